@@ -1,0 +1,48 @@
+"""Where a training configuration dictionary is within reach of an expression."""
+
+from __future__ import annotations
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.module import Module, matching
+
+_CONFIG_NAMES = ("config", "cfg")
+
+
+def config_expression(module: Module, node: cst.CSTNode) -> str | None:
+    """Source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if there is one.
+
+    Only a mapping that the surrounding code itself reads with ``.get('key', …)`` counts: a namespace of
+    parsed arguments has no ``get``.
+    """
+    function = module.enclosing_function(node)
+    if function is None:
+        return None
+    owner = module.enclosing_class(node)
+    for name in _CONFIG_NAMES:
+        if (
+            owner is not None
+            and _reads(owner, m.Attribute(m.Name("self"), m.Name(name)))
+            and _has_self(function)
+        ):
+            return f"self.{name}"
+        bound = {p.name.value for p in (*function.params.params, *function.params.kwonly_params)}
+        bound |= {t.target.value for a in matching(function, m.Assign()) for t in _names(a)}
+        if name in bound and _reads(function, m.Name(name)):
+            return name
+    return None
+
+
+def _names(assign: cst.CSTNode) -> list[cst.AssignTarget]:
+    assert isinstance(assign, cst.Assign)
+    return [target for target in assign.targets if isinstance(target.target, cst.Name)]
+
+
+def _has_self(function: cst.FunctionDef) -> bool:
+    return bool(function.params.params) and function.params.params[0].name.value == "self"
+
+
+def _reads(scope: cst.CSTNode, mapping: m.BaseMatcherNode) -> bool:
+    get = m.Call(m.Attribute(mapping, m.Name("get")), args=[m.Arg(m.SimpleString()), m.ZeroOrMore()])  # type: ignore[arg-type]
+    return bool(matching(scope, get))

@@ -1,0 +1,318 @@
+"""Reading a dataset class: what it stores, what its samples mean, and how to hand both to a shipped class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.dataset_meaning import INDEX, SELF, Meaning, meaning_of
+from chirp_migrate.module import Module, matching
+from chirp_migrate.plan import Edit
+from chirp_migrate.project import Project
+from chirp_migrate.statements import block_deletion, line_deletion
+from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name, names_in_code, statements_of
+
+_DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
+
+
+def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
+    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    if len(bases) != 1:
+        return False
+    base = bases[0].value if isinstance(bases[0], cst.Subscript) else bases[0]
+    names = project.resolved_names(module, base)
+    return bool(names) and names <= _DATASET
+
+
+#: Longer generated lines are broken, one argument a line.
+_LINE_LENGTH = 100
+
+
+@dataclass
+class Store:
+    """``self.attribute = value`` in ``__init__``."""
+
+    attribute: str
+    value: Value
+    statement: cst.CSTNode
+    alone: bool  # the only store of its statement
+    function: cst.Lambda | None = None  # what is stored, when it is a lambda
+
+
+@dataclass
+class DatasetClass:
+    """A class whose base is ``Dataset``, read symbolically.
+
+    Attributes:
+        meaning: what its samples are, if that was recognised.
+        problem: why it was not, in words for the user.
+    """
+
+    module: Module
+    node: cst.ClassDef
+    methods: dict[str, cst.FunctionDef]
+    stores: list[Store] = field(default_factory=list)
+    meaning: Meaning | None = None
+    problem: str = ""
+
+    def stored(self, value: Value) -> Store | None:
+        """The store that gives ``self.<attribute>`` its value, when there is exactly one."""
+        found = [s for s in self.stores if value.kind == "attr" and value.parts == (SELF, s.attribute)]
+        return found[0] if len(found) == 1 else None
+
+    def assigned_outside_init(self, attribute: str) -> bool:
+        """Whether a method other than ``__init__`` assigns ``self.<attribute>``."""
+        target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+        return any(matching(method, target) for key, method in self.methods.items() if key != "__init__")
+
+
+def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> DatasetClass | None:
+    """Read ``node``; ``None`` when it is not a plain subclass of PyTorch's ``Dataset``."""
+    if node.keywords or not is_torch_dataset(module, project, [base.value for base in node.bases]):
+        return None
+    methods: dict[str, cst.FunctionDef] = {}
+    read = DatasetClass(module, node, methods)
+    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
+        if isinstance(statement, cst.FunctionDef):
+            methods[statement.name.value] = statement
+        elif not m.matches(
+            statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+        ):
+            read.problem = "it has class-level state"
+    if node.decorators:
+        read.problem = "it is decorated"
+    if "__getitem__" not in methods or any(
+        key in methods for key in ("__getitems__", "__iter__", "__getattr__")
+    ):
+        read.problem = read.problem or "it has its own batched, iterable or attribute access"
+        return read
+    try:
+        if "__init__" in methods:
+            _read_init(read, methods["__init__"])
+        getitem = _evaluate(read, "__getitem__", {1: INDEX})
+        length = _evaluate(read, "__len__", {}) if "__len__" in methods else None
+    except NotStraightLine as error:
+        read.problem = read.problem or f"it does {error}"
+        return read
+    if not read.problem:
+        read.meaning = meaning_of(getitem, length)
+        if read.meaning is None:
+            read.problem = "its samples are computed in a way this rule does not know"
+    return read
+
+
+def local_functions(module: Module, node: cst.CSTNode) -> dict[str, cst.FunctionDef]:
+    """Functions that ``node`` can call by a bare name: of the module, and local to the functions around it."""
+    found = {s.name.value: s for s in module.tree.body if isinstance(s, cst.FunctionDef)}
+    for ancestor in reversed(list(module.ancestors(node))):
+        if isinstance(ancestor, cst.FunctionDef) and isinstance(ancestor.body, cst.IndentedBlock):
+            found.update({s.name.value: s for s in ancestor.body.body if isinstance(s, cst.FunctionDef)})
+    return found
+
+
+def evaluator(
+    module: Module, node: cst.CSTNode, methods: Mapping[str, cst.FunctionDef | cst.Lambda]
+) -> Evaluator:
+    """An evaluator that looks into methods called on ``self`` and functions in reach of ``node``."""
+    functions = local_functions(module, node)
+
+    def inline(function: Value) -> cst.FunctionDef | cst.Lambda | None:
+        if function.kind == "name":
+            return functions.get(str(function.parts[0]))
+        if function.kind == "attr" and function.parts[0] == SELF:
+            return methods.get(str(function.parts[1]))
+        return None
+
+    return Evaluator(module.source, inline)
+
+
+def _evaluate(read: DatasetClass, method: str, known: Mapping[int, Value]) -> Value:
+    function = read.methods[method]
+    parameters = [parameter.name.value for parameter in function.params.params]
+    if function.decorators or len(parameters) != 1 + len(known):
+        raise NotStraightLine(f"something unusual in the signature of {method}")
+    env = {parameters[0]: SELF, **{parameters[position]: value for position, value in known.items()}}
+    lambdas = {store.attribute: store.function for store in read.stores if store.function is not None}
+    return evaluator(read.module, read.node, {**read.methods, **lambdas}).function(function, env)
+
+
+def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
+    if init.decorators or not init.params.params:
+        raise NotStraightLine("something unusual in `__init__`")
+    env: dict[str, Value] = {p.name.value: name(p.name.value) for p in init.params.params}
+    env[init.params.params[0].name.value] = SELF
+    reader = evaluator(read.module, read.node, {})
+    if isinstance(init.body, cst.SimpleStatementSuite):
+        if not _stores(init.body.body, read, init.body, reader, env):
+            raise NotStraightLine("something unusual in `__init__`")
+        return
+    for statement in init.body.body:
+        if is_super_init(statement):
+            continue
+        if isinstance(statement, cst.SimpleStatementLine) and _stores(
+            statement.body, read, statement, reader, env
+        ):
+            continue
+        if isinstance(statement, cst.If) and _store_by_branch(statement, read, reader, env):
+            continue
+        if "self" in names_in_code(statement):
+            raise NotStraightLine(f"`{read.module.source(statement).strip().splitlines()[0]}` in `__init__`")
+        for assigned in _assigned_names(statement):
+            env[assigned] = name(assigned)
+
+
+def is_super_init(statement: cst.CSTNode) -> bool:
+    """Whether a statement is just ``super().__init__()`` in one of its spellings, or ``Dataset.__init__(self)``."""
+    call = m.Call(m.Attribute(m.Call(m.Name("super")) | m.Name("Dataset"), m.Name("__init__")))
+    if not m.matches(statement, m.SimpleStatementLine([m.Expr(call)])):
+        return False
+    arguments = statement.body[0].value.args  # type: ignore[attr-defined]
+    return all(m.matches(argument.value, m.Name("self")) for argument in arguments)
+
+
+def _stores(
+    body: Sequence[cst.CSTNode],
+    read: DatasetClass,
+    statement: cst.CSTNode,
+    reader: Evaluator,
+    env: Mapping[str, Value],
+) -> bool:
+    """Record the stores of a line that does nothing else; ``False`` when it does something else."""
+    found: list[Store] = []
+    for small in body:
+        if isinstance(small, cst.AnnAssign) and small.value is not None:
+            targets: list[cst.BaseExpression] = [small.target]
+            value = small.value
+        elif isinstance(small, cst.Assign):
+            targets = [target.target for target in small.targets]
+            value = small.value
+        else:
+            return False
+        pairs: list[tuple[cst.BaseExpression, cst.BaseExpression]] = [(target, value) for target in targets]
+        if len(targets) == 1 and isinstance(targets[0], cst.Tuple) and isinstance(value, cst.Tuple):
+            if len(targets[0].elements) != len(value.elements):
+                return False
+            pairs = [(t.value, v.value) for t, v in zip(targets[0].elements, value.elements, strict=True)]
+        for target, expression in pairs:
+            if not m.matches(target, m.Attribute(m.Name("self"), m.Name())):
+                return False
+            assert isinstance(target, cst.Attribute)
+            function = expression if isinstance(expression, cst.Lambda) else None
+            kept = reader.expression(expression, env)
+            if str(kept) != read.module.source(expression):
+                kept = Value("opaque", (read.module.source(expression),))
+            found.append(Store(target.attr.value, kept, statement, False, function))
+    for store in found:
+        store.alone = len(found) == 1
+    read.stores += found
+    return bool(found)
+
+
+def _store_by_branch(
+    statement: cst.If, read: DatasetClass, reader: Evaluator, env: Mapping[str, Value]
+) -> bool:
+    """``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``."""
+    sides: list[dict[str, Value]] = []
+    branches = [statement.body, statement.orelse.body if isinstance(statement.orelse, cst.Else) else None]
+    if statement.orelse is not None and branches[1] is None:
+        return False
+    for branch in branches:
+        inner = DatasetClass(read.module, read.node, {})
+        if branch is not None:
+            for line in statements_of(branch):
+                if not isinstance(line, cst.SimpleStatementLine) or not _stores(
+                    line.body, inner, line, reader, env
+                ):
+                    return False
+        sides.append({store.attribute: store.value for store in inner.stores})
+    if not sides[0] or (branches[1] is not None and sides[0].keys() != sides[1].keys()):
+        return False
+    condition = reader.expression(statement.test, env)
+    earlier = {store.attribute: store for store in read.stores}
+    for attribute, value in sides[0].items():
+        if branches[1] is not None:
+            otherwise = sides[1][attribute]
+        elif attribute in earlier:
+            otherwise = earlier[attribute].value
+            read.stores.remove(earlier[attribute])
+            earlier[attribute].alone = True
+        else:
+            return False
+        merged = Value("if", (condition, value, otherwise))
+        read.stores.append(
+            Store(attribute, merged, statement, len(sides[0]) == 1 and branches[1] is not None)
+        )
+    return True
+
+
+def _assigned_names(statement: cst.CSTNode) -> set[str]:
+    names: set[str] = set()
+    for target in matching(statement, m.AssignTarget() | m.AnnAssign() | m.AugAssign()):
+        inner = target.target  # type: ignore[attr-defined]
+        names |= {inner.value} if isinstance(inner, cst.Name) else names_in_code(inner)
+    return names
+
+
+def obsolete_methods(read: DatasetClass) -> list[str]:
+    """``__getitem__``, ``__len__`` and the private methods that only they use."""
+    gone = [key for key in ("__getitem__", "__len__") if key in read.methods]
+    for key in gone:
+        for other, method in read.methods.items():
+            users = {k for k, f in read.methods.items() if f"self.{other}" in read.module.source(f)}
+            private = other.startswith("_") and not other.startswith("__")
+            if private and other not in gone and not method.decorators and key in users <= {*gone, other}:
+                gone.append(other)
+    return gone
+
+
+def superclass_edits(
+    read: DatasetClass,
+    base: str,
+    arguments: Sequence[str],
+    consumed: Sequence[Store],
+    provided: frozenset[str],
+    aliases: Sequence[tuple[str, str]] = (),
+) -> tuple[Edit, ...] | str:
+    """Edits that turn the class into a subclass of ``base``; or the reason why not.
+
+    Args:
+        base: name of the shipped class.
+        arguments: source of the arguments of ``super().__init__``.
+        consumed: stores whose values the shipped class now holds.
+        provided: attributes that the shipped class itself has.
+        aliases: further ``self.<name> = <source>`` to set after ``super().__init__``.
+    """
+    module, init = read.module, read.methods.get("__init__")
+    if init is None:
+        return "it has no `__init__`"
+    late = [s for s in read.stores if s not in consumed and s.attribute in provided]
+    gone = [s for s in consumed if s.attribute in provided]
+    if any(not store.alone for store in (*gone, *late)):
+        return "one statement of its `__init__` stores several attributes"
+    if not gone:
+        return "its attributes have other names than the shipped class keeps"
+    if any(
+        read.assigned_outside_init(store.attribute) for store in consumed if store.attribute not in provided
+    ):
+        return "a method assigns one of the attributes that the samples depend on"
+    statements: list[cst.CSTNode] = (
+        list(init.body.body) if isinstance(init.body, cst.IndentedBlock) else [init.body]
+    )
+    anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
+    indent = module.indentation(module.span(anchor)[0])
+    lines = [f"super().__init__({', '.join(arguments)})"]
+    if len(indent) + len(lines[0]) > _LINE_LENGTH:
+        inner = "".join(f"{module.newline}{indent}    {argument}," for argument in arguments)
+        lines = [f"super().__init__({inner}{module.newline}{indent})"]
+    lines += [f"self.{store.attribute} = {store.value}" for store in late]
+    lines += [f"self.{attribute} = {source}" for attribute, source in aliases]
+    edits = [Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines))]
+    removed = {id(store.statement): store.statement for store in (*gone, *late)}
+    removed |= {id(s): s for s in statements if is_super_init(s)}
+    edits += [line_deletion(module, s) for s in removed.values() if s is not anchor]
+    edits += [block_deletion(module, read.methods[key]) for key in obsolete_methods(read)]
+    edits.append(Edit(*module.span(read.node.bases[0].value), base))
+    return tuple(edits)

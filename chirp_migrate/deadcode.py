@@ -1,0 +1,229 @@
+"""Imports and variables that a rewrite made dead, and only those, removed.
+
+What was unused before the rewrite stays: it is not ours to tidy. Works on the standard library's ``ast``, because
+names are counted by spelling here, which can only err towards keeping code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from chirp_migrate.plan import Edit
+
+_PURE_CALLS = re.compile(
+    r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
+    r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
+)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class _Binding:
+    scope: str
+    name: str
+
+
+@dataclass
+class _Dead:
+    statement: ast.stmt
+    alias: ast.alias | None
+    block: list[ast.stmt]
+
+
+def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> str:
+    """``after`` without the imports and variables that are unused there but were used in ``before``.
+
+    Args:
+        before: module text before the rewrite.
+        after: module text after it.
+        is_public: whether another file may take a top-level name from this module; such names stay.
+    """
+    known = set(_bindings(ast.parse(before)))
+    idle = set(_unused(ast.parse(before)))
+    while True:
+        dead = {
+            binding: place
+            for binding, place in _unused(ast.parse(after)).items()
+            if binding in known
+            and binding not in idle
+            and not (binding.scope == "" and is_public(binding.name))
+        }
+        edits = _removals(after, dead)
+        if not edits:
+            return after
+        for edit in sorted(edits, key=lambda e: e.start, reverse=True):
+            after = after[: edit.start] + edit.replacement + after[edit.end :]
+
+
+def _bindings(tree: ast.Module) -> dict[_Binding, list[_Dead]]:
+    found: dict[_Binding, list[_Dead]] = {}
+    for scope, block, statement in _statements(tree):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for alias in statement.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
+        elif isinstance(statement, ast.Assign) and scope and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and _is_pure(statement.value):
+                found.setdefault(_Binding(scope, target.id), []).append(_Dead(statement, None, block))
+        elif isinstance(statement, ast.FunctionDef) and scope and not statement.decorator_list:
+            found.setdefault(_Binding(scope, statement.name), []).append(_Dead(statement, None, block))
+    return found
+
+
+def _unused(tree: ast.Module) -> dict[_Binding, list[_Dead]]:
+    loads = {"": _loads(tree) | _exported(tree)}
+    for scope, function in _functions(tree):
+        loads.setdefault(scope, set()).update(_loads(function))
+    return {
+        binding: places
+        for binding, places in _bindings(tree).items()
+        if binding.name not in loads[binding.scope] and "locals" not in loads[binding.scope]
+    }
+
+
+def _loads(node: ast.AST) -> set[str]:
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Global | ast.Nonlocal):
+            found.update(inner.names)
+        elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
+            found.add(inner.target.id)
+    for annotation in _annotations(node):
+        found.update(re.findall(r"\w+", annotation))
+    return found
+
+
+def _annotations(node: ast.AST) -> Iterator[str]:
+    """Annotations written as strings."""
+    for inner in ast.walk(node):
+        for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):
+            if isinstance(annotation, ast.AST):
+                for constant in ast.walk(annotation):
+                    if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                        yield constant.value
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for statement in tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            names |= {
+                n.value
+                for n in ast.walk(statement)
+                if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            }
+    return names
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    def walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (*_SCOPES, ast.ClassDef)):
+                inner = f"{scope}.{child.name}"
+                if isinstance(child, _SCOPES):
+                    yield inner, child
+                yield from walk(child, inner)
+            else:
+                yield from walk(child, scope)
+
+    return walk(tree, "")
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
+    def walk(node: ast.AST, scope: str, in_class: bool) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
+        for _, value in ast.iter_fields(node):
+            blocks = value if isinstance(value, list) else []
+            for child in blocks:
+                if isinstance(child, ast.stmt):
+                    if not in_class:
+                        yield scope, blocks, child
+                    if isinstance(child, (*_SCOPES, ast.ClassDef)):
+                        yield from walk(child, f"{scope}.{child.name}", isinstance(child, ast.ClassDef))
+                    else:
+                        yield from walk(child, scope, in_class)
+                elif isinstance(child, ast.ExceptHandler | ast.match_case):
+                    yield from walk(child, scope, in_class)
+
+    return walk(tree, "", False)
+
+
+def _is_pure(value: ast.expr) -> bool:
+    return all(
+        not isinstance(node, ast.Call) or _PURE_CALLS.fullmatch(ast.unparse(node.func))
+        for node in ast.walk(value)
+        if not isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
+    ) and not any(
+        isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value)
+    )
+
+
+def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
+    # Not str.splitlines: it also splits at characters that Python's own line count ignores.
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+
+    def offset(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    by_statement: dict[int, tuple[ast.stmt, list[ast.stmt], list[ast.alias]]] = {}
+    for places in dead.values():
+        for place in places:
+            entry = by_statement.setdefault(id(place.statement), (place.statement, place.block, []))
+            if place.alias is not None:
+                entry[2].append(place.alias)
+    edits: list[Edit] = []
+    gone: dict[int, int] = {}
+    for statement, block, aliases in by_statement.values():
+        start = offset(statement.lineno, statement.col_offset)
+        end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+        if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
+            edits += _alias_removals(statement.names, aliases, offset)
+            continue
+        if gone.get(id(block), 0) + 1 >= len(block):
+            continue  # the block must keep a statement
+        line_start = starts[statement.lineno - 1]
+        line_end = starts[statement.end_lineno or statement.lineno]
+        tail = text[end:line_end]
+        if text[line_start:start].strip() or tail.strip().startswith(";"):
+            continue  # shares its line with another statement
+        gone[id(block)] = gone.get(id(block), 0) + 1
+        comment = tail.lstrip()
+        if comment:
+            edits.append(Edit(start, end + len(tail) - len(comment), ""))
+            continue
+        if isinstance(statement, ast.FunctionDef):
+            while line_end < len(text) and not text[line_end : _line_end(text, line_end)].strip():
+                line_end = _line_end(text, line_end)
+        edits.append(Edit(line_start, line_end, ""))
+    return edits
+
+
+def _alias_removals(
+    names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]
+) -> list[Edit]:
+    spans = [
+        (offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0))
+        for a in names
+    ]
+    removed = {position for position, alias in enumerate(names) if any(alias is one for one in gone)}
+    kept = [position for position in range(len(names)) if position not in removed]
+    edits = []
+    for position in sorted(removed):
+        following = next((k for k in kept if k > position), None)
+        if following is not None:
+            edits.append(Edit(spans[position][0], spans[position + 1][0], ""))
+        else:
+            edits.append(Edit(spans[position - 1][1], spans[position][1], ""))
+    return edits
+
+
+def _line_end(text: str, start: int) -> int:
+    found = re.compile(r"\r\n|\r|\n").search(text, start)
+    return found.end() if found else len(text)

@@ -1,0 +1,37 @@
+"""What can go wrong for a user, each as one sentence that says what to do, with the exit code it ends in."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = ["ChirpMigrateError", "CommitFailed", "InvalidInput", "JournalDamaged", "Refused"]
+
+
+class ChirpMigrateError(Exception):
+    """Base of all errors whose message is meant for the user; never shown as a traceback.
+
+    Attributes:
+        exit_code: what the command line ends with.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
+class InvalidInput(ChirpMigrateError):
+    """The path or an option cannot be worked with (exit code 2)."""
+
+
+class Refused(ChirpMigrateError):
+    """Going on could lose somebody's work, so nothing was written (exit code 3)."""
+
+    exit_code = 3
+
+
+class JournalDamaged(Refused):
+    """A journal cannot be read, or names paths that it must not touch (exit code 3)."""
+
+
+class CommitFailed(ChirpMigrateError):
+    """Writing failed midway; the message says what state the tree is in (exit code 4)."""
+
+    exit_code = 4

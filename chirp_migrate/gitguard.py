@@ -1,0 +1,117 @@
+"""What git says about the tree: files it ignores, and files with changes that are not committed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from chirp_migrate.errors import Refused
+
+__all__ = ["guard", "ignored_paths", "uncommitted"]
+
+#: Paths handed to one git process, well below any limit on the length of a command line.
+_PATHS_A_CALL = 200
+
+
+def guard(root: Path, paths: Iterable[str]) -> None:
+    """Stop when one of ``paths`` (posix, relative to ``root``) has changes that git could not give back.
+
+    Untracked files count: git knows nothing of their bytes. Ignored files do not: the user keeps them outside git.
+    Without git, or outside a work tree, there is nothing to guard.
+
+    Raises:
+        Refused: with the list of files, or because git cannot read the repository.
+    """
+    changed = uncommitted(root, paths)
+    if changed:
+        listed = "\n".join(f"  {path}" for path in changed)
+        raise Refused(
+            "these files have changes that are not committed, so nothing was written; commit or stash them, "
+            f"or pass --allow-dirty:\n{listed}"
+        )
+
+
+def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
+    """Those of ``paths`` that are modified, staged or untracked in the git work tree they lie in, sorted.
+
+    Raises:
+        Refused: git is there but cannot read the repository.
+    """
+    repositories: dict[Path, list[str]] = defaultdict(list)
+    for path in paths:
+        repositories[_nearest_repository(root, path)].append(path)
+    changed: list[str] = []
+    for base, members in repositories.items():
+        prefix = _prefix(base)
+        if prefix is None:
+            continue
+        offset = "" if base == root else base.relative_to(root).as_posix() + "/"
+        by_name = {prefix + path.removeprefix(offset): path for path in members}
+        for start in range(0, len(members), _PATHS_A_CALL):
+            some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
+            found = _git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
+            if found is None or found.returncode:
+                raise Refused(_unusable(base, found))
+            names = [entry[3:] for entry in _split(found.stdout)]
+            changed += [by_name[name] for name in names if name in by_name]
+    return sorted(changed)
+
+
+def ignored_paths(root: Path) -> frozenset[str]:
+    """Paths under ``root`` that git ignores, relative to it; folders end in ``/``. Empty when git ignores ``root``."""
+    inside = _git(root, ["rev-parse", "--is-inside-work-tree"])
+    if inside is None or inside.stdout.strip() != b"true":
+        return frozenset()
+    listed = _git(root, ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
+    if listed is None or listed.returncode:
+        return frozenset()
+    names = frozenset(_split(listed.stdout))
+    return frozenset() if names & {"./", ""} else names
+
+
+def _nearest_repository(root: Path, path: str) -> Path:
+    """The folder to ask git in: that of a repository nested between ``root`` and the file, else ``root``."""
+    folder = (root / path).parent
+    while folder != root and folder.is_relative_to(root):
+        if (folder / ".git").exists():
+            return folder
+        folder = folder.parent
+    return root
+
+
+def _prefix(base: Path) -> str | None:
+    """Path of ``base`` below the top of its work tree, ending in ``/`` (or empty); ``None`` outside any work tree."""
+    found = _git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
+    if found is None or (found.returncode and b"not a git repository" in found.stderr):
+        return None
+    if found.returncode:
+        raise Refused(_unusable(base, found))
+    inside, _, prefix = os.fsdecode(found.stdout).partition("\n")
+    return prefix.removesuffix("\n") if inside == "true" else None
+
+
+def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> str:
+    said = os.fsdecode(found.stderr).strip().splitlines() if found else []
+    why = f" ({said[0]})" if said else ""
+    return f"git cannot tell what is committed in {base}{why}: repair that, or pass --allow-dirty."
+
+
+def _git(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
+    """Run git in ``folder`` without touching its index; ``None`` when there is no git."""
+    # Variables that a git hook sets would make git look at another repository than the one around the folder.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
+    try:
+        return subprocess.run(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        return None
+
+
+def _split(output: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in output.split(b"\0") if name]

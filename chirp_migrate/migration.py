@@ -1,0 +1,58 @@
+"""The whole migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chirp_migrate import __version__
+from chirp_migrate.dependency import dependency_plan
+from chirp_migrate.engine import Progress, plan_tree
+from chirp_migrate.plan import FilePlan, Plan
+from chirp_migrate.scaffold import scaffold_files
+from chirp_migrate.vendor import vendor_files
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A plan, and what the user should know besides it."""
+
+    plan: Plan
+    notes: tuple[str, ...]
+
+
+def plan_migration(
+    path: Path,
+    *,
+    unsafe: bool = False,
+    scaffold: bool = True,
+    vendor: bool = False,
+    progress: Progress | None = None,
+) -> Migration:
+    """Plan everything ``apply`` would do at ``path``; nothing is written.
+
+    Args:
+        path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
+        unsafe: also apply rules that change behaviour.
+        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests.
+        vendor: copy the runtime into the backend instead of depending on it.
+
+    Raises:
+        chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
+    """
+    plan = plan_tree(path, unsafe=unsafe, progress=progress)
+    root = plan.root
+    files = list(plan.files)
+    notes: list[str] = []
+    if path.is_dir() and files:
+        if scaffold:
+            files += [
+                FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)
+            ]
+        if vendor:
+            files += vendor_files(root)
+        elif not (root / "chirpid_patch").is_dir():
+            dependency, note = dependency_plan(root, __version__)
+            files += [dependency] if dependency is not None else []
+            notes += [note] if note is not None else []
+    return Migration(replace(plan, files=tuple(files)), tuple(notes))

@@ -1,0 +1,149 @@
+"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason.
+
+The JSON form (:meth:`Plan.to_json`) carries ``"schema": 1``; the number changes when a field changes its meaning or
+goes, not when one is added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Plan", "Safety", "Skipped", "Status", "sha256"]
+
+#: Version of the JSON form of a plan.
+SCHEMA = 1
+
+
+class Safety(str, Enum):
+    """What applying a rule means for the training.
+
+    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes something
+    whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
+    """
+
+    SAFE = "safe"
+    BEHAVIOUR = "behaviour-changing"
+    ADVICE = "advice"
+
+
+class Status(str, Enum):
+    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported."""
+
+    REWRITE = "rewrite"
+    OPT_IN = "opt-in"
+    REPORT = "report"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replacement of the code points ``start:end`` of a decoded text."""
+
+    start: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a rule found.
+
+    Attributes:
+        rule: code of the rule, such as ``CHP001``.
+        name: its kebab-case name.
+        path: posix path relative to the root of the plan.
+        line: 1-based line in the original file.
+        column: 1-based column in the original file.
+        message: what was found and what is done about it, or why it is left alone.
+        safety: what rewriting it means for the training.
+        status: what happens to it.
+    """
+
+    rule: str
+    name: str
+    path: str
+    line: int
+    column: int
+    message: str
+    safety: Safety
+    status: Status
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes by their names; the enumerations as their values."""
+        return {
+            "rule": self.rule,
+            "name": self.name,
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "message": self.message,
+            "safety": self.safety.value,
+            "status": self.status.value,
+        }
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """New bytes of one file.
+
+    Attributes:
+        path: posix path relative to the root of the plan.
+        before: the bytes the plan was made from; ``None`` when the file is to be created.
+        after: the bytes it is to have.
+        note: why it is written: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """``path``, ``action`` (``rewrite`` or ``create``), ``note``, ``sha256_before`` (or null), ``sha256_after``."""
+        return {
+            "path": self.path,
+            "action": "create" if self.before is None else "rewrite",
+            "note": self.note,
+            "sha256_before": None if self.before is None else sha256(self.before),
+            "sha256_after": sha256(self.after),
+        }
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that could not be handled, and why."""
+
+    path: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """``path`` and ``reason``."""
+        return {"path": self.path, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order."""
+
+    root: Path
+    files: tuple[FilePlan, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """``schema``, ``root``, ``files``, ``findings`` and ``skipped``, ready for :func:`json.dumps`."""
+        return {
+            "schema": SCHEMA,
+            "root": str(self.root),
+            "files": [file.to_json() for file in self.files],
+            "findings": [finding.to_json() for finding in self.findings],
+            "skipped": [one.to_json() for one in self.skipped],
+        }
+
+
+def sha256(content: bytes) -> str:
+    """Hexadecimal SHA-256 of ``content``: how plans and journals name bytes."""
+    return hashlib.sha256(content).hexdigest()

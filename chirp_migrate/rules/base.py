@@ -1,0 +1,58 @@
+"""What a rule is: it reads one module and proposes; it never writes, prints or knows the command line."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from chirp_migrate.imports import Import
+from chirp_migrate.plan import Edit, Safety
+
+if TYPE_CHECKING:
+    from chirp_migrate.module import Module
+    from chirp_migrate.project import Project
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One thing a rule found in a module.
+
+    Attributes:
+        offset: where in the text (code points) the finding is shown.
+        message: what was found and what is done about it, or why it is left alone, in words a user can act on.
+        edits: replacements in the text; none means "reported, not rewritten".
+        imports: what the replacement needs imported.
+    """
+
+    offset: int
+    message: str
+    edits: tuple[Edit, ...] = ()
+    imports: frozenset[Import] = frozenset()
+
+
+class Rule(ABC):
+    """A codemod rule. A subclass in a module of :mod:`chirp_migrate.rules` registers itself by existing.
+
+    Attributes:
+        code: stable identifier, ``CHP`` and three digits.
+        name: short kebab-case name.
+        reason: one paragraph: why the rewritten code is better.
+        safety: what applying the rule means for the training (see :class:`~chirp_migrate.plan.Safety`).
+        trigger: words of which at least one occurs in any text this rule can have something to say about.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    reason: ClassVar[str]
+    safety: ClassVar[Safety]
+    trigger: ClassVar[tuple[str, ...]]
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
+        return any(word in text for word in self.trigger)
+
+    @abstractmethod
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Propose edits and findings for ``module``."""

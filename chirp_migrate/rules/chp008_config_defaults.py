@@ -1,0 +1,90 @@
+"""CHP008: configuration defaults for the loading options (R-000-4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.module import Module, matching
+from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_TRAINING_KEYS = frozenset(
+    {
+        "batch_size",
+        "num_epochs",
+        "epochs",
+        "learning_rate",
+        "lr",
+        "standardize",
+        "early_stopping",
+        "k_folds",
+        "test_size",
+    }
+)
+_AUGMENTATION = ("spec_augment", "gaussian_noise")
+
+
+class ConfigDefaults(Rule):
+    code: ClassVar[str] = "CHP008"
+    name: ClassVar[str] = "config-defaults"
+    reason: ClassVar[str] = (
+        "The migrated loaders read optimize_dataloaders (False gives the original loading back) and "
+        "benchmark_performance (True logs what each epoch waited for) from the configuration; the defaults show them."
+    )
+    safety: ClassVar[Safety] = Safety.SAFE
+    trigger: ClassVar[tuple[str, ...]] = ("default_config", "DEFAULT_CONFIG")
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
+        if not project.search(
+            r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"
+        ):
+            return
+        for assign in matching(module.tree, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
+            assert isinstance(assign, cst.Assign) and isinstance(assign.value, cst.Dict)
+            target = assign.targets[0].target
+            assert isinstance(target, cst.Name)
+            if target.value.lower() == "default_config":
+                proposal = _complete(module, project, assign.value)
+                if proposal is not None:
+                    yield proposal
+
+
+def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
+    keys: set[str] = set()
+    for element in node.elements:
+        if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+            keys.add(str(element.key.evaluated_value))
+    if len(keys & _TRAINING_KEYS) < 3:
+        return None
+    function = module.enclosing_function(node)
+    parameters = {p.name.value for p in function.params.params} if function is not None else set()
+    wanted: dict[str, str] = {}
+    for key in _AUGMENTATION:
+        if project.search(rf"\bconfig(\.get\(|\[)['\"]{key}['\"]") or key in parameters:
+            wanted[key] = key if key in parameters else "False"
+    wanted |= {"optimize_dataloaders": "True", "benchmark_performance": "False"}
+    missing = {key: value for key, value in wanted.items() if key not in keys}
+    if not missing:
+        return None
+    last = node.elements[-1]
+    start, end = module.span(last)
+    quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
+    own_line = not module.text[module.line_start(start) : start].strip()
+    entries = [f"{quote}{key}{quote}: {value}" for key, value in missing.items()]
+    line_end = module.line_end(end)
+    rest = module.text[end:line_end].strip()
+    if own_line and (not rest or rest[0] in ",#"):
+        # On lines of their own behind the last entry and its comment.
+        comma = () if rest.startswith(",") else (Edit(end, end, ","),)
+        indent = module.indentation(start)
+        lines = f",{module.newline}".join(f"{indent}{entry}" for entry in entries) + ("" if comma else ",")
+        edits = (*comma, Edit(line_end, line_end, lines + module.newline))
+    else:
+        edits = (Edit(end, end, "".join(f", {entry}" for entry in entries)),)
+    return Proposal(module.span(node)[0], f"the defaults gain {', '.join(missing)}", edits)

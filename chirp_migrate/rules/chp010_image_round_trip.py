@@ -1,0 +1,111 @@
+"""CHP010: augmentation that went through a rescaled 8-bit image works on the tensor. Changes training: opt-in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.augmenter_meaning import MASK_PARAMETERS
+from chirp_migrate.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
+from chirp_migrate.handover import PROVIDED
+from chirp_migrate.imports import runtime
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_SHIPPED = "WorkerSafeAugmentedDataset"
+_CONSTRUCTION = re.compile(r"(?P<augmenter>\w+)\((?P<arguments>.*)\)", re.DOTALL)
+
+
+class ImageRoundTrip(Rule):
+    code: ClassVar[str] = "CHP010"
+    name: ClassVar[str] = "image-round-trip"
+    reason: ClassVar[str] = (
+        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it, so the "
+        "model trains on other values than it is validated on. Masks drawn on the tensor do not. What the model sees "
+        "changes, so it is done only when asked for."
+    )
+    safety: ClassVar[Safety] = Safety.BEHAVIOUR
+    trigger: ClassVar[tuple[str, ...]] = ("fromarray",)
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Rewrite dataset classes whose ``__getitem__`` masks an image made from the sample."""
+        for statement in module.tree.body:
+            if not isinstance(statement, cst.ClassDef):
+                continue
+            read = read_dataset_class(module, project, statement)
+            if read is None or read.meaning is not None or "__getitem__" not in read.methods:
+                continue
+            getitem = module.source(read.methods["__getitem__"])
+            if "fromarray" in getitem and "255" in getitem:
+                yield _rewrite(module, project, read, getitem)
+
+
+def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str) -> Proposal:
+    offset, title = module.span(read.node.name)[0], read.node.name.value
+    base = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
+    training = next((s for s in read.stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
+    augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
+    arguments = _mask_arguments(module, project, read, augmenter)
+    if base is None or augmenter is None or arguments is None:
+        return Proposal(
+            offset, f"{title} masks an 8-bit image of each sample, rescaled; rewrite it on tensors by hand"
+        )
+    mine = (
+        "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
+    )
+    imports = {runtime(_SHIPPED)}
+    if mine == "WorkerSafeSpecAugment":
+        imports.add(runtime("SpecAugment as WorkerSafeSpecAugment"))
+    sources = [str(base.value)]
+    if training is not None:
+        sources.append(f"training={training.value}")
+    sources.append(f"transforms=[{mine}({arguments})]")
+    consumed = [s for s in (base, training, augmenter) if s is not None]
+    provided = PROVIDED[_SHIPPED] | {augmenter.attribute}
+    edits = superclass_edits(read, _SHIPPED, sources, consumed, provided)
+    if isinstance(edits, str):
+        return Proposal(
+            offset, f"{title} masks an 8-bit image of each sample, rescaled, but {edits}; rewrite it by hand"
+        )
+    message = f"{title} stretches each sample to an 8-bit image to mask it: {_SHIPPED} masks the tensor"
+    return Proposal(offset, message, edits, frozenset(imports))
+
+
+def _mask_arguments(
+    module: Module, project: Project, read: DatasetClass, augmenter: Store | None
+) -> str | None:
+    """Source of the mask parameters the image augmenter was made with."""
+    made = _CONSTRUCTION.fullmatch(str(augmenter.value)) if augmenter is not None else None
+    if made is None:
+        return None
+    for statement in module.tree.body:
+        for qualified in _imported_as(module, statement, made["augmenter"]):
+            found = project.class_definition(qualified)
+            if found is None or not isinstance(found[1].body, cst.IndentedBlock):
+                continue
+            for method in found[1].body.body:
+                if isinstance(method, cst.FunctionDef) and method.name.value == "__init__":
+                    names = {p.name.value for p in method.params.params[1:]}
+                    return made["arguments"] if names <= set(MASK_PARAMETERS) else None
+    return None
+
+
+def _imported_as(module: Module, statement: cst.CSTNode, name: str) -> Iterable[str]:
+    if isinstance(statement, cst.ClassDef) and statement.name.value == name:
+        yield f"{module.name}.{name}"
+    if isinstance(statement, cst.SimpleStatementLine):
+        for small in statement.body:
+            if (
+                isinstance(small, cst.ImportFrom)
+                and small.module is not None
+                and not isinstance(small.names, cst.ImportStar)
+            ):
+                for alias in small.names:
+                    if (alias.evaluated_alias or alias.evaluated_name) == name:
+                        dots = "." * len(small.relative)
+                        yield module.absolute(f"{dots}{module.source(small.module)}.{alias.evaluated_name}")

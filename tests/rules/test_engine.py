@@ -1,0 +1,199 @@
+"""The engine as a whole: what it touches, what it leaves, and that a second look finds nothing."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.engine import plan_tree
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.plan import Plan, Status
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
+
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, num_workers=0)\n"
+
+
+def plan_of(root: Path, files: dict[str, str | bytes], *, unsafe: bool = False) -> Plan:
+    """Plan of a tree with the given files."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return plan_tree(root, unsafe=unsafe)
+
+
+def after(plan: Plan, path: str) -> str:
+    """New text of a file."""
+    return next(file.after for file in plan.files if file.path == path).decode()
+
+
+@pytest.fixture(scope="module")
+def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[Plan, Path]]:
+    """The fixture backend migrated with and without opt-in rules, and where the result lies."""
+    plans = {}
+    for unsafe in (False, True):
+        plan = plan_tree(FIXTURE, unsafe=unsafe)
+        target = tmp_path_factory.mktemp("migrated")
+        for path in FIXTURE.rglob("*.py"):
+            copy = target / path.relative_to(FIXTURE)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+        for file in plan.files:
+            (target / file.path).write_bytes(file.after)
+        plans[unsafe] = plan, target
+    return plans
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_a_second_look_finds_nothing_to_do(
+    fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool
+) -> None:
+    plan, target = fixture_plans[unsafe]
+    assert len(plan.files) >= 7
+    again = plan_tree(target, unsafe=unsafe)
+    assert again.files == ()
+    assert not [f for f in again.findings if f.status is Status.REWRITE]
+
+
+def test_no_loader_dataset_or_wrapper_of_the_fixture_holds_a_lambda(
+    fixture_plans: dict[bool, tuple[Plan, Path]],
+) -> None:
+    _, target = fixture_plans[True]
+    for path in target.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        assert not [
+            node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_held(tree, node)
+        ], path
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        local = [c.name for f in functions for c in ast.walk(f) if isinstance(c, ast.ClassDef)]
+        assert not local, (path, local)
+        calls = {
+            ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)
+        }
+        assert "DataLoader" not in calls, path
+
+
+def _is_held(tree: ast.Module, node: ast.Lambda) -> bool:
+    """Whether a lambda is anything but a sort key."""
+    keys = [k.value for c in ast.walk(tree) if isinstance(c, ast.Call) for k in c.keywords if k.arg == "key"]
+    return node not in keys
+
+
+def test_lines_without_a_finding_survive(fixture_plans: dict[bool, tuple[Plan, Path]]) -> None:
+    """Everything outside what was rewritten is there, byte for byte: trailing blanks, spacing, the missing newline."""
+    plan, _ = fixture_plans[False]
+    backup = next(file for file in plan.files if file.path == "utils/util_backup.py")
+    assert backup.before is not None
+    new = backup.after.split(b"\n")
+    for line in (
+        b"    results = {}   ",
+        b"    running_loss=0.0; correct=0; total=0",
+        b"# Do not clean up while the old",
+    ):
+        assert any(kept.startswith(line) for kept in new)
+    assert not backup.after.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from torch.utils.data import DataLoader as DL\nx = DL(d)\n", True),
+        ("import torch.utils.data as tud\nx = tud.DataLoader(d)\n", True),
+        ("from torch.utils import data\nx = data.DataLoader(d)\n", True),
+        ("import torch\nx = torch.utils.data.DataLoader(d)\n", True),
+        ("from torch.utils.data.dataloader import DataLoader\nx = DataLoader(d)\n", True),
+        ("def f(d):\n    from torch.utils.data import DataLoader\n    return DataLoader(d)\n", True),
+        ("from .common import DataLoader\nx = DataLoader(d)\n", True),
+        ("from pkg.common import Loader\nx = Loader(d)\n", True),
+        ("from mylib import DataLoader\nx = DataLoader(d)\n", False),
+        ("class DataLoader:\n    pass\nx = DataLoader(d)\n", False),
+        (
+            "try:\n    from fast import DataLoader\nexcept ImportError:\n    from torch.utils.data import DataLoader\nx = DataLoader(d)\n",
+            False,
+        ),
+    ],
+)
+def test_names_are_resolved_not_spelled(tmp_path: Path, text: str, expected: bool) -> None:
+    common = "from torch.utils.data import DataLoader\nfrom torch.utils.data import DataLoader as Loader\n"
+    plan = plan_of(tmp_path, {"pkg/common.py": common, "pkg/use.py": text})
+    assert ("pkg/use.py" in {file.path for file in plan.files}) is expected
+
+
+def test_an_import_another_module_takes_from_here_stays(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"a.py": LOADER, "b.py": "from a import DataLoader\n"})
+    assert "import DataLoader" in after(plan, "a.py")
+    plan = plan_of(tmp_path / "alone", {"a.py": LOADER})
+    assert "import DataLoader" not in after(plan, "a.py")
+
+
+def test_what_was_unused_before_stays(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"a.py": "import os\nimport json\n" + LOADER})
+    assert after(plan, "a.py").startswith("import os\nimport json\n")
+
+
+@pytest.mark.parametrize(
+    ("bom", "encoding", "newline"),
+    [
+        (b"", "utf-8", "\n"),
+        (codecs.BOM_UTF8, "utf-8", "\r\n"),
+        (b"", "latin-1", "\r\n"),
+        (b"", "utf-8", "\r"),
+    ],
+)
+def test_encoding_mark_and_newlines_survive(tmp_path: Path, bom: bytes, encoding: str, newline: str) -> None:
+    cookie = "# -*- coding: latin-1 -*-\n" if encoding == "latin-1" else ""
+    text = f"{cookie}# Vögel\n\f\n{LOADER}last = 'é'".replace("\n", newline)
+    plan = plan_of(tmp_path, {"a.py": bom + text.encode(encoding)})
+    new = next(file.after for file in plan.files)
+    assert new.startswith(bom) and new.count(codecs.BOM_UTF8) == bool(bom)
+    body = new[len(bom) :].decode(encoding)
+    assert "# Vögel" in body and body.endswith("last = 'é'") and "\f" in body
+    assert set(body.replace(newline, "")).isdisjoint("\r\n")
+
+
+def test_a_broken_file_is_reported_and_the_others_are_migrated(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "bad.py": "from torch.utils.data import DataLoader\ndef f(:\n",
+        "other_bad.py": "x = (\n",
+        "nul.py": b"x = 1\0\n",
+        "undecodable.py": b"# DataLoader \xff\n",
+        "good.py": LOADER,
+    }
+    plan = plan_of(tmp_path, files)
+    assert [file.path for file in plan.files] == ["good.py"]
+    assert {one.path for one in plan.skipped} == {"bad.py", "other_bad.py", "nul.py", "undecodable.py"}
+    assert "line 2" in next(one.reason for one in plan.skipped if one.path == "bad.py")
+
+
+def test_what_is_not_the_backends_source_is_left_out(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "a.py": LOADER,
+        "env/pyvenv.cfg": "",
+        "env/lib/x.py": LOADER,
+        "node_modules/x.py": LOADER,
+        "chirpid_patch/x.py": LOADER,
+        ".chirp-migrate/x.py": LOADER,
+        "__pycache__/x.py": LOADER,
+    }
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "far.py").write_text(LOADER)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(tmp_path / "outside", target_is_directory=True)
+    (root / "far.py").symlink_to(tmp_path / "outside" / "far.py")
+    assert [file.path for file in plan_of(root, files).files] == ["a.py"]
+
+
+@pytest.mark.parametrize("make", ["missing", "empty", "text"])
+def test_a_path_that_is_no_backend_is_one_sentence(tmp_path: Path, make: str) -> None:
+    path = tmp_path / make
+    if make == "empty":
+        path.mkdir()
+    if make == "text":
+        path.write_text("hello")
+    with pytest.raises(UsageProblem, match=make):
+        plan_tree(path)
