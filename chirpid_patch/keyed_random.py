@@ -1,0 +1,114 @@
+"""Random numbers that belong to a sample, not to a worker.
+
+A counter-based generator: every number is a hash (SplitMix64's finaliser, Steele, Lea & Flood 2014) of what
+identifies it — base seed of the loader, epoch, rank, sample index, occurrence of that index within the epoch,
+transform, draw number. The same sample of the same epoch is therefore augmented the same way for any number
+of workers, in any batch, and after a replay.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Keys = npt.NDArray[np.uint64]
+
+_MASK = (1 << 64) - 1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
+
+
+def _mix(words: Keys) -> Keys:
+    """SplitMix64's finaliser, element by element; a bijection of 64-bit words."""
+    mixed = words + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLY_1
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLY_2
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def derive(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
+    """New keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
+    for word in words:
+        if isinstance(word, np.ndarray):
+            keys = _mix(keys ^ word.astype(np.int64, copy=False).view(np.uint64))
+        else:
+            keys = _mix(keys ^ np.uint64(word & _MASK))
+    return keys
+
+
+def fresh_keys(count: int) -> Keys:
+    """``count`` keys from Python's ``random``.
+
+    This is the source the unkeyed augmentation drew from; PyTorch seeds it anew in every worker, so workers
+    and epochs differ, and ``random.seed`` repeats a run. Torch's own random stream is not touched.
+    """
+    return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
+
+
+def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
+    """Uniform numbers in [0, 1) with 53 random bits: shape (B, draws) for keys of shape (B,)."""
+    counters = np.arange(1, draws + 1, dtype=np.uint64)
+    words = _mix(keys[:, None] ^ _mix(counters)[None, :])
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class RandomKey:
+    """What identifies the randomness of one batch; handed down from the loader to augmenting datasets.
+
+    ``indices`` are the sample indices as the loader's sampler gave them and ``occurrences`` how often each
+    had been drawn before in this epoch, both int64 of shape (B,). ``depth`` counts the augmenting wrappers
+    passed on the way down, so that nested wrappers draw independently.
+    """
+
+    seed: int
+    epoch: int
+    rank: int
+    indices: npt.NDArray[np.int64]
+    occurrences: npt.NDArray[np.int64]
+    depth: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        seed: int,
+        epoch: int,
+        indices: Sequence[int],
+        occurrences: Sequence[int],
+        *,
+        rank: int = 0,
+    ) -> RandomKey:
+        """Key of a batch from plain sequences of equal length."""
+        if len(indices) != len(occurrences):
+            raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
+        return cls(
+            seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64)
+        )
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def take(self, positions: Any) -> RandomKey:
+        """The key of the samples at ``positions`` (anything that indexes an array and keeps it 1-d)."""
+        return replace(self, indices=self.indices[positions], occurrences=self.occurrences[positions])
+
+    def deeper(self) -> RandomKey:
+        """The key for the dataset below an augmenting wrapper."""
+        return replace(self, depth=self.depth + 1)
+
+    def sample_keys(self) -> Keys:
+        """One 64-bit key a sample: uint64 of shape (B,)."""
+        start = np.zeros(1, dtype=np.uint64)
+        run = derive(start, self.seed, self.epoch, self.rank, self.depth)
+        return derive(np.broadcast_to(run, self.indices.shape), self.indices, self.occurrences)
+
+
+def keys_for(key: RandomKey | None, count: int) -> Keys:
+    """The sample keys of ``key``, or fresh ones for ``count`` samples when no key was handed down."""
+    return fresh_keys(count) if key is None else key.sample_keys()

@@ -1,0 +1,215 @@
+"""The loader of migrated code: PyTorch's DataLoader to its callers, reading whole batches where it can."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, default_collate
+
+from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.fetch import is_in_memory
+from chirpid_patch.in_process import InProcessIterator
+from chirpid_patch.seeding import current_rank
+from chirpid_patch.separate_random import SeparateRandomness
+from chirpid_patch.tasks import EpochTasks, draw_base_seed
+from chirpid_patch.waits import EpochWaits
+from chirpid_patch.workers import WorkerPool, WorkersClosedError, WorkersLostError
+
+logger = logging.getLogger("chirpid_patch")
+
+
+class BatchedDataLoader(DataLoader[Any]):
+    """A ``DataLoader`` that reads each batch at once where the dataset allows it, and survives its workers.
+
+    It takes every argument of ``torch.utils.data.DataLoader`` and gives the same batches in the same order.
+    The global random generators are left as the original loader would have left them:
+
+    draws_ahead: how many batches of indices the original had drawn when its iterator was made, that is its
+        ``num_workers * prefetch_factor``. Only used without workers, where 0 means that it had none.
+    draws_like_persistent_workers: the original kept its workers, so it drew its base seed once in its life
+    and
+        not once an epoch. Only used without workers.
+    benchmark: log, at the end of each epoch, how long the training waited for its batches.
+
+    Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
+    hence the same with any number of workers. If workers cannot be started, or one dies, the loader warns
+    once and goes on in this process with every sample exactly once.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *args: Any,
+        draws_ahead: int = 0,
+        draws_like_persistent_workers: bool = False,
+        benchmark: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._pool: WorkerPool | None = None
+        super().__init__(dataset, *args, **kwargs)
+        #: What was chosen for this loader and why, in words.
+        self.decision = ""
+        self.draws_ahead = max(draws_ahead, 1) if draws_like_persistent_workers else draws_ahead
+        self.draws_like_persistent_workers = draws_like_persistent_workers
+        self.benchmark = benchmark
+        self._epochs_begun = 0
+        self._kept_seed: int | None = None
+        self._randomness: SeparateRandomness | None = None
+        self._without_workers = False
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        batches = self._iterate()
+        return EpochWaits(batches, logger) if self.benchmark else batches
+
+    def _iterate(self) -> Iterator[Any]:
+        if isinstance(self.dataset, IterableDataset):
+            return super().__iter__()
+        epoch = self._epochs_begun
+        self._epochs_begun += 1
+        if self.num_workers == 0 or self._without_workers:
+            return self._iterate_here(epoch)
+        return self._iterate_with_workers(epoch)
+
+    @property
+    def _keeps_workers(self) -> bool:
+        return self.persistent_workers if self.num_workers else self.draws_like_persistent_workers
+
+    @property
+    def _ahead(self) -> int:
+        return self.num_workers * (self.prefetch_factor or 0) if self.num_workers else self.draws_ahead
+
+    @property
+    def _sampler_of_tasks(self) -> Any:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _iterate_here(self, epoch: int) -> InProcessIterator:
+        """An epoch in this process, drawing as PyTorch's iterators do (see ``_BaseDataLoaderIter``)."""
+        indices = iter(self._sampler_of_tasks)
+        seed = self._kept_seed
+        if seed is None:
+            seed = draw_base_seed(self.generator)
+            if self._ahead:
+                indices = iter(self._sampler_of_tasks)  # an iterator with workers asks its sampler twice
+        tasks = EpochTasks(
+            indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=current_rank()
+        )
+        return self._go_on_here(tasks, seed)
+
+    def _go_on_here(self, tasks: EpochTasks, seed: int) -> InProcessIterator:
+        """The rest of an epoch in this process."""
+        if self._keeps_workers:
+            self._kept_seed = seed
+        if not self._keeps_workers or self._randomness is None:
+            # Numbered as a further worker: those that ran have used the streams of their numbers.
+            self._randomness = SeparateRandomness(seed + self.num_workers)
+        ours_only = self.collate_fn is default_collate and is_in_memory(self.dataset)
+        return InProcessIterator(
+            self.dataset,
+            self.collate_fn,
+            tasks,
+            length=self.__len__,
+            ahead=self._ahead,
+            pin=self.pin_memory,
+            randomness=self._randomness if self._ahead and not ours_only else None,
+        )
+
+    def _iterate_with_workers(self, epoch: int) -> Iterator[Any]:
+        pool = self._pool or self._new_pool()
+        if self.persistent_workers:
+            self._pool = pool
+        try:
+            pool.start_epoch(epoch, current_rank())
+        except WorkersLostError as lost:
+            return self._replace_workers(pool, lost, epoch)
+        return _WorkerIterator(self, pool, epoch)
+
+    def _new_pool(self) -> WorkerPool:
+        options: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("timeout", "multiprocessing_context", "prefetch_factor", "persistent_workers")
+        }
+        if not getattr(self, "in_order", True):  # torch >= 2.6
+            options["in_order"] = False
+        return WorkerPool(
+            self.dataset,
+            self.collate_fn,
+            self._sampler_of_tasks,
+            batches=self.batch_sampler is not None,
+            generator=self.generator,
+            worker_init_fn=self.worker_init_fn,
+            num_workers=self.num_workers,
+            pin_memory=self.pin_memory and pinning_device() is not None,
+            **options,
+        )
+
+    def _replace_workers(self, pool: WorkerPool, lost: WorkersLostError, epoch: int) -> Iterator[Any]:
+        """Load what the workers of ``pool`` owe, and all that follows, in this process."""
+        if pool.successor is not None:
+            return pool.successor
+        tasks, seed = pool.tasks, pool.seed
+        pool.close()
+        if self._pool is pool:
+            self._pool = None
+        if not isinstance(lost, WorkersClosedError):
+            self._without_workers = True
+            warnings.warn(
+                f"Worker processes could not be used ({lost}); batches are loaded in the training process "
+                "from here on, no sample is lost: pass num_workers=0 to load there from the start.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        if tasks is None or seed is None:
+            pool.successor = successor = self._iterate_here(epoch)
+        else:
+            pool.successor = successor = self._go_on_here(tasks, seed)
+        return successor
+
+    def shutdown(self) -> None:
+        """End kept worker processes now. The loader can be iterated again, and then starts anew."""
+        pool, self._pool = self._pool, None
+        self._kept_seed = None
+        if pool is not None:
+            pool.close()
+
+    def __enter__(self) -> BatchedDataLoader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def __del__(self) -> None:
+        # At interpreter exit PyTorch ends the workers itself.
+        if not sys.is_finalizing() and getattr(self, "_pool", None) is not None:
+            self.shutdown()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the processes."""
+        return {**self.__dict__, "_pool": None}
+
+
+class _WorkerIterator(Iterator[Any]):
+    """One epoch loaded by worker processes, or by what replaces them."""
+
+    def __init__(self, loader: BatchedDataLoader, pool: WorkerPool, epoch: int) -> None:
+        self._loader = loader
+        self._pool = pool
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> Any:
+        if self._pool.successor is not None:
+            return next(self._pool.successor)
+        try:
+            return self._pool.next_batch()
+        except WorkersLostError as lost:
+            successor = self._loader._replace_workers(self._pool, lost, self._epoch)
+        return next(successor)

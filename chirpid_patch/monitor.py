@@ -1,0 +1,385 @@
+"""What loading costs: the wait for each batch, GPU utilisation and memory (R-000-3.1).
+
+The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the
+caller waits for the next batch, the start of a loader is kept apart from its rate, and no batch is counted
+that did not come.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.memory import MemoryReading, process_memory
+from chirpid_patch.nvml import GpuProbe, GpuStatus, gpu_status
+
+# The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
+# it.
+_GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
+    {"num_workers": 0, "pin_memory": False},
+    {"num_workers": 4, "pin_memory": True, "persistent_workers": True},
+    {"num_workers": 8, "pin_memory": True, "persistent_workers": True, "prefetch_factor": 4},
+    {"num_workers": 12, "pin_memory": True, "persistent_workers": True, "prefetch_factor": 6},
+)
+# A sampling thread sleeps at least this many times as long as a reading takes: 5 % of one core at most.
+_SLEEP_PER_READING = 19
+
+
+@dataclass(frozen=True)
+class UsageSample:
+    """Memory of this process and its workers, and the GPUs, at `seconds` after watching began."""
+
+    seconds: float
+    memory: MemoryReading | None
+    gpu: GpuStatus
+
+
+@dataclass
+class UsageWatch:
+    """The samples taken while a `DataLoaderPerformanceMonitor.watch` block ran, oldest first."""
+
+    samples: list[UsageSample]
+
+    @property
+    def mean_gpu_utilization(self) -> float | None:
+        """Mean over the samples in percent; None when no GPU reported one (`samples[-1].gpu` says why)."""
+        busy = [sample.gpu.utilization_percent for sample in self.samples]
+        known = [value for value in busy if value is not None]
+        return float(np.mean(known)) if known else None
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """The most memory seen in any sample; None where this system does not tell (install psutil)."""
+        return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
+
+
+@dataclass(frozen=True)
+class _Wait:
+    seconds: float
+    samples: int
+    starting: bool  # the loader was being started: its first batch, or the first of workers started anew
+
+
+class DataLoaderPerformanceMonitor:
+    """Monitor DataLoader performance and utilisation.
+
+    `metrics` gathers what was measured, in order: `batch_loading_times` (seconds waited for each batch in a
+    rate), `memory_usage` (bytes, this process with its workers) and `gpu_utilization` (percent; stays empty
+    without a GPU).
+    """
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, list[float]] = {
+            "batch_loading_times": [],
+            "gpu_utilization": [],
+            "memory_usage": [],
+        }
+
+    def gpu_status(self) -> GpuStatus:
+        """The visible GPUs now; without one, `reason` says why and `str()` of it starts with "no GPU"."""
+        return gpu_status()
+
+    def memory_status(self) -> MemoryReading | None:
+        """Memory of this process and those it started, now; of this one alone, or None, if not to be had."""
+        for include_children in (True, False):
+            try:
+                return process_memory(include_children=include_children)
+            except NotImplementedError:  # neither /proc nor psutil here
+                continue
+        return None
+
+    def time_batch_loading(
+        self, dataloader: Any, num_batches: int = 10, *, epochs: int = 1
+    ) -> dict[str, float | int | bool]:
+        """Time the wait for each next batch of a loader (or of any iterable of batches).
+
+        The first batch is start-up and not part of the rate. A loader with workers has
+        `num_workers * prefetch_factor` batches under way by then, for which the waits are short whatever the
+        rate: as many batches go by unmeasured before `num_batches` waits are measured, where the loader is
+        long enough.
+
+        Python's, NumPy's and torch's global random states, and the loader's own generators, are as before
+        afterwards. All else is as after any iteration: workers of a loader with `persistent_workers=True`
+        stay, and an epoch was begun. Where the training that follows must be repeatable, time another loader.
+
+        Args:
+            dataloader: the loader. A shorter one than asked for gives fewer waits.
+            num_batches: how many waits to measure.
+            epochs: how often a short loader may be gone through to get them.
+
+        Returns:
+            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`,
+            `total_time`: of the waits, in seconds; `samples_per_second` over those waits; `num_batches`: the
+            waits really measured; `first_batch_time`: seconds from asking for an iterator to its first batch;
+            `head_start_batches`: how many of the measured batches were under way before measuring began (a
+            rate with these flatters the workers); `start_up_included`: True only for a loader of one batch an
+            epoch that starts workers for it each time.
+
+        Raises:
+            ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
+        """
+        if num_batches < 1 or epochs < 1:
+            raise ValueError("num_batches and epochs must be at least 1")
+        ahead = _ordered_ahead(dataloader)
+        waits: list[_Wait] = []
+        with _same_random_state(dataloader):
+            wanted = 1 + ahead + num_batches
+            passes = 0
+            # A loader of one batch is gone through once more: its first wait alone would be start-up only.
+            while len(waits) < wanted and (passes < epochs or len(waits) == 1):
+                before = len(waits)
+                for wait in self._waits(dataloader, first_pass=passes == 0):
+                    waits.append(wait)
+                    if len(waits) == wanted:
+                        break
+                passes += 1
+                if len(waits) == before:
+                    break  # an iterator, now used up
+        if not waits:
+            raise ValueError(
+                "the loader has no batches to time: is its dataset empty, or smaller than a dropped batch?"
+            )
+        steady = [wait for wait in waits if not wait.starting]
+        measured = (steady or waits)[-num_batches:]
+        seconds = [wait.seconds for wait in measured]
+        self.metrics["batch_loading_times"] += seconds
+        head_start = min(len(measured), max(0, ahead - (len(steady) - len(measured)))) if steady else 0
+        return {
+            "mean_batch_time": float(np.mean(seconds)),
+            "std_batch_time": float(np.std(seconds)),
+            "p50_batch_time": float(np.percentile(seconds, 50)),
+            "p99_batch_time": float(np.percentile(seconds, 99)),
+            "total_time": float(np.sum(seconds)),
+            "samples_per_second": sum(wait.samples for wait in measured) / max(sum(seconds), 1e-9),
+            "num_batches": len(measured),
+            "first_batch_time": waits[0].seconds,
+            "head_start_batches": head_start,
+            "start_up_included": not steady,
+        }
+
+    def _waits(self, dataloader: Any, *, first_pass: bool) -> Iterator[_Wait]:
+        """The waits of one pass; memory and GPU are read at its end, while its workers are still there."""
+        restarts = getattr(dataloader, "num_workers", 0) > 0 and not getattr(
+            dataloader, "persistent_workers", False
+        )
+        starting = first_pass or restarts
+        begun = time.perf_counter()
+        batches = iter(dataloader)
+        try:
+            while True:
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+                wait = _Wait(time.perf_counter() - begun, batch_samples(batch), starting)
+                yield wait
+                starting = False
+                begun = time.perf_counter()
+        finally:
+            self._record_usage(self.memory_status(), self.gpu_status())
+
+    def _record_usage(self, memory: MemoryReading | None, gpu: GpuStatus) -> None:
+        if memory is not None:
+            self.metrics["memory_usage"].append(memory.bytes)
+        if gpu.utilization_percent is not None:
+            self.metrics["gpu_utilization"].append(gpu.utilization_percent)
+
+    @contextmanager
+    def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
+        """Sample memory and GPUs on a thread while the block runs, once at least and once more at its end.
+
+        The thread pauses `interval_s` seconds between samples, and longer where reading is slow, so that it
+        never takes more than about 5 % of a core. The samples are also added to `metrics` when the block
+        ends.
+
+        Raises:
+            ValueError: `interval_s` is not above 0.
+        """
+        if interval_s <= 0:
+            raise ValueError("interval_s must be above 0 seconds")
+        watch = UsageWatch([])
+        over = threading.Event()
+        with GpuProbe() as probe:
+            begun = time.perf_counter()
+
+            def sample() -> None:
+                seconds = time.perf_counter() - begun
+                watch.samples.append(UsageSample(seconds, self.memory_status(), probe.read()))
+
+            def sample_until_over() -> None:
+                pause = interval_s
+                while not over.wait(pause):
+                    start = time.perf_counter()
+                    sample()
+                    pause = max(interval_s, _SLEEP_PER_READING * (time.perf_counter() - start))
+
+            sample()
+            thread = threading.Thread(target=sample_until_over, name="chirpid-usage-watch", daemon=True)
+            thread.start()
+            try:
+                yield watch
+            finally:
+                over.set()
+                thread.join()
+                sample()
+                for taken in watch.samples:
+                    self._record_usage(taken.memory, taken.gpu)
+
+    def benchmark_configurations(
+        self,
+        dataset: Any,
+        batch_size: int,
+        configs: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        num_batches: int = 10,
+        rounds: int = 3,
+        verbose: bool = True,
+    ) -> dict[str, dict[str, Any]]:
+        """Compare loader configurations on the same samples of one dataset, in order, without shuffling.
+
+        Every round measures each configuration once, every second round in reverse order, so that a machine
+        that slows down or speeds up does so for all; each loader is built anew and its workers are shut down
+        after it.
+
+        Args:
+            dataset: a map-style dataset.
+            batch_size: samples in a batch, the same for all.
+            configs: DataLoader arguments of each candidate. By default the guide's, without those that ask
+                for more workers than there are CPUs for this process, and what `OptimalDataLoaderFactory`
+                chooses itself.
+            num_batches: waits to measure in each round, as in `time_batch_loading`.
+            rounds: how often each is measured.
+            verbose: print what is tested and what is left out.
+
+        Returns:
+            `config_1`, `config_2`, …: the configuration with its figures (those of `time_batch_loading`),
+            each the median of the rounds, and `rounds`. One that fails has `error` instead of figures. The
+            default candidates also say their `loader`: "plain" (PyTorch's own) or "factory".
+
+        Raises:
+            ValueError: `rounds` is below 1.
+        """
+        if rounds < 1:
+            raise ValueError("rounds must be at least 1")
+        say = print if verbose else _silent
+        candidates = _default_candidates(say) if configs is None else [dict(config) for config in configs]
+        taken: list[list[dict[str, float | int | bool]]] = [[] for _ in candidates]
+        errors: dict[int, str] = {}
+        for number in range(rounds):
+            order = range(len(candidates)) if number % 2 == 0 else reversed(range(len(candidates)))
+            for i in order:
+                if i in errors:
+                    continue
+                if number == 0:
+                    say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
+                try:
+                    taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
+                except Exception as error:  # whatever a configuration breaks on is its result
+                    errors[i] = f"{type(error).__name__}: {error}"
+        results: dict[str, dict[str, Any]] = {}
+        for i, config in enumerate(candidates):
+            figures = {"error": errors[i]} if i in errors else {**_medians(taken[i]), "rounds": rounds}
+            results[f"config_{i + 1}"] = {**config, **figures}
+        return results
+
+    def _time_candidate(
+        self, dataset: Any, batch_size: int, config: Mapping[str, Any], num_batches: int
+    ) -> dict[str, float | int | bool]:
+        arguments = {key: value for key, value in config.items() if key != "loader"}
+        loader: DataLoader[Any]
+        with _same_random_state(None):
+            if config.get("loader") == "factory":
+                loader = OptimalDataLoaderFactory.create_training_loader(
+                    dataset, batch_size=batch_size, shuffle=False, **arguments
+                )
+            else:
+                loader = DataLoader(dataset, batch_size=batch_size, **arguments)
+        try:
+            return self.time_batch_loading(loader, num_batches)
+        finally:
+            shut_down_workers(loader)
+
+
+def batch_samples(batch: Any) -> int:
+    """Samples in a batch: the length of the first tensor or array in it, or of the batch itself."""
+    if isinstance(batch, torch.Tensor | np.ndarray):
+        return int(batch.shape[0]) if batch.ndim else 1
+    if isinstance(batch, Mapping):
+        return batch_samples(next(iter(batch.values()))) if batch else 0
+    if isinstance(batch, list | tuple):
+        holds_more = bool(batch) and isinstance(batch[0], torch.Tensor | np.ndarray | Mapping | list | tuple)
+        return batch_samples(batch[0]) if holds_more else len(batch)
+    return 1
+
+
+def shut_down_workers(loader: Any) -> None:
+    """End the persistent workers of a loader now, instead of when it is garbage-collected (trap 13)."""
+    if callable(getattr(loader, "shutdown", None)):
+        loader.shutdown()
+        return
+    # PyTorch has no public way; its loader keeps persistent workers in this attribute.
+    iterator = getattr(loader, "_iterator", None)
+    if iterator is not None:
+        iterator._shutdown_workers()
+        loader._iterator = None
+
+
+def _ordered_ahead(loader: Any) -> int:
+    """Batches that the workers of a loader have been asked for when its first one arrives."""
+    workers = getattr(loader, "num_workers", 0)
+    return workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
+
+
+@contextmanager
+def _same_random_state(loader: Any) -> Iterator[None]:
+    """Put the global random states, and the generators of a loader and its sampler, back at the end."""
+    python, numpy = random.getstate(), np.random.get_state()
+    owners = (loader, getattr(loader, "sampler", None))
+    found = (getattr(owner, "generator", None) for owner in owners)
+    generators = {id(g): (g, g.get_state()) for g in found if isinstance(g, torch.Generator)}
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+            for generator, state in generators.values():
+                generator.set_state(state)
+
+
+def _default_candidates(say: Any) -> list[dict[str, Any]]:
+    cpus = usable_cpus()
+    candidates: list[dict[str, Any]] = []
+    for config in _GUIDE_CONFIGURATIONS:
+        if config["num_workers"] > cpus:
+            say(f"Left out: {config['num_workers']} workers, more than the {cpus} CPUs this process may use")
+            continue
+        candidates.append(
+            {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}
+        )
+    candidates.append({"loader": "factory"})
+    return candidates
+
+
+def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
+    """The median of each time or rate; counts and flags, the same in every round, from the first."""
+    return {
+        key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
+        for key, value in rounds[0].items()
+    }
+
+
+def _silent(message: str) -> None:
+    """Print nothing."""

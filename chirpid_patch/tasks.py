@@ -1,0 +1,84 @@
+"""What is to be loaded in one epoch: batches of indices, each with the key of its randomness."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import index as as_int
+from typing import Any
+
+import torch
+
+from chirpid_patch.keyed_random import RandomKey
+
+
+@dataclass(frozen=True)
+class LoadTask:
+    """One step of the sampler.
+
+    ``indices`` is the list of a batch's indices, or, where automatic batching is off (``is_batch`` false),
+    whatever the sampler gave for one item.
+    """
+
+    number: int
+    indices: Any
+    is_batch: bool
+    key: RandomKey | None
+
+
+def draw_base_seed(generator: torch.Generator | None) -> int:
+    """The draw by which PyTorch's loader seeds its workers, from ``generator`` or the global one."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+class EpochTasks(Iterator[LoadTask]):
+    """Draws one epoch's tasks from a running sampler and remembers those not yet delivered, in order."""
+
+    def __init__(self, sampler: Iterator[Any], *, batches: bool, seed: int, epoch: int, rank: int) -> None:
+        self._sampler = sampler
+        self._batches = batches
+        self._seed = seed
+        self._epoch = epoch
+        self._rank = rank
+        self._drawn = 0
+        self._seen: Counter[int] = Counter()
+        self.owed: deque[LoadTask] = deque()
+        #: Set when the sampler raises: the error on its way up is the user's, not that of a worker. The error
+        #: itself is not kept, for its traceback would keep the processes' queues alive.
+        self.failed = False
+
+    def __next__(self) -> LoadTask:
+        try:
+            indices = next(self._sampler)
+        except StopIteration:
+            raise
+        except BaseException:
+            self.failed = True
+            raise
+        if self._batches and not isinstance(indices, list | tuple):
+            indices = list(indices)
+        task = LoadTask(self._drawn, indices, self._batches, self._key(indices))
+        self._drawn += 1
+        self.owed.append(task)
+        return task
+
+    def settle(self, number: int) -> None:
+        """Strike out the task ``number``: its batch was delivered."""
+        self.owed = deque(task for task in self.owed if task.number != number)
+
+    def _key(self, indices: Any) -> RandomKey | None:
+        """The key of a batch of integer indices; other indices have none."""
+        if not self._batches:
+            return None
+        try:
+            plain = [as_int(index) for index in indices]
+        except TypeError:
+            return None
+        if any(not -(2**63) <= index < 2**63 for index in plain):
+            return None
+        occurrences = []
+        for index in plain:
+            occurrences.append(self._seen[index])
+            self._seen[index] += 1
+        return RandomKey.of(self._seed, self._epoch, plain, occurrences, rank=self._rank)

@@ -1,0 +1,160 @@
+"""Spectrogram augmentation: one sample at a time, or a whole batch in place, with the same distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chirpid_patch.keyed_random import Keys, derive, fresh_keys, uniforms
+from chirpid_patch.noise import normal_noise
+
+
+class BatchTransform(nn.Module):
+    """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
+
+    Calling it on one sample gives a new tensor, or the sample itself where the transform leaves it alone.
+    Parameters are read when it is applied, so assigning to them later takes effect.
+    """
+
+    p: float
+
+    def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
+        gate: np.ndarray[Any, np.dtype[np.bool_]] = uniforms(keys, 1)[:, 0] <= self.p
+        return gate
+
+    def check(self, samples: Tensor) -> None:
+        """Raise if a batch (B, …) of such samples cannot be transformed."""
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Transform the given rows of ``batch`` (B, …) in place."""
+        raise NotImplementedError
+
+    def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
+        """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""
+        self.check(batch)
+        self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
+
+    def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
+        """One sample with its key (1,): a new tensor, or ``sample`` itself where it is left alone."""
+        if not self.applies(keys)[0]:
+            return sample
+        batch = sample.clone().unsqueeze(0)
+        self.check(batch)
+        self.transform_rows_(batch, keys, [0])
+        return batch[0]
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Transform one sample with a key from Python's ``random``."""
+        return self.transform_sample(sample, fresh_keys(1))
+
+
+class SpecAugment(BatchTransform):
+    """Mask random stretches of time and frequency (Park et al. 2019, without warping).
+
+    Samples are (C, F, T) or (F, T). With probability ``1 - p`` a sample is left alone; otherwise each mask is
+    ``0..param`` wide (uniform, never wider than the axis) and starts anywhere it fits (uniform).
+    """
+
+    def __init__(
+        self,
+        time_mask_param: int = 40,
+        freq_mask_param: int = 15,
+        num_time_masks: int = 1,
+        num_freq_masks: int = 1,
+        mask_value: float = 0.0,
+        p: float = 0.8,
+    ) -> None:
+        super().__init__()
+        self.time_mask_param = time_mask_param
+        self.freq_mask_param = freq_mask_param
+        self.num_time_masks = num_time_masks
+        self.num_freq_masks = num_freq_masks
+        self.mask_value = mask_value
+        self.p = p
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return (
+            f"time_mask_param={self.time_mask_param}, freq_mask_param={self.freq_mask_param}, "
+            f"num_time_masks={self.num_time_masks}, num_freq_masks={self.num_freq_masks}, "
+            f"mask_value={self.mask_value}, p={self.p}"
+        )
+
+    def check(self, samples: Tensor) -> None:
+        """Raise ValueError unless samples have a frequency and a time axis and mask widths are possible."""
+        if samples.ndim < 3:
+            shape = tuple(samples.shape[1:])
+            raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
+        for name in ("time_mask_param", "freq_mask_param"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Mask the given rows of ``batch`` (B, …, F, T) in place."""
+        n_freq, n_time = batch.shape[-2:]
+        axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
+        axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
+        if not rows or not axes:
+            return
+        sizes = np.array([size for size, _ in axes], dtype=np.int64)
+        widest = np.array([min(param, size) for size, param in axes], dtype=np.int64)
+        # Draw 0 is the gate; then a width and a start for every mask.
+        draws = uniforms(keys[rows], 1 + 2 * len(axes))[:, 1:].reshape(len(rows), len(axes), 2)
+        widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
+        starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
+        stops = (starts + widths).tolist()
+        for row, row_starts, row_stops in zip(rows, starts.tolist(), stops, strict=True):
+            sample = batch[row]
+            for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
+                if mask < self.num_time_masks:
+                    sample[..., start:stop] = self.mask_value
+                else:
+                    sample[..., start:stop, :] = self.mask_value
+
+
+class GaussianNoise(BatchTransform):
+    """Add independent N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape."""
+
+    def __init__(self, std: float = 0.02, p: float = 0.8) -> None:
+        super().__init__()
+        self.std = std
+        self.p = p
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return f"std={self.std}, p={self.p}"
+
+    def check(self, samples: Tensor) -> None:
+        """Raise TypeError unless the samples are floating-point."""
+        if not samples.is_floating_point():
+            raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Add noise to the given rows of ``batch`` (B, …) in place."""
+        noise_keys = derive(keys, 1).tolist()
+        for row in rows:
+            sample = batch[row]
+            noise = torch.from_numpy(normal_noise(noise_keys[row], sample.numel(), self.std))
+            sample.add_(noise.view(sample.shape)).clamp_(0, 1)
+
+
+Transform = Callable[[Tensor], Tensor]
+
+_SHIPPED_FORWARD = BatchTransform.forward
+_SHIPPED_CALL = nn.Module.__call__
+
+
+def is_batchable(transform: Transform) -> bool:
+    """Whether ``transform`` may be applied to whole batches: ours, its per-sample code not replaced."""
+    return (
+        isinstance(transform, BatchTransform)
+        and type(transform).forward is _SHIPPED_FORWARD
+        and type(transform).__call__ is _SHIPPED_CALL
+        and not transform._forward_hooks
+        and not transform._forward_pre_hooks
+    )

@@ -1,0 +1,195 @@
+"""A batch read at once is the batch collated from single samples, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from originals import PairDataset, StandardizedSubset, same, tensor_data
+from torch.utils.data import ConcatDataset, Subset, TensorDataset, default_collate
+
+from chirpid_patch import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset, fetch_batch
+
+SIZE = 12
+
+
+class Doubled(TensorDataset):
+    """A subclass whose samples are not the tensors' rows."""
+
+    def __getitem__(self, index: Any) -> Any:
+        x, y = (tensor[index] for tensor in self.tensors)
+        return 2 * x, y
+
+
+class Shifted(WorkerSafeStandardizedDataset):
+    """A subclass of ours whose samples are its own."""
+
+    def __getitem__(self, index: Any) -> Any:
+        x, y = super().__getitem__(index)
+        return x + 1, y
+
+
+class MetreSubset(Subset[Any]):
+    """A subclass of Subset with samples of its own."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.dataset[self.indices[index]][0], 7
+
+    def __getitems__(self, indices: Any) -> Any:
+        return [self[index] for index in indices]
+
+
+def standardized(base: Any) -> WorkerSafeStandardizedDataset:
+    return WorkerSafeStandardizedDataset(base, np.arange(len(base))[::-1], 0.4, 0.3)
+
+
+BATCHABLE: dict[str, Callable[[], Any]] = {
+    "tensors": lambda: tensor_data(SIZE),
+    "three tensors": lambda: TensorDataset(
+        torch.rand(SIZE, 2), torch.arange(SIZE), torch.rand(SIZE, 3).double()
+    ),
+    "one tensor": lambda: TensorDataset(torch.arange(SIZE, dtype=torch.uint8)),
+    "strided tensors": lambda: TensorDataset(
+        torch.rand(6, SIZE, 4).transpose(0, 1), torch.rand(2 * SIZE)[::2]
+    ),
+    "half precision": lambda: TensorDataset(torch.rand(SIZE, 3).half(), torch.arange(SIZE)),
+    "subset": lambda: Subset(tensor_data(2 * SIZE), list(range(0, 2 * SIZE, 2))),
+    "subset by array": lambda: Subset(tensor_data(2 * SIZE), np.arange(2 * SIZE)[::-2]),  # type: ignore[arg-type]
+    "subset by tensor": lambda: Subset(tensor_data(2 * SIZE), torch.arange(SIZE)),  # type: ignore[arg-type]
+    "subset of a subset": lambda: Subset(Subset(tensor_data(30), range(5, 25)), range(SIZE)),
+    "concatenation": lambda: ConcatDataset([tensor_data(5), tensor_data(SIZE - 5, seed=1)]),
+    "standardized": lambda: standardized(tensor_data(SIZE)),
+    "standardized, one by one": lambda: standardized(PairDataset(SIZE)),
+    "standardized twice": lambda: standardized(standardized(tensor_data(SIZE))),
+    "standardized integers": lambda: standardized(
+        TensorDataset(torch.arange(SIZE * 4).view(SIZE, 4), torch.ones(SIZE))
+    ),
+    "standardized numbers": lambda: standardized(TensorDataset(torch.rand(SIZE), torch.ones(SIZE))),
+    "sequence of standardized": lambda: WorkerSafeSequenceDataset(standardized(tensor_data(SIZE))),
+}
+
+NOT_BATCHABLE: dict[str, Callable[[], Any]] = {
+    "user dataset": lambda: PairDataset(SIZE),
+    "overridden tensors": lambda: Doubled(torch.rand(SIZE, 2), torch.arange(SIZE)),
+    "overridden subset": lambda: MetreSubset(tensor_data(SIZE), range(SIZE)),
+    "overridden ours": lambda: Shifted(tensor_data(SIZE), range(SIZE), 0.5, 0.2),
+    "list of samples": lambda: WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)]),
+    "tensors that require grad": lambda: TensorDataset(
+        torch.rand(SIZE, 2, requires_grad=True), torch.ones(SIZE)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BATCHABLE)
+@settings(max_examples=15, deadline=None)
+@given(indices=st.lists(st.integers(-SIZE, SIZE - 1), min_size=1, max_size=20))
+def test_a_batch_equals_its_collated_samples(name: str, indices: list[int]) -> None:
+    dataset = BATCHABLE[name]()
+    if name.startswith(("standardized, one", "subset")):  # PairDataset and range take no negative index there
+        indices = [index % SIZE for index in indices]
+    torch.manual_seed(0)
+    dataset = BATCHABLE[name]()
+    assert same(fetch_batch(dataset, indices), default_collate([dataset[index] for index in indices]))
+
+
+@pytest.mark.parametrize("name", NOT_BATCHABLE)
+def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> None:
+    assert fetch_batch(NOT_BATCHABLE[name](), [0, 1]) is None
+
+
+def test_concatenation_reads_parts_by_their_own_code() -> None:
+    assert fetch_batch(ConcatDataset([tensor_data(3), PairDataset(3)]), [0, 4]) is None
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        [np.int64(3), np.int32(1)],
+        np.array([5, 0]),
+        torch.tensor([2, 2]),
+        [torch.tensor(4)],
+        [-1, -SIZE],
+        range(3),
+    ],
+    ids=["numpy integers", "array", "tensor", "0-dim tensors", "negative", "range"],
+)
+def test_every_kind_of_index_is_understood_as_by_the_samples(indices: Any) -> None:
+    dataset = tensor_data(SIZE)
+    expected = default_collate([dataset[index] for index in indices])
+    assert same(fetch_batch(dataset, indices), expected)
+
+
+@pytest.mark.parametrize("index", [SIZE, -SIZE - 1, True, 1.0, slice(2), "a"])
+def test_an_index_that_samples_refuse_or_read_otherwise_is_left_to_them(index: Any) -> None:
+    assert fetch_batch(tensor_data(SIZE), [0, index]) is None
+    assert fetch_batch(Subset(tensor_data(SIZE), range(SIZE)), [SIZE]) is None
+
+
+@pytest.mark.parametrize("name", BATCHABLE)
+def test_a_batch_is_never_a_view_of_the_dataset(name: str) -> None:
+    dataset = BATCHABLE[name]()
+    before = [dataset[index] for index in range(SIZE)]
+    batch = fetch_batch(dataset, list(range(SIZE)))
+    assert batch is not None
+    for column in batch:
+        column.zero_()
+    assert all(same(old, dataset[index]) for index, old in enumerate(before))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    mean=st.floats(-10, 10),
+    std=st.floats(0, 10),
+    dtype=st.sampled_from(
+        [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.uint8]
+    ),
+    given_as=st.sampled_from(["float", "numpy", "float32 tensor", "float64 tensor"]),
+)
+def test_standardising_a_batch_rounds_as_standardising_samples(
+    mean: float, std: float, dtype: torch.dtype, given_as: str
+) -> None:
+    convert: dict[str, Callable[[float], Any]] = {
+        "float": float,
+        "numpy": np.float64,
+        "float32 tensor": lambda value: torch.tensor(value, dtype=torch.float32),
+        "float64 tensor": lambda value: torch.tensor(value, dtype=torch.float64),
+    }
+    statistics = convert[given_as](mean), convert[given_as](std)
+    values = torch.rand((SIZE, 2, 5), generator=torch.Generator().manual_seed(1)) * 9
+    data = TensorDataset(values.to(dtype), torch.arange(SIZE))
+    old = [((x - statistics[0]) / (statistics[1] + 1e-8), y) for x, y in data]
+    new = WorkerSafeStandardizedDataset(data, range(SIZE), *statistics)
+    assert same(new[3], old[3])
+    # A division by zero gives NaN on both sides, which equals nothing: compare the bits.
+    left, right = fetch_batch(new, [5, 1]), default_collate([old[5], old[1]])
+    assert left is not None
+    assert left[0].dtype == right[0].dtype
+    assert torch.equal(torch.nan_to_num(left[0]), torch.nan_to_num(right[0]))
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1, 1), (1, 4, 1), (2, 3, 1, 1)], ids=str)
+def test_statistics_with_axes_broadcast_against_each_sample(shape: tuple[int, ...]) -> None:
+    data = tensor_data(5, (1, 4, 6))
+    mean, std = torch.rand(shape), torch.rand(shape) + 0.5
+    old, new = (
+        StandardizedSubset(data, range(5), mean, std),
+        WorkerSafeStandardizedDataset(data, range(5), mean, std),
+    )
+    assert same(fetch_batch(new, [4, 0, 2]), default_collate([old[4], old[0], old[2]]))
+
+
+def test_reading_a_batch_asks_a_user_dataset_for_each_sample_once() -> None:
+    asked = []
+
+    class Counting(PairDataset):
+        def __getitem__(self, index: Any) -> Any:
+            asked.append(index)
+            return super().__getitem__(index)
+
+    fetch_batch(WorkerSafeStandardizedDataset(Counting(9, shape=()), range(9), 0.0, 1.0), [3, 3, 8])
+    assert asked == [3, 3, 8]

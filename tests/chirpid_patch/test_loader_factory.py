@@ -1,0 +1,162 @@
+"""The factory: what it chooses, what it leaves to the caller, and what it says about it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from originals import PairDataset, tensor_data
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, WeightedRandomSampler
+
+from chirpid_patch import (
+    BatchedDataLoader,
+    OptimalDataLoaderFactory,
+    WorkerSafeAugmentedDataset,
+    WorkerSafeSequenceDataset,
+    usable_cpus,
+)
+
+Factory = OptimalDataLoaderFactory
+CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Factory.create_test_loader]
+
+
+@pytest.fixture
+def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: 64)
+
+
+@pytest.mark.parametrize(
+    ("size", "work", "workers", "prefetch"),
+    [(5000, True, 8, 4), (5000, False, 12, 6), (999, True, 4, 4), (999, False, 4, 6), (20_000, True, 10, 4),
+     (20_000, False, 14, 6)],
+)  # fmt: skip
+@pytest.mark.usefixtures("many_cpus")
+def test_config_follows_the_guide_where_there_are_cpus(
+    size: int, work: bool, workers: int, prefetch: int
+) -> None:
+    for argument in ("has_augmentation", "has_standardization"):
+        config = Factory.get_optimal_config(size, **{argument: work})
+        assert (config["num_workers"], config["prefetch_factor"]) == (workers, prefetch)
+        assert config["persistent_workers"] is True and config["drop_last"] is False
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(1, 0), (2, 1), (5, 4), (9, 8), (33, 12)])
+def test_config_leaves_a_cpu_to_the_training(cpus: int, workers: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: cpus)
+    config = Factory.get_optimal_config(5000)
+    assert config["num_workers"] == workers
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if workers <= usable_cpus():
+            DataLoader(PairDataset(3), **config)
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(0, 10**6), work=st.booleans())
+def test_config_is_legal_and_bounded_on_this_machine(size: int, work: bool) -> None:
+    config = Factory.get_optimal_config(size, has_augmentation=work)
+    assert 0 <= config["num_workers"] < usable_cpus() or config["num_workers"] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DataLoader(PairDataset(3), **config)
+
+
+@pytest.mark.parametrize("create", CREATE)
+def test_no_process_is_started_unless_asked_for(create: Any) -> None:
+    for dataset in (PairDataset(5), tensor_data(5)):
+        loader = create(dataset, 2)
+        assert isinstance(loader, BatchedDataLoader)
+        assert loader.num_workers == 0
+
+
+@pytest.mark.usefixtures("many_cpus")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_allowed_workers_are_used_where_samples_cost_work_and_not_for_data_in_memory() -> None:
+    def chosen(dataset: Any, **options: Any) -> int:
+        return Factory.create_training_loader(dataset, 2, max_workers=3, **options).num_workers
+
+    data = tensor_data(8)
+    assert chosen(PairDataset(8)) == 3
+    assert chosen(data) == chosen(WorkerSafeAugmentedDataset(data)) == 0
+    assert chosen(WorkerSafeSequenceDataset([data[0]])) == 0
+    assert chosen(data, collate_fn=list) == 3
+    assert chosen(WorkerSafeAugmentedDataset(data, transforms=[torch.relu])) == 3
+    assert chosen(WorkerSafeAugmentedDataset(PairDataset(8))) == 3
+    assert chosen(data, num_workers=2) == 2
+
+
+@pytest.mark.parametrize("create", CREATE)
+def test_every_data_loader_argument_is_honoured(create: Any) -> None:
+    data = tensor_data(9)
+    generator = torch.Generator().manual_seed(0)
+    sampler = WeightedRandomSampler([1.0] * 9, 6, generator=generator)
+    given: dict[str, Any] = {
+        "batch_size": 4, "sampler": sampler, "num_workers": 2, "collate_fn": list, "timeout": 30,
+        "worker_init_fn": print, "multiprocessing_context": "spawn", "generator": generator,
+        "prefetch_factor": 5, "persistent_workers": True,
+    }  # fmt: skip
+    loader = create(data, **given)
+    for name, value in given.items():
+        actual = getattr(loader, name)
+        if name == "multiprocessing_context":
+            actual = actual.get_start_method()
+        assert actual == value, name
+    batched = create(data, batch_size=7, batch_sampler=[[0, 3], [1]])
+    assert [len(y) for _, y in batched] == [2, 1]
+    assert create(data, batch_size=None).batch_size is None
+    with pytest.raises(TypeError, match="num_worker"):
+        create(data, 4, num_worker=2)
+
+
+def test_shuffling_is_the_default_for_training_only() -> None:
+    data = tensor_data(6)
+    kinds = [type(create(data).sampler) for create in CREATE]
+    assert kinds == [RandomSampler, SequentialSampler, SequentialSampler]
+    for create in CREATE:
+        for shuffle, kind in ((True, RandomSampler), (False, SequentialSampler), (None, SequentialSampler)):
+            assert type(create(data, shuffle=shuffle).sampler) is kind
+    assert Factory.create_training_loader(data, sampler=SequentialSampler(data)).batch_size == 1
+
+
+def test_the_choice_is_logged_and_kept(caplog: Any) -> None:
+    with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+        loader = Factory.create_training_loader(tensor_data(5), 2, max_workers=4)
+    assert len(caplog.records) == 1
+    assert loader.decision in caplog.text  # type: ignore[attr-defined]
+    assert "in memory" in caplog.text and "batch size 2" in caplog.text
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_benchmark_logs_what_each_epoch_waited(optimize: bool, caplog: Any) -> None:
+    loader = Factory.create_validation_loader(tensor_data(5), 2, benchmark=True, optimize=optimize)
+    with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+        assert len(list(loader)) == 3
+        caplog.clear()
+        for _ in loader:
+            pass
+    assert len(caplog.records) == 1
+    assert "3 batches, 5 samples" in caplog.text and "p99" in caplog.text
+    assert len(iter(loader)) == 3
+
+
+def test_benchmark_counts_samples_in_any_container(caplog: Any) -> None:
+    def as_dict(samples: Any) -> Any:
+        return {"name": "birds", "x": torch.stack([x for x, _ in samples])}
+
+    loader = Factory.create_test_loader(tensor_data(7), 3, benchmark=True, collate_fn=as_dict)
+    with caplog.at_level(logging.INFO, logger="chirpid_patch"):
+        list(loader)
+    assert "3 batches, 7 samples" in caplog.text
+
+
+def test_arguments_of_a_dataloader_are_understood_at_run_time() -> None:
+    options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 3, "pin_memory": True}
+    loader = Factory.create_loader(tensor_data(10), **options)
+    assert isinstance(loader.sampler, RandomSampler) and loader.num_workers == 0 and len(loader) == 3
+    plain = Factory.create_loader(tensor_data(10), 4, False, None, None, 2)
+    assert isinstance(plain.sampler, SequentialSampler) and plain.num_workers == 0

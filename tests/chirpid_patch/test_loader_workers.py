@@ -1,0 +1,340 @@
+"""Worker processes that cannot be started or die: one warning, every sample exactly once, the same run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from originals import PairDataset, global_states, run, same, seed_all, tensor_data
+from torch.utils.data import DataLoader, get_worker_info
+
+from chirpid_patch import (
+    BatchedDataLoader,
+    WorkerSafeAugmentedDataset,
+    WorkerSafeSequenceDataset,
+    WorkerSafeStandardizedDataset,
+    worker_init_fn,
+)
+
+# Its processes get datasets as spawned ones do, by pickling, but import torch only once.
+multiprocessing.set_forkserver_preload(["chirpid_patch"])
+
+posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork and signals")
+
+
+class DyingDataset(PairDataset):
+    """Its worker process ends without a word at one sample; the training process reads it well."""
+
+    def __init__(self, length: int, deadly: int, code: int = 1) -> None:
+        super().__init__(length)
+        self.deadly = deadly
+        self.code = code
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == self.deadly and get_worker_info() is not None:
+            os._exit(self.code)
+        return super().__getitem__(index)
+
+
+class KilledDataset(DyingDataset):
+    """Its worker is killed as the kernel does it when memory runs out."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == self.deadly and get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return PairDataset.__getitem__(self, index)
+
+
+class FaultyDataset(PairDataset):
+    """Raises at one sample, wherever it is read."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 5:
+            raise OSError("disk of the user")
+        return super().__getitem__(index)
+
+
+def die_at_start(worker_id: int) -> None:
+    os._exit(3)
+
+
+def children() -> int:
+    return len(multiprocessing.active_children())
+
+
+def numbers(batches: list[Any]) -> list[int]:
+    return [number for _, y in batches for number in y.tolist()]
+
+
+@posix
+@pytest.mark.parametrize("kind", [DyingDataset, KilledDataset])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_what_a_dead_worker_owed_is_loaded_here(kind: Any, persistent: bool) -> None:
+    options: dict[str, Any] = {
+        "batch_size": 2, "shuffle": True, "num_workers": 2, "persistent_workers": persistent,
+    }  # fmt: skip
+    expected = run(DataLoader(PairDataset(21), **options), epochs=3)
+    loader = BatchedDataLoader(kind(21, deadly=7), **options)
+    with pytest.warns(RuntimeWarning, match="no sample is lost") as caught:
+        actual = run(loader, epochs=3)
+    assert len([one for one in caught if one.category is RuntimeWarning]) == 1
+    assert same(actual[0], expected[0])
+    assert actual[1] == expected[1]
+    assert children() == 0
+
+
+@posix
+def test_a_worker_that_ends_silently_is_noticed_too() -> None:
+    loader = BatchedDataLoader(DyingDataset(6, deadly=3, code=0), batch_size=2, num_workers=1)
+    with pytest.warns(RuntimeWarning, match="exited unexpectedly"):
+        assert numbers(list(loader)) == list(range(6))
+
+
+@posix
+def test_a_death_during_the_training_step_does_not_interrupt_it() -> None:
+    loader = BatchedDataLoader(
+        KilledDataset(40, deadly=4), batch_size=2, num_workers=1, persistent_workers=True
+    )
+    seen = []
+    with pytest.warns(RuntimeWarning, match="killed by signal"):
+        for batch in loader:
+            seen.append(batch)
+            deadline = time.monotonic() + 20
+            while len(seen) == 1 and children() and time.monotonic() < deadline:
+                time.sleep(0.01)  # a step during which the worker, reading ahead, dies
+    assert numbers(seen) == list(range(40))
+
+
+@posix
+def test_kept_workers_killed_between_epochs_are_replaced() -> None:
+    loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, persistent_workers=True)
+    assert numbers(list(loader)) == list(range(6))
+    for child in multiprocessing.active_children():
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.warns(RuntimeWarning, match="no sample is lost"):
+        assert numbers(list(loader)) == list(range(6))
+    assert numbers(list(loader)) == list(range(6))
+
+
+@posix
+def test_workers_that_die_at_their_start_are_replaced() -> None:
+    loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, worker_init_fn=die_at_start)
+    with pytest.warns(RuntimeWarning, match="no sample is lost"):
+        assert numbers(list(loader)) == list(range(6))
+
+
+@posix
+def test_augmentation_is_the_same_after_a_replay() -> None:
+    def epoch(base: Any) -> list[Any]:
+        torch.manual_seed(9)
+        dataset = WorkerSafeAugmentedDataset(base, {"time_mask_param": 2, "p": 1.0})
+        return list(BatchedDataLoader(dataset, batch_size=3, shuffle=True, num_workers=2))
+
+    expected = epoch(PairDataset(14))
+    with pytest.warns(RuntimeWarning):
+        assert same(epoch(DyingDataset(14, deadly=4)), expected)
+
+
+def unpicklable(n: int) -> PairDataset:
+    class Local(PairDataset):
+        """A class that no other process can import."""
+
+    return Local(n)
+
+
+@pytest.mark.parametrize(
+    "method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods()))
+)
+def test_a_dataset_that_cannot_be_sent_to_workers_is_loaded_here(method: str) -> None:
+    options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "num_workers": 2}
+    expected = run(DataLoader(PairDataset(9), **options))
+    loader = BatchedDataLoader(unpicklable(9), multiprocessing_context=method, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        actual = run(loader)
+    ours = [str(one.message) for one in caught if "no sample is lost" in str(one.message)]
+    assert len(ours) == 1 and "pickle" in ours[0]
+    assert same(actual[0], expected[0]) and actual[1] == expected[1]
+
+
+def test_missing_shared_memory_is_told_and_done_without(monkeypatch: Any) -> None:
+    def refuse(self: torch.Tensor) -> None:
+        raise RuntimeError("unable to open shared memory object </torch_1> in read-write mode")
+
+    expected = run(DataLoader(PairDataset(5), 2, num_workers=1))
+    monkeypatch.setattr(torch.Tensor, "share_memory_", refuse)
+    with pytest.warns(RuntimeWarning, match="there is no shared memory"):
+        actual = run(BatchedDataLoader(PairDataset(5), batch_size=2, num_workers=1))
+    assert same(actual[0], expected[0]) and actual[1] == expected[1]
+
+
+def test_a_process_that_may_not_start_others_loads_by_itself() -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        assert pool.apply(load_in_daemon) == (list(range(6)), True)
+
+
+def load_in_daemon() -> tuple[list[int], bool]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seen = numbers(list(BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=1)))
+    return seen, any("may not start others" in str(one.message) for one in caught)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_users_code_is_the_users(workers: int) -> None:
+    iterator = iter(BatchedDataLoader(FaultyDataset(9), batch_size=2, num_workers=workers))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert numbers([next(iterator), next(iterator)]) == [0, 1, 2, 3]
+        with pytest.raises(OSError, match="disk of the user"):
+            next(iterator)
+        # As with PyTorch's loader, the failed batch is spent and the next one follows.
+        assert numbers(list(iterator)) == [6, 7, 8]
+
+
+def test_an_error_of_the_users_sampler_is_the_users() -> None:
+    def indices() -> Any:
+        yield 0
+        raise AttributeError("sampler of the user")
+
+    class Broken:
+        def __iter__(self) -> Any:
+            return indices()
+
+        def __len__(self) -> int:
+            return 2
+
+    for workers in (0, 1):
+        loader = BatchedDataLoader(PairDataset(3), batch_size=1, sampler=Broken(), num_workers=workers)
+        with pytest.raises(AttributeError, match="sampler of the user"):
+            list(loader)
+
+
+def remember_dataset(worker_id: int) -> None:
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.length += info.id  # type: ignore[attr-defined]
+
+
+class Announcing(PairDataset):
+    """Tells its length, which a worker_init_fn changes, through its samples."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.tensor(self.length), super().__getitem__(index)[1]
+
+
+def test_worker_init_fn_finds_the_users_dataset() -> None:
+    loader = BatchedDataLoader(Announcing(4), batch_size=1, num_workers=2, worker_init_fn=remember_dataset)
+    assert [int(length) for length, _ in loader] == [4, 5, 4, 5]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_order_of_delivery_can_be_freed(in_order: bool) -> None:
+    loader = BatchedDataLoader(PairDataset(20), batch_size=2, num_workers=2, in_order=in_order)
+    seen = numbers(list(loader))
+    assert sorted(seen) == list(range(20)) and (not in_order or seen == sorted(seen))
+
+
+def spawned_datasets() -> list[Any]:
+    data = tensor_data(32)
+    standardized = WorkerSafeStandardizedDataset(data, list(range(32)), 0.5, 0.3)
+    augmented = WorkerSafeAugmentedDataset(
+        standardized, {"spec_augment_params": {}, "gaussian_noise_params": {}}
+    )
+    return [standardized, WorkerSafeSequenceDataset([data[i] for i in range(32)]), augmented]
+
+
+@pytest.mark.parametrize(
+    "method", sorted({"fork", "forkserver"} & set(multiprocessing.get_all_start_methods()))
+)
+def test_every_dataset_loads_with_eight_workers(method: str) -> None:
+    for dataset in spawned_datasets() if method == "fork" else spawned_datasets()[2:]:
+
+        def epoch(dataset: Any = dataset, **options: Any) -> list[Any]:
+            torch.manual_seed(1)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "This DataLoader will create")
+                with BatchedDataLoader(
+                    dataset, batch_size=4, worker_init_fn=worker_init_fn, **options
+                ) as loader:
+                    return list(loader)
+
+        assert same(epoch(num_workers=8, multiprocessing_context=method), epoch())
+
+
+def test_shutting_down_ends_kept_workers_and_the_epoch_goes_on() -> None:
+    seed_all(0)
+    loader = BatchedDataLoader(PairDataset(8), batch_size=2, num_workers=2, persistent_workers=True)
+    iterator = iter(loader)
+    first = next(iterator)
+    assert children() == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        loader.shutdown()
+        assert children() == 0
+        assert numbers([first, *iterator]) == list(range(8))
+        assert numbers(list(loader)) == list(range(8))
+    loader.shutdown()
+    assert children() == 0
+
+
+def test_a_loader_can_be_pickled_whatever_its_workers_do() -> None:
+    with BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=1, persistent_workers=True) as loader:
+        assert numbers(list(loader)) == list(range(6))
+        with pickle.loads(pickle.dumps(loader)) as twin:
+            assert numbers(list(twin)) == list(range(6))
+
+
+SCRIPT = """
+import torch
+from torch.utils.data import TensorDataset
+from chirpid_patch import OptimalDataLoaderFactory as Factory
+loader = Factory.create_training_loader(TensorDataset(torch.arange(6.0)), 2, max_workers=4)
+print(sum(len(x) for x, in loader))
+"""
+
+
+def test_a_script_without_main_guard_never_starts_processes(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    prologue = "import torch.multiprocessing as mp; mp.set_start_method('spawn')\n"
+    script.write_text(prologue + SCRIPT, encoding="utf-8")
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["6"]), done.stderr
+
+
+def test_generators_are_drawn_once_when_workers_cannot_start() -> None:
+    generator, twin = torch.Generator().manual_seed(4), torch.Generator().manual_seed(4)
+    list(DataLoader(PairDataset(5), 2, shuffle=True, num_workers=1, generator=twin))
+    seed_all(1)
+    before = global_states()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        list(
+            BatchedDataLoader(
+                unpicklable(5), batch_size=2, shuffle=True, num_workers=1, generator=generator,
+                multiprocessing_context="spawn",
+            )
+        )  # fmt: skip
+    assert torch.equal(generator.get_state(), twin.get_state())
+    assert global_states() == before

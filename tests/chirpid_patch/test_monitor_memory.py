@@ -1,0 +1,102 @@
+"""Memory of this process and its workers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from chirpid_patch import memory
+from chirpid_patch.memory import process_memory
+
+MIB = 2**20
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+@linux_only
+def test_memory_that_is_used_is_seen_in_bytes() -> None:
+    before = process_memory()
+    block = np.ones(64 * MIB, dtype=np.uint8)
+    after = process_memory()
+    assert after.kind == before.kind
+    assert 60 * MIB < after.bytes - before.bytes < 80 * MIB
+    assert block.sum() == 64 * MIB
+
+
+@linux_only
+def test_pss_is_preferred_and_at_most_rss() -> None:
+    reading = process_memory()
+    rss = memory._proc_rss(os.getpid())
+    assert rss is not None
+    if reading.kind == "pss":
+        assert 0 < reading.bytes <= rss * 1.05
+    else:
+        assert reading.kind == "rss"
+
+
+def _hold_until_told(connection: multiprocessing.connection.Connection) -> None:
+    block = np.ones(64 * MIB, dtype=np.uint8)
+    connection.send(int(block[0]))
+    connection.recv()
+
+
+@linux_only
+def test_children_are_included_when_asked_for() -> None:
+    here, there = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=_hold_until_told, args=(there,))
+    before = process_memory(include_children=True)  # helpers of multiprocessing may be there already
+    child.start()
+    try:
+        assert here.recv() == 1
+        alone, together = process_memory(), process_memory(include_children=True)
+        assert alone.processes == 1
+        assert together.processes == before.processes + 1
+        assert together.bytes - before.bytes > 60 * MIB
+        assert process_memory(child.pid).bytes > 60 * MIB
+        assert f"in {together.processes} processes" in str(together)
+    finally:
+        here.send("end")
+        child.join()
+
+
+def test_a_process_that_is_gone_is_a_clear_error() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with pytest.raises(ProcessLookupError, match=str(ended.pid)):
+        process_memory(ended.pid)
+
+
+def test_without_proc_psutil_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psutil")
+    monkeypatch.setattr(memory, "_proc_available", lambda: False)
+    assert process_memory().kind == "rss"
+    assert process_memory(include_children=True).kind == "uss"
+    with pytest.raises(ProcessLookupError):
+        process_memory(2**22 + 1, include_children=True)
+
+
+def test_without_proc_and_psutil_only_the_peak_of_this_process_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("resource")
+    monkeypatch.setattr(memory, "_proc_available", lambda: False)
+    monkeypatch.setattr(memory, "psutil", None)
+    reading = process_memory()
+    assert reading.kind == "peak-rss"
+    assert reading.bytes > MIB
+    with pytest.raises(NotImplementedError, match="install psutil"):
+        process_memory(include_children=True)
+
+
+def test_the_peak_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3000))
+    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    assert memory._peak_of_this_process().bytes == 3000
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    assert memory._peak_of_this_process().bytes == 3000 * 1024

@@ -1,0 +1,246 @@
+"""The mistakes in the source documents' own snippets, each shown not to be made here.
+
+Numbers are those of the requirements. Traps 7 to 10 are about measuring and tested with the monitor; 14 is
+about code that must not exist.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import random
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from originals import PairDataset, StandardizedSubset, run, same, seed_all, tensor_data
+from torch.utils.data import DataLoader, Dataset
+
+import chirpid_patch
+from chirpid_patch import (
+    BatchedDataLoader,
+    OptimalDataLoaderFactory,
+    SpecAugment,
+    WorkerSafeAugmentedDataset,
+    WorkerSafeStandardizedDataset,
+    worker_init_fn,
+)
+
+Factory = OptimalDataLoaderFactory
+CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Factory.create_test_loader]
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("create", CREATE)
+def test_trap_01_the_factorys_own_arguments_do_not_reach_the_data_loader(create: Any, optimize: bool) -> None:
+    loader = create(
+        tensor_data(5), 2, has_augmentation=True, has_standardization=True, max_workers=1, benchmark=False,
+        optimize=optimize,
+    )  # fmt: skip
+    assert sum(len(y) for _, y in loader) == 5
+
+
+@pytest.mark.parametrize("create", CREATE[1:])
+def test_trap_02_validation_and_test_see_every_sample(create: Any) -> None:
+    with pytest.warns(UserWarning, match="see every sample"):
+        loader = create(tensor_data(7), 4, drop_last=True)
+    assert sum(len(y) for _, y in loader) == 7
+    assert Factory.get_optimal_config(100)["drop_last"] is False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sum(len(y) for _, y in create(tensor_data(7), 4)) == 7
+
+
+def test_trap_03_training_never_has_an_epoch_without_batches() -> None:
+    with pytest.warns(UserWarning, match="short batch"):
+        loader = Factory.create_training_loader(tensor_data(3), 4, drop_last=True)
+    assert [len(y) for _, y in loader] == [3]
+    with pytest.warns(UserWarning, match="short batch"):
+        loader = Factory.create_training_loader(tensor_data(30), 4, drop_last=True, sampler=[1, 2])
+    assert [len(y) for _, y in loader] == [2]
+    enough = Factory.create_training_loader(tensor_data(7), 4, drop_last=True)
+    assert [len(y) for _, y in enough] == [4]
+    assert [len(y) for _, y in Factory.create_training_loader(tensor_data(7), 4)] == [4, 3]
+
+
+@pytest.mark.parametrize("create", CREATE)
+def test_trap_04_worker_arguments_without_workers_are_no_error(create: Any) -> None:
+    for workers in ({"num_workers": 0}, {"max_workers": 0}, {}):
+        loader = create(
+            tensor_data(5), 2, prefetch_factor=4, persistent_workers=True, timeout=9,
+            multiprocessing_context="spawn", **workers,
+        )  # fmt: skip
+        assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (0, None, False)
+        assert len(list(loader)) == 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with an accelerator memory is pinned")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_trap_05_memory_is_pinned_only_for_an_accelerator(workers: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for create in CREATE:
+            loader = create(tensor_data(4), 2, pin_memory=True, num_workers=workers)
+            assert loader.pin_memory is False
+            assert len(list(loader)) == 2
+        direct = BatchedDataLoader(tensor_data(4), batch_size=2, pin_memory=True, num_workers=workers)
+        assert len(list(direct)) == 2
+    assert Factory.get_optimal_config(100)["pin_memory"] is False
+
+
+def test_trap_05_with_an_accelerator_every_batch_is_pinned_for_it(monkeypatch: Any) -> None:
+    pinned = []
+
+    def pin(batch: Any, device: str) -> Any:
+        pinned.append(device)
+        return batch
+
+    monkeypatch.setattr("chirpid_patch.factory.pinning_device", lambda: "cuda")
+    monkeypatch.setattr("chirpid_patch.in_process.pinning_device", lambda: "cuda")
+    monkeypatch.setattr("chirpid_patch.in_process.pin_memory", pin)
+    assert len(list(Factory.create_training_loader(tensor_data(4), 2))) == 2
+    assert pinned == ["cuda", "cuda"]
+    list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=False))
+    assert pinned == ["cuda", "cuda"]
+
+
+class Draws(Dataset[Any]):
+    """Each sample is one draw from each global generator."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: Any) -> tuple[float, float, float]:
+        return random.random(), float(np.random.rand()), float(torch.rand(1, dtype=torch.float64))
+
+
+def worker_draws(rank: int, monkeypatch: Any, seed: int = 0) -> list[float]:
+    """Draws of two workers in two epochs."""
+    monkeypatch.setenv("RANK", str(rank))
+    torch.manual_seed(seed)
+    loader = DataLoader(Draws(), num_workers=2, worker_init_fn=worker_init_fn)
+    return [float(draw) for _ in range(2) for sample in loader for draw in sample]
+
+
+def test_trap_06_workers_ranks_and_epochs_draw_differently_and_runs_repeat(monkeypatch: Any) -> None:
+    zero, one = worker_draws(0, monkeypatch), worker_draws(1, monkeypatch)
+    assert len(set(zero + one)) == 2 * 2 * 8 * 3
+    assert worker_draws(0, monkeypatch) == zero
+    assert worker_draws(1, monkeypatch) == one
+    assert not set(worker_draws(0, monkeypatch, seed=1)) & set(zero)
+
+
+@pytest.mark.parametrize("seed", [0, 2**32 - 1, 2**63 - 1])
+def test_trap_06_every_seed_is_in_range_and_the_worker_number_is_not_added_again(seed: int) -> None:
+    def draws(worker_id: int) -> tuple[float, float, float]:
+        torch.manual_seed(seed)
+        worker_init_fn(worker_id)
+        return random.random(), float(np.random.rand()), float(torch.rand(1))
+
+    torch.manual_seed(seed)
+    alone = float(torch.rand(1))
+    # PyTorch seeded this "worker"; in rank 0 torch keeps that seed, and the id changes nothing.
+    assert draws(0) == draws(7)
+    assert draws(0)[2] == alone
+
+
+def test_trap_11_augmented_dataset_has_a_length_copies_deeply_and_builds_nothing_per_sample(
+    monkeypatch: Any,
+) -> None:
+    params: dict[str, Any] = {"spec_augment_params": {"p": 1.0, "mask_value": 5.0}}
+    dataset = WorkerSafeAugmentedDataset(tensor_data(6), params)
+    params["spec_augment_params"]["mask_value"] = 9.0
+    assert len(dataset) == 6
+    assert dataset.transforms[0].mask_value == 5.0  # type: ignore[attr-defined]
+    built = []
+    monkeypatch.setattr(torch.nn.Module, "__init__", lambda self: built.append(self))
+    for index in range(6):
+        dataset[index]
+    list(BatchedDataLoader(dataset, batch_size=2))
+    assert built == []
+
+
+def test_trap_11_transforms_given_are_not_shared_with_the_caller() -> None:
+    transform = SpecAugment(p=0.0)
+    dataset = WorkerSafeAugmentedDataset(tensor_data(3), transforms=[transform])
+    transform.p = 1.0
+    assert dataset.transforms[0] is not transform
+    assert same(dataset[1], tensor_data(3)[1])
+
+
+def test_trap_12_allowing_more_workers_does_not_start_them_for_data_in_memory(monkeypatch: Any) -> None:
+    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: 64)
+    for allowed in (1, 4, 12):
+        assert Factory.create_training_loader(tensor_data(40), 8, max_workers=allowed).num_workers == 0
+
+
+def test_trap_13_finished_folds_keep_no_workers() -> None:
+    gc.disable()  # nothing may depend on the garbage collector
+    try:
+        for _ in range(3):
+            loaders = [
+                BatchedDataLoader(PairDataset(4), batch_size=2, num_workers=1, persistent_workers=True)
+                for _ in range(2)
+            ]
+            assert sum(len(y) for loader in loaders for _, y in loader) == 8
+            assert len(multiprocessing.active_children()) == 2
+            del loaders
+            assert multiprocessing.active_children() == []
+        with BatchedDataLoader(PairDataset(4), num_workers=1, persistent_workers=True) as kept:
+            list(kept)
+            assert len(multiprocessing.active_children()) == 1
+        assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()
+
+
+def test_trap_14_no_cache_is_emptied_while_loading() -> None:
+    package = Path(chirpid_patch.__file__).parent
+    calls = [
+        path.name for path in package.rglob("*.py") if re.search(r"empty_cache\(", path.read_text("utf-8"))
+    ]
+    assert calls == []
+
+
+def test_trap_15_the_optimised_epoch_has_the_originals_samples_and_as_much_augmentation() -> None:
+    data = tensor_data(50, (1, 8, 12))
+    torch.manual_seed(0)
+    dataset = WorkerSafeAugmentedDataset(data, {"mask_value": -1.0, "p": 0.8, "num_freq_masks": 0})
+    loader = Factory.create_training_loader(dataset, 8, max_workers=4)
+    masked = torch.cat([(x == -1.0).flatten(1).any(1) for _ in range(40) for x, _ in loader])
+    assert len(masked) == 40 * len(data)
+    # p, times the chance that a width of 0..12 (40 clamped to the axis) is not 0; five standard errors
+    expected = 0.8 * 12 / 13
+    assert abs(float(masked.float().mean()) - expected) < 5 * (expected * (1 - expected) / len(masked)) ** 0.5
+
+
+@pytest.mark.parametrize(
+    "original", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str
+)
+def test_trap_16_training_after_loading_continues_as_it_would_have(original: dict[str, Any]) -> None:
+    data = tensor_data(11)
+    old = StandardizedSubset(data, range(11), 0.5, 0.2)
+    new = WorkerSafeStandardizedDataset(data, range(11), torch.tensor(0.5), torch.tensor(0.2))
+
+    def later(train: Any, validate: Any) -> tuple[Any, ...]:
+        seed_all(1)
+        epochs = [[*train, *validate] for _ in range(3)]
+        return epochs, torch.nn.Linear(3, 3).weight.detach(), torch.randperm(11)
+
+    def loaders(dataset: Any, factory: bool) -> tuple[Any, ...]:
+        if not factory:
+            return (DataLoader(dataset, 4, shuffle=True, **original), DataLoader(dataset, 4, **original))
+        arguments = {**original, "max_workers": original.get("num_workers", 0)}
+        arguments.pop("num_workers", None)
+        return (
+            Factory.create_training_loader(dataset, 4, **arguments),
+            Factory.create_validation_loader(dataset, 4, **arguments),
+        )
+
+    assert same(later(*loaders(new, True)), later(*loaders(old, False)))
+    before = run(loaders(old, False)[0], epochs=2)[1]
+    assert run(loaders(new, True)[0], epochs=2)[1] == before
