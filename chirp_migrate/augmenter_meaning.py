@@ -149,11 +149,7 @@ def _draws(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr, ast.expr]
 
 
 def _tests(function: ast.FunctionDef) -> list[str]:
-    return [
-        ast.unparse(node.test)
-        for node in ast.walk(function)
-        if isinstance(node, ast.If | ast.IfExp | ast.While)
-    ]
+    return [ast.unparse(node.test) for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp | ast.While)]
 
 
 def _assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
@@ -174,11 +170,7 @@ def _sizes(function: ast.FunctionDef) -> dict[str, int]:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
         target, value = node.targets[0], node.value
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(value, ast.Tuple)
-            and len(target.elts) == len(value.elts)
-        ):
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             pairs = list(zip(target.elts, value.elts, strict=True))
         else:
             pairs = [(target, value)]
@@ -186,9 +178,7 @@ def _sizes(function: ast.FunctionDef) -> dict[str, int]:
             axis = _axis_of_size(source)
             if isinstance(one, ast.Name) and axis is not None:
                 sizes[one.id] = axis
-        if isinstance(target, ast.Tuple) and ast.unparse(value).endswith(
-            (".shape", ".size()", ".shape[-2:]")
-        ):
+        if isinstance(target, ast.Tuple) and ast.unparse(value).endswith((".shape", ".size()", ".shape[-2:]")):
             for position, element in enumerate(target.elts):
                 if isinstance(element, ast.Name) and position - len(target.elts) in (-1, -2):
                     sizes[element.id] = position - len(target.elts)
@@ -246,9 +236,7 @@ def _check_masks(
         index = node.targets[0].slice
         parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
         stretches = [
-            (p, part)
-            for p, part in enumerate(parts)
-            if isinstance(part, ast.Slice) and part.lower is not None
+            (p, part) for p, part in enumerate(parts) if isinstance(part, ast.Slice) and part.lower is not None
         ]
         if len(stretches) != 1:
             return "it masks something other than one stretch"
@@ -285,10 +273,10 @@ def _check_counts(tree: ast.ClassDef, widths: dict[tuple[str, str], str]) -> str
     for (owner, target), parameter in widths.items():
         count = _AXES[parameter][0]
         function = next(f for f in _functions(tree) if f.name == owner)
-        loops = _loops_around(function, lambda n, t=target: _assigns(n, t))  # type: ignore[misc]
+        loops = _loops_around(function, lambda n, t=target: _assigns(n, t))
         callers = [f for f in _functions(tree) if f"self.{owner}(" in ast.unparse(f)]
         for caller in callers:
-            loops += _loops_around(caller, lambda n, o=owner: f"self.{o}(" in ast.unparse(n))  # type: ignore[misc]
+            loops += _loops_around(caller, lambda n, o=owner: f"self.{o}(" in ast.unparse(n))
         if loops != [f"range(self.{count})"]:
             return f"masks are not drawn once for each of `{count}`"
     return None

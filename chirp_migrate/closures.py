@@ -22,23 +22,24 @@ def captured_names(module: Module, node: cst.Lambda | cst.ClassDef) -> list[str]
     found: list[str] = []
     for name in matching(node, m.Name()):
         assert isinstance(name, cst.Name)
-        if (
-            name.value in outer
-            and name.value not in inner
-            and name.value not in found
-            and is_read(module, name)
-        ):
+        if name.value in outer and name.value not in inner and name.value not in found and is_read(module, name):
             found.append(name.value)
     return found
+
+
+def is_variable(module: Module, name: cst.CSTNode) -> bool:
+    """Whether a name node is a variable, not an attribute or keyword of the same spelling."""
+    parent = module.parents[name]
+    if isinstance(parent, cst.Attribute):
+        return parent.value is name
+    return not (isinstance(parent, cst.Arg) and parent.keyword is name)
 
 
 def is_read(module: Module, name: cst.Name) -> bool:
     """Whether a name node is a variable being read (not an attribute, a keyword or a target)."""
     parent = module.parents[name]
-    if isinstance(parent, cst.Attribute):
-        return parent.value is name
-    if isinstance(parent, cst.Arg):
-        return parent.keyword is not name
+    if not is_variable(module, name):
+        return False
     if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
         return parent.name is not name
     return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)
@@ -49,9 +50,7 @@ def bindings(module: Module, scope: cst.FunctionDef | cst.Lambda | cst.ClassDef)
     for parameter in matching(scope, m.Param()):
         assert isinstance(parameter, cst.Param)
         yield parameter.name.value, module.span(parameter)[0]
-    targets = (
-        m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.CompFor() | m.NamedExpr() | m.AsName()
-    )
+    targets = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.CompFor() | m.NamedExpr() | m.AsName()
     for node in matching(scope, targets):
         target = node.name if isinstance(node, cst.AsName) else node.target  # type: ignore[attr-defined]
         pending = [target]
@@ -106,10 +105,7 @@ def _outlives(module: Module, node: cst.CSTNode, loop: cst.For | cst.While) -> b
         return True
     start = module.span(statement)[0]
     carriers = {
-        n.value
-        for t in matching(statement, m.AssignTarget())
-        for n in matching(t, m.Name())
-        if isinstance(n, cst.Name)
+        n.value for t in matching(statement, m.AssignTarget()) for n in matching(t, m.Name()) if isinstance(n, cst.Name)
     }
     lines = [s for s in matching(loop, m.SimpleStatementLine()) if module.span(s)[0] >= start]
     for line in sorted(lines, key=lambda s: module.span(s)[0]):
@@ -117,9 +113,7 @@ def _outlives(module: Module, node: cst.CSTNode, loop: cst.For | cst.While) -> b
         if line is not statement and not mentioned & carriers:
             continue
         kept = m.AssignTarget(m.Subscript() | m.Attribute()) | m.Yield()
-        grown = m.Call(
-            m.Attribute(attr=m.Name("append") | m.Name("extend") | m.Name("add") | m.Name("insert"))
-        )
+        grown = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend") | m.Name("add") | m.Name("insert")))
         if matching(line, kept) or matching(line, grown) or matching(line, m.AugAssign()):
             return True
         targets = matching(line, m.AssignTarget())

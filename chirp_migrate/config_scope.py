@@ -21,22 +21,18 @@ def config_expression(module: Module, node: cst.CSTNode) -> str | None:
         return None
     owner = module.enclosing_class(node)
     for name in _CONFIG_NAMES:
-        if (
-            owner is not None
-            and _reads(owner, m.Attribute(m.Name("self"), m.Name(name)))
-            and _has_self(function)
-        ):
+        if owner is not None and _reads(owner, m.Attribute(m.Name("self"), m.Name(name))) and _has_self(function):
             return f"self.{name}"
         bound = {p.name.value for p in (*function.params.params, *function.params.kwonly_params)}
-        bound |= {t.target.value for a in matching(function, m.Assign()) for t in _names(a)}
+        bound |= {one for assign in matching(function, m.Assign()) for one in _names(assign)}
         if name in bound and _reads(function, m.Name(name)):
             return name
     return None
 
 
-def _names(assign: cst.CSTNode) -> list[cst.AssignTarget]:
+def _names(assign: cst.CSTNode) -> set[str]:
     assert isinstance(assign, cst.Assign)
-    return [target for target in assign.targets if isinstance(target.target, cst.Name)]
+    return {target.target.value for target in assign.targets if isinstance(target.target, cst.Name)}
 
 
 def _has_self(function: cst.FunctionDef) -> bool:

@@ -78,15 +78,11 @@ def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> 
     for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
         if isinstance(statement, cst.FunctionDef):
             methods[statement.name.value] = statement
-        elif not m.matches(
-            statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
-        ):
+        elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
             read.problem = "it has class-level state"
     if node.decorators:
         read.problem = "it is decorated"
-    if "__getitem__" not in methods or any(
-        key in methods for key in ("__getitems__", "__iter__", "__getattr__")
-    ):
+    if "__getitem__" not in methods or any(key in methods for key in ("__getitems__", "__iter__", "__getattr__")):
         read.problem = read.problem or "it has its own batched, iterable or attribute access"
         return read
     try:
@@ -113,9 +109,7 @@ def local_functions(module: Module, node: cst.CSTNode) -> dict[str, cst.Function
     return found
 
 
-def evaluator(
-    module: Module, node: cst.CSTNode, methods: Mapping[str, cst.FunctionDef | cst.Lambda]
-) -> Evaluator:
+def evaluator(module: Module, node: cst.CSTNode, methods: Mapping[str, cst.FunctionDef | cst.Lambda]) -> Evaluator:
     """An evaluator that looks into methods called on ``self`` and functions in reach of ``node``."""
     functions = local_functions(module, node)
 
@@ -152,9 +146,7 @@ def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
     for statement in init.body.body:
         if is_super_init(statement):
             continue
-        if isinstance(statement, cst.SimpleStatementLine) and _stores(
-            statement.body, read, statement, reader, env
-        ):
+        if isinstance(statement, cst.SimpleStatementLine) and _stores(statement.body, read, statement, reader, env):
             continue
         if isinstance(statement, cst.If) and _store_by_branch(statement, read, reader, env):
             continue
@@ -211,9 +203,7 @@ def _stores(
     return bool(found)
 
 
-def _store_by_branch(
-    statement: cst.If, read: DatasetClass, reader: Evaluator, env: Mapping[str, Value]
-) -> bool:
+def _store_by_branch(statement: cst.If, read: DatasetClass, reader: Evaluator, env: Mapping[str, Value]) -> bool:
     """``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``."""
     sides: list[dict[str, Value]] = []
     branches = [statement.body, statement.orelse.body if isinstance(statement.orelse, cst.Else) else None]
@@ -223,9 +213,7 @@ def _store_by_branch(
         inner = DatasetClass(read.module, read.node, {})
         if branch is not None:
             for line in statements_of(branch):
-                if not isinstance(line, cst.SimpleStatementLine) or not _stores(
-                    line.body, inner, line, reader, env
-                ):
+                if not isinstance(line, cst.SimpleStatementLine) or not _stores(line.body, inner, line, reader, env):
                     return False
         sides.append({store.attribute: store.value for store in inner.stores})
     if not sides[0] or (branches[1] is not None and sides[0].keys() != sides[1].keys()):
@@ -242,9 +230,7 @@ def _store_by_branch(
         else:
             return False
         merged = Value("if", (condition, value, otherwise))
-        read.stores.append(
-            Store(attribute, merged, statement, len(sides[0]) == 1 and branches[1] is not None)
-        )
+        read.stores.append(Store(attribute, merged, statement, len(sides[0]) == 1 and branches[1] is not None))
     return True
 
 
@@ -258,7 +244,7 @@ def _assigned_names(statement: cst.CSTNode) -> set[str]:
 
 def obsolete_methods(read: DatasetClass) -> list[str]:
     """``__getitem__``, ``__len__`` and the private methods that only they use."""
-    gone = [key for key in ("__getitem__", "__len__") if key in read.methods]
+    gone: list[str] = [key for key in ("__getitem__", "__len__") if key in read.methods]
     for key in gone:
         for other, method in read.methods.items():
             users = {k for k, f in read.methods.items() if f"self.{other}" in read.module.source(f)}
@@ -294,13 +280,9 @@ def superclass_edits(
         return "one statement of its `__init__` stores several attributes"
     if not gone:
         return "its attributes have other names than the shipped class keeps"
-    if any(
-        read.assigned_outside_init(store.attribute) for store in consumed if store.attribute not in provided
-    ):
+    if any(read.assigned_outside_init(store.attribute) for store in consumed if store.attribute not in provided):
         return "a method assigns one of the attributes that the samples depend on"
-    statements: list[cst.CSTNode] = (
-        list(init.body.body) if isinstance(init.body, cst.IndentedBlock) else [init.body]
-    )
+    statements: list[cst.CSTNode] = list(init.body.body) if isinstance(init.body, cst.IndentedBlock) else [init.body]
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
     indent = module.indentation(module.span(anchor)[0])
     lines = [f"super().__init__({', '.join(arguments)})"]

@@ -100,11 +100,7 @@ def standardized_pair(pair: tuple[Value, Value]) -> tuple[Value, Value, Value, f
         return None
     difference, divisor = quotient.parts[1], quotient.parts[2]
     assert isinstance(difference, Value) and isinstance(divisor, Value)
-    if (
-        difference.kind != "op"
-        or difference.parts[0] != "-"
-        or difference.parts[1] != item(sample, const("0"))
-    ):
+    if difference.kind != "op" or difference.parts[0] != "-" or difference.parts[1] != item(sample, const("0")):
         return None
     mean = difference.parts[2]
     assert isinstance(mean, Value)
@@ -142,10 +138,10 @@ def _augmenting(getitem: Value) -> Augmenting | None:
         return None
     outcomes: dict[tuple[bool, ...], tuple[Value, tuple[Value, ...]]] = {}
     for truths in product((True, False), repeat=len(conditions)):
-        chain = _chain(_under(getitem, dict(zip(conditions, truths, strict=True))))
-        if chain is None:
+        outcome = _chain(_under(getitem, dict(zip(conditions, truths, strict=True))))
+        if outcome is None:
             return None
-        outcomes[truths] = chain
+        outcomes[truths] = outcome
     base, full = max(outcomes.values(), key=lambda outcome: len(outcome[1]))
     if not full or len(set(full)) != len(full) or any(outcome[0] != base for outcome in outcomes.values()):
         return None
@@ -230,11 +226,7 @@ def _atoms(condition: Value) -> set[Value]:
 
 def _none_test(condition: Value) -> Value | None:
     """``x`` for ``x is not None`` and ``x is None``: whether x is there."""
-    if (
-        condition.kind == "compare"
-        and condition.parts[0] in ("is", "is not")
-        and condition.parts[2] == const("None")
-    ):
+    if condition.kind == "compare" and condition.parts[0] in ("is", "is not") and condition.parts[2] == const("None"):
         tested = condition.parts[1]
         assert isinstance(tested, Value)
         return tested

@@ -47,9 +47,7 @@ def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool])
         dead = {
             binding: place
             for binding, place in _unused(ast.parse(after)).items()
-            if binding in known
-            and binding not in idle
-            and not (binding.scope == "" and is_public(binding.name))
+            if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         edits = _removals(after, dead)
         if not edits:
@@ -112,11 +110,7 @@ def _exported(tree: ast.Module) -> set[str]:
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
-            names |= {
-                n.value
-                for n in ast.walk(statement)
-                if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            }
+            names |= {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     return names
 
 
@@ -157,9 +151,7 @@ def _is_pure(value: ast.expr) -> bool:
         not isinstance(node, ast.Call) or _PURE_CALLS.fullmatch(ast.unparse(node.func))
         for node in ast.walk(value)
         if not isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
-    ) and not any(
-        isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value)
-    )
+    ) and not any(isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value))
 
 
 def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
@@ -205,13 +197,8 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
     return edits
 
 
-def _alias_removals(
-    names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]
-) -> list[Edit]:
-    spans = [
-        (offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0))
-        for a in names
-    ]
+def _alias_removals(names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]) -> list[Edit]:
+    spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
     removed = {position for position, alias in enumerate(names) if any(alias is one for one in gone)}
     kept = [position for position in range(len(names)) if position not in removed]
     edits = []

@@ -14,9 +14,7 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 def unified_diff(plan: Plan) -> Iterator[str]:
     """Lines of one diff over all files of a plan, each file headed by the rules and reasons behind its changes."""
     for file in plan.files:
-        yield from file_diff(
-            file, [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
-        )
+        yield from file_diff(file, [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE])
 
 
 def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:

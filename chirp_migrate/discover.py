@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.errors import InvalidInput
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.gitguard import ignored_paths
 from chirp_migrate.plan import Skipped
 
@@ -49,11 +49,13 @@ class Discovery:
     Attributes:
         root: absolute folder that the paths are relative to.
         files: posix paths of the Python files to look at, sorted.
+        notebooks: posix paths of the notebooks beside them, sorted.
         left_out: folders and files that were not looked at, sorted, with the reason.
     """
 
     root: Path
     files: tuple[str, ...]
+    notebooks: tuple[str, ...]
     left_out: tuple[Skipped, ...]
 
 
@@ -61,46 +63,46 @@ def root_of(path: Path) -> Path:
     """The absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
 
     Raises:
-        InvalidInput: there is nothing at ``path``, or it is neither a file nor a folder.
+        UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
     """
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise InvalidInput(
-            f"{path} cannot be opened ({error.strerror}): give the folder of your backend."
-        ) from None
+        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your backend.") from None
     except ValueError:
-        raise InvalidInput("the path contains a NUL character: give the folder of your backend.") from None
+        raise UsageProblem("the path contains a NUL character: give the folder of your backend.") from None
     if stat.S_ISDIR(mode):
         return path.resolve()
     if stat.S_ISREG(mode):
         return path.resolve().parent
-    raise InvalidInput(f"{path} is neither a folder nor a file: give the folder of your backend.")
+    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your backend.")
 
 
 def discover(path: Path) -> Discovery:
-    """Find the ``.py`` files at or below ``path``; only names are looked at, nothing is read.
+    """Find the Python files and notebooks at or below ``path``; only names are looked at, nothing is read.
 
     Left out are version control, virtual environments, installed packages, caches, build output, a vendored
-    ``chirpid_patch``, links that leave the tree, files above 4 MiB, and what git ignores (unless git ignores ``path``
-    itself: then it was named on purpose).
+    ``chirpid_patch``, links that leave the tree, Python files above 4 MiB, and what git ignores (unless git ignores
+    ``path`` itself: then it was named on purpose).
 
     Raises:
-        InvalidInput: ``path`` does not exist or holds no Python file.
+        UsageProblem: ``path`` does not exist or holds no Python file.
     """
     root = root_of(path)
     if not path.is_dir():
         if path.suffix != ".py":
-            raise InvalidInput(f"{path} is not a Python file: give a .py file or the folder of your backend.")
-        return Discovery(root, (path.resolve().name,), ())
+            raise UsageProblem(f"{path} is not a Python file: give a .py file or the folder of your backend.")
+        return Discovery(root, (path.resolve().name,), (), ())
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
-    files = sorted(_walk(root, ignored, left_out))
+    found = sorted(_walk(root, ignored, left_out))
+    files = tuple(name for name in found if name.endswith(".py"))
+    notebooks = tuple(name for name in found if name.endswith(".ipynb"))
     if not files:
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
-        raise InvalidInput(f"{path} holds no Python file to migrate{why}: give the folder of your backend.")
-    return Discovery(root, tuple(files), tuple(sorted(left_out, key=lambda one: one.path)))
+        raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your backend.")
+    return Discovery(root, files, notebooks, tuple(sorted(left_out, key=lambda one: one.path)))
 
 
 def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[str]:
@@ -122,7 +124,7 @@ def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Itera
                 left_out.append(Skipped(relative, reason))
         folders[:] = kept
         for name in names:
-            if not name.endswith(".py"):
+            if not name.endswith((".py", ".ipynb")):
                 continue
             relative = (here / name).relative_to(root).as_posix()
             reason = "ignored by git" if relative in ignored else _file_reason(here / name, root)
@@ -141,7 +143,7 @@ def _folder_reason(folder: Path, *, at_root: bool) -> str | None:
         return "build output"
     if (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").is_dir():
         return "a virtual environment"
-    if at_root and folder.name == "chirpid_patch" and (folder / "__init__.py").exists():
+    if at_root and folder.name == "chirpid_patch":
         return "the vendored runtime"
     return None
 
@@ -157,8 +159,8 @@ def _file_reason(path: Path, root: Path) -> str | None:
     if path.is_symlink():
         if not real.is_relative_to(root):
             return "a link that leaves the folder"
-        if real.suffix == ".py":
+        if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
-    if found.st_size > LARGEST_FILE_BYTES:
+    if path.suffix == ".py" and found.st_size > LARGEST_FILE_BYTES:
         return f"larger than {LARGEST_FILE_BYTES // 1024**2} MiB"
     return None

@@ -50,9 +50,7 @@ def plan_tree(root: Path, *, unsafe: bool = False, progress: Progress | None = N
 
     files: list[FilePlan] = []
     findings: list[Finding] = []
-    candidates = [
-        p for p, source in sources.items() if any(r.concerns(source.text, project) for r in all_rules())
-    ]
+    candidates = [p for p, source in sources.items() if any(r.concerns(source.text, project) for r in all_rules())]
     for done, path in enumerate(candidates):
         if progress is not None:
             progress(done, len(candidates), path)
@@ -139,9 +137,7 @@ def _choose(
             remaining.append((rule, proposal, Status.REPORT))
         elif clash:
             names = ", ".join(sorted(clash))
-            message = (
-                f"{proposal.message}; left alone, because {names} already means something else in this file"
-            )
+            message = f"{proposal.message}; left alone, because {names} already means something else in this file"
             remaining.append((rule, Proposal(proposal.offset, message), Status.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe:
             remaining.append((rule, proposal, Status.OPT_IN))
@@ -153,11 +149,7 @@ def _choose(
 
 def _overlap(one: Edit, other: Edit) -> bool:
     if one.start == one.end or other.start == other.end:
-        return (
-            one.start < other.end
-            and other.start < one.end
-            and (one.start, one.end) != (other.start, other.end)
-        )
+        return one.start < other.end and other.start < one.end and (one.start, one.end) != (other.start, other.end)
     return one.start < other.end and other.start < one.end
 
 

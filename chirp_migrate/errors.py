@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["ChirpMigrateError", "CommitFailed", "InvalidInput", "JournalDamaged", "Refused"]
+__all__ = ["ChirpMigrateError", "CommitFailed", "JournalDamaged", "Refused", "UsageProblem"]
 
 
 class ChirpMigrateError(Exception):
@@ -17,7 +17,7 @@ class ChirpMigrateError(Exception):
     exit_code: ClassVar[int] = 2
 
 
-class InvalidInput(ChirpMigrateError):
+class UsageProblem(ChirpMigrateError):
     """The path or an option cannot be worked with (exit code 2)."""
 
 

@@ -19,8 +19,8 @@ _PATHS_A_CALL = 200
 def guard(root: Path, paths: Iterable[str]) -> None:
     """Stop when one of ``paths`` (posix, relative to ``root``) has changes that git could not give back.
 
-    Untracked files count: git knows nothing of their bytes. Ignored files do not: the user keeps them outside git.
-    Without git, or outside a work tree, there is nothing to guard.
+    Untracked files count: git knows nothing of their bytes. Ignored files do not: they are kept outside git on
+    purpose. Without git, or outside a work tree, there is nothing to guard.
 
     Raises:
         Refused: with the list of files, or because git cannot read the repository.
@@ -61,7 +61,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
 
 
 def ignored_paths(root: Path) -> frozenset[str]:
-    """Paths under ``root`` that git ignores, relative to it; folders end in ``/``. Empty when git ignores ``root``."""
+    """Paths under ``root`` that git ignores, relative to it; folders end in ``/``. None when it ignores ``root``."""
     inside = _git(root, ["rev-parse", "--is-inside-work-tree"])
     if inside is None or inside.stdout.strip() != b"true":
         return frozenset()
@@ -83,7 +83,7 @@ def _nearest_repository(root: Path, path: str) -> Path:
 
 
 def _prefix(base: Path) -> str | None:
-    """Path of ``base`` below the top of its work tree, ending in ``/`` (or empty); ``None`` outside any work tree."""
+    """``base`` as seen from the top of its work tree, ending in ``/`` or empty; ``None`` outside any work tree."""
     found = _git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None

@@ -52,11 +52,7 @@ def _standardizing(meaning: Standardizing, lookup: Lookup) -> Handover | None:
 
 def _listing(meaning: Listing, lookup: Lookup) -> Handover | None:
     value = lookup(meaning.samples)
-    return (
-        Handover("WorkerSafeSequenceDataset", (str(value),), (meaning.samples,))
-        if value is not None
-        else None
-    )
+    return Handover("WorkerSafeSequenceDataset", (str(value),), (meaning.samples,)) if value is not None else None
 
 
 def _augmenting(meaning: Augmenting, lookup: Lookup) -> Handover | None:

@@ -63,26 +63,17 @@ def import_edits(module: Module, needed: Collection[Import]) -> list[Edit]:
 def _line(module: Module, source: str, clauses: list[str]) -> str:
     line = f"from {source} import {', '.join(clauses)}"
     if len(line) > 100:
-        line = (
-            f"from {source} import ("
-            + "".join(f"{module.newline}    {c}," for c in clauses)
-            + module.newline
-            + ")"
-        )
+        line = f"from {source} import (" + "".join(f"{module.newline}    {c}," for c in clauses) + module.newline + ")"
     return line + module.newline
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
     for statement in module.tree.body:
-        if isinstance(statement, cst.SimpleStatementLine):
-            for small in statement.body:
-                if (
-                    isinstance(small, cst.ImportFrom)
-                    and not small.relative
-                    and not isinstance(small.names, cst.ImportStar)
-                ):
-                    if small.module is not None and module.source(small.module) == source:
-                        return small
+        for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            if isinstance(small, cst.ImportFrom) and not small.relative and small.module is not None:
+                if isinstance(small.names, cst.ImportStar) or module.source(small.module) != source:
+                    continue
+                return small
     return None
 
 
@@ -91,9 +82,7 @@ def _imported(module: Module, source: str) -> list[str]:
     if found is None or isinstance(found.names, cst.ImportStar):
         return []
     return [
-        f"{alias.evaluated_name} as {alias.evaluated_alias}"
-        if alias.asname is not None
-        else alias.evaluated_name
+        f"{alias.evaluated_name} as {alias.evaluated_alias}" if alias.asname is not None else alias.evaluated_name
         for alias in found.names
     ]
 

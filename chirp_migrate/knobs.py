@@ -82,13 +82,7 @@ def _from_machine(module: Module, node: cst.BaseExpression, depth: int, in_defin
 def _is_device(node: cst.Attribute) -> bool:
     """``device.type`` and ``self.device.type``: what kind of device the run is on."""
     owner = node.value
-    last = (
-        owner.attr.value
-        if isinstance(owner, cst.Attribute)
-        else owner.value
-        if isinstance(owner, cst.Name)
-        else ""
-    )
+    last = owner.attr.value if isinstance(owner, cst.Attribute) else owner.value if isinstance(owner, cst.Name) else ""
     return node.attr.value == "type" and "device" in last
 
 
@@ -105,9 +99,7 @@ def _local_from_machine(module: Module, node: cst.Name, depth: int) -> bool:
         if isinstance(assign, cst.Assign)
         and any(m.matches(target.target, m.Name(node.value)) for target in assign.targets)
     ]
-    return bool(values) and all(
-        _from_machine(module, value, depth + 1, in_definition=True) for value in values
-    )
+    return bool(values) and all(_from_machine(module, value, depth + 1, in_definition=True) for value in values)
 
 
 def only_seeds(module: Module, expression: cst.BaseExpression) -> bool:
@@ -134,7 +126,5 @@ def only_seeds(module: Module, expression: cst.BaseExpression) -> bool:
             seeded = True
         elif not (names and names <= _SEED_ARITHMETIC):
             return False
-    effects = matching(
-        body, m.AssignTarget(m.Attribute() | m.Subscript()) | m.Global() | m.Nonlocal() | m.Del()
-    )
+    effects = matching(body, m.AssignTarget(m.Attribute() | m.Subscript()) | m.Global() | m.Nonlocal() | m.Del())
     return seeded and not effects and "yield" not in names_in_code(body)

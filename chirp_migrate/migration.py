@@ -46,9 +46,7 @@ def plan_migration(
     notes: list[str] = []
     if path.is_dir() and files:
         if scaffold:
-            files += [
-                FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)
-            ]
+            files += [FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)]
         if vendor:
             files += vendor_files(root)
         elif not (root / "chirpid_patch").is_dir():

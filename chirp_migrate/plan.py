@@ -1,7 +1,7 @@
 """What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason.
 
-The JSON form (:meth:`Plan.to_json`) carries ``"schema": 1``; the number changes when a field changes its meaning or
-goes, not when one is added.
+The JSON form (:meth:`Plan.to_json`) carries ``"schema": 1``; the number changes when a field changes its meaning
+or goes, not when one is added.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SCHEMA = 1
 class Safety(str, Enum):
     """What applying a rule means for the training.
 
-    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes something
-    whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
+    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes
+    something whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
     """
 
     SAFE = "safe"
@@ -102,7 +102,7 @@ class FilePlan:
     note: str
 
     def to_json(self) -> dict[str, Any]:
-        """``path``, ``action`` (``rewrite`` or ``create``), ``note``, ``sha256_before`` (or null), ``sha256_after``."""
+        """``path``, ``action`` (``rewrite`` or ``create``), ``note``, and both hashes (``sha256_before`` may be null)."""
         return {
             "path": self.path,
             "action": "create" if self.before is None else "rewrite",

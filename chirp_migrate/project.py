@@ -104,9 +104,7 @@ class Project:
             return None
         for statement in module.tree.body:
             if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
-                return tuple(
-                    p.name.value for p in (*statement.params.params, *statement.params.kwonly_params)
-                )
+                return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
         return None
 
     def aliases(self, name: str) -> set[str]:
@@ -145,9 +143,7 @@ class Project:
         """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(
-            pattern.search(text)
-            for path, text in (*self._texts.items(), *self._notebooks.items())
-            if path != besides
+            pattern.search(text) for path, text in (*self._texts.items(), *self._notebooks.items()) if path != besides
         )
 
 

@@ -1,7 +1,7 @@
 """Bytes of a Python file ↔ text, so that what is not edited comes back byte for byte.
 
-Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is the
-one that Python itself would use (PEP 263).
+Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is
+the one that Python itself would use (PEP 263).
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class SourceFile:
         """Decode ``data`` as Python would.
 
         Raises:
-            UnreadableSource: unknown encoding, bytes that are not valid in it, NUL bytes, or a codec that does not
-                give the same bytes back.
+            UnreadableSource: unknown encoding, bytes that are not valid in it, NUL bytes, or a codec that does
+                not give the same bytes back.
         """
         if b"\0" in data:
             raise UnreadableSource("it contains NUL bytes, so it is not Python source")
@@ -95,8 +95,8 @@ class SourceFile:
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Splice ``edits`` into ``text``; everything outside their spans stays as it is.
 
-    Edits may come in any order. Insertions at one offset keep the order in which they are given, and go before a
-    replacement that starts there.
+    Edits may come in any order. Insertions at one offset keep the order in which they are given, and go before
+    a replacement that starts there.
 
     Raises:
         ValueError: two edits overlap, or one lies outside the text.
@@ -105,9 +105,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     position = 0
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         if not 0 <= edit.start <= edit.end <= len(text):
-            raise ValueError(
-                f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters"
-            )
+            raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
         if edit.start < position:
             raise ValueError(f"an edit of {edit.start}:{edit.end} overlaps one that ends at {position}")
         pieces += [text[position : edit.start], edit.replacement]

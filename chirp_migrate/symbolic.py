@@ -105,12 +105,7 @@ def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Va
             return Value("op", (_ARITHMETIC_METHODS[method], base, args[0]))
         if base == name("torch") and method in _ARITHMETIC_METHODS and len(args) == 2:
             return Value("op", (_ARITHMETIC_METHODS[method], args[0], args[1]))
-        if (
-            method.endswith("_")
-            and method[:-1] in _ARITHMETIC_METHODS
-            and len(args) == 1
-            and base.kind == "op"
-        ):
+        if method.endswith("_") and method[:-1] in _ARITHMETIC_METHODS and len(args) == 1 and base.kind == "op":
             # In place on a temporary: nobody else sees it.
             return Value("op", (_ARITHMETIC_METHODS[method[:-1]], base, args[0]))
         if method == "clone" and not args:
@@ -248,9 +243,7 @@ class Evaluator:
     def _bind(self, target: cst.BaseExpression, value: Value, env: dict[str, Value]) -> None:
         if isinstance(target, cst.Name):
             env[target.value] = value
-        elif isinstance(target, cst.Tuple | cst.List) and all(
-            type(e) is cst.Element for e in target.elements
-        ):
+        elif isinstance(target, cst.Tuple | cst.List) and all(type(e) is cst.Element for e in target.elements):
             for position, element in enumerate(target.elements):
                 self._bind(element.value, item(value, const(str(position))), env)
         else:
@@ -270,11 +263,7 @@ class Evaluator:
             return const(self._source(node))
         if isinstance(node, cst.Attribute):
             return attr(self.expression(node.value, env), node.attr.value)
-        if (
-            isinstance(node, cst.Subscript)
-            and len(node.slice) == 1
-            and isinstance(node.slice[0].slice, cst.Index)
-        ):
+        if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
             index = self.expression(node.slice[0].slice.value, env)
             return item(self.expression(node.value, env), index)
         if isinstance(node, cst.Tuple) and all(type(e) is cst.Element for e in node.elements):

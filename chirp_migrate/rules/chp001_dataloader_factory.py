@@ -10,8 +10,8 @@ import libcst.matchers as m
 
 from chirp_migrate.arguments import insert_argument, one_per_line, realign, remove_arguments
 from chirp_migrate.config_scope import config_expression
-from chirp_migrate.knobs import is_taken_over, only_seeds
 from chirp_migrate.imports import runtime
+from chirp_migrate.knobs import is_taken_over, only_seeds
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
@@ -51,9 +51,7 @@ class DataLoaderFactory(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Also modules that know the class by a name another module gave it."""
-        return super().concerns(text, project) or any(
-            alias in text for alias in project.aliases("DataLoader")
-        )
+        return super().concerns(text, project) or any(alias in text for alias in project.aliases("DataLoader"))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
@@ -132,12 +130,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     role, extra = _role(call, arguments)
     factory = f"{_FACTORY}.create_{role}_loader"
     for name, position in arguments.items():
-        if (
-            position in kept
-            and position >= 2
-            and call.args[position].keyword is None
-            and name != "num_workers"
-        ):
+        if position in kept and position >= 2 and call.args[position].keyword is None and name != "num_workers":
             edits += _rename(module, call.args[position], name)
     config = config_expression(module, call)
     if config is not None:

@@ -33,8 +33,8 @@ class WorkerSafeDatasetClass(Rule):
     reason: ClassVar[str] = (
         "Standardising and augmenting one sample at a time costs more than reading it, and an augmentation object made "
         "once is shared by everything that copies the dataset. The shipped classes do the same arithmetic for a whole "
-        "batch, keep primitive state that goes to worker processes, and key augmentation by sample. The class keeps its "
-        "name, its constructor and its other methods."
+        "batch, keep primitive state that goes to worker processes, and key augmentation by sample. The class keeps "
+        "its name, its constructor and its other methods."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
@@ -73,16 +73,14 @@ def _rewrite(read: DatasetClass, project: Project) -> Proposal:
             provided |= {attribute}
             if project.mentions(attribute, besides=module.path) or _used_by_methods(read, attribute):
                 aliases.append((attribute, f"self.transforms[{position}]"))
-            if read.assigned_outside_init(attribute):
-                return Proposal(
-                    offset, f"{title} is left alone: a method replaces its augmentation `{attribute}`"
-                )
+            if read.assigned_outside_init(attribute) or project.search(rf"(?<!self)\.{attribute}\s*=[^=]"):
+                return Proposal(offset, f"{title} is left alone: its augmentation `{attribute}` is replaced later")
     for store in read.stores:
-        if store.function is not None and not project.mentions(store.attribute, besides=module.path):
+        used = project.mentions(store.attribute, besides=module.path) or _used_by_methods(read, store.attribute)
+        if store.function is not None and not used:
             # A lambda that only its own `__getitem__` called; what it did is part of the meaning.
-            if not _used_by_methods(read, store.attribute):
-                consumed.append(store)
-                provided |= {store.attribute}
+            consumed.append(store)
+            provided |= {store.attribute}
     edits = superclass_edits(read, handover.shipped, handover.arguments, consumed, provided, aliases)
     if isinstance(edits, str):
         return Proposal(offset, f"{title} is left alone: {edits}")

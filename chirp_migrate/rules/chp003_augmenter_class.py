@@ -76,9 +76,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         if problem is None and "random" in ast.unparse(ast.parse(textwrap.dedent(module.source(init)))):
             problem = "its `__init__` draws random numbers"
         if problem is not None:
-            return Proposal(
-                offset, f"{title} is left alone, not surely drawing like the shipped {shipped}: {problem}"
-            )
+            return Proposal(offset, f"{title} is left alone, not surely drawing like the shipped {shipped}: {problem}")
         return _rewrite(module, project, node, methods, shipped, parameters)
     return None
 
@@ -96,9 +94,7 @@ def _init_problem(module: Module, init: cst.FunctionDef, parameters: tuple[str, 
         ):
             continue
         match = (
-            statement.body[0]
-            if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
-            else None
+            statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
         )
         if isinstance(match, cst.Assign) and isinstance(match.value, cst.Name):
             name = match.value.value
@@ -136,7 +132,9 @@ def _rewrite(
     ]
     edits += [line_deletion(module, s) for s in lines[1:]]
     edits += [block_deletion(module, methods[key]) for key in _reached_from_forward(module, project, methods)]
-    message = f"{node.name.value} draws sample by sample: it now inherits the shipped {shipped}, which draws for a batch"
+    message = (
+        f"{node.name.value} draws sample by sample: it now inherits the shipped {shipped}, which draws for a batch"
+    )
     return Proposal(module.span(node.name)[0], message, tuple(edits), frozenset({runtime(clause)}))
 
 

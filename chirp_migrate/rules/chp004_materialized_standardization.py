@@ -9,6 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.closures import is_variable
 from chirp_migrate.dataset_class import read_dataset_class
 from chirp_migrate.dataset_meaning import Listing, standardized_pair
 from chirp_migrate.imports import runtime
@@ -119,9 +120,7 @@ def _built(
     stable = all(part.kind in ("name", "attr") for part in (built.dataset, mean, std))
     changed = bound | (set(env) - bound)
     return (
-        built
-        if stable and not any(str(p).partition(".")[0] in changed for p in (built.dataset, mean, std))
-        else None
+        built if stable and not any(str(p).partition(".")[0] in changed for p in (built.dataset, mean, std)) else None
     )
 
 
@@ -132,11 +131,7 @@ def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp,
     if isinstance(parent, cst.Arg):
         call = module.parents[parent]
         usable = isinstance(call, cst.Call) and _wraps_samples(module, project, call)
-    elif (
-        isinstance(parent, cst.Assign)
-        and len(parent.targets) == 1
-        and isinstance(parent.targets[0].target, cst.Name)
-    ):
+    elif isinstance(parent, cst.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0].target, cst.Name):
         usable = _only_wrapped(module, project, parent.targets[0].target.value, node, ())
     if not usable:
         return Proposal(offset, _NOT_WRAPPED)
@@ -152,11 +147,7 @@ _NOT_WRAPPED = (
 
 def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal | None:
     """``for i in indices: …; samples.append((standardised x, y))`` with ``samples = []`` before it."""
-    if (
-        node.orelse is not None
-        or node.asynchronous is not None
-        or not isinstance(node.body, cst.IndentedBlock)
-    ):
+    if node.orelse is not None or node.asynchronous is not None or not isinstance(node.body, cst.IndentedBlock):
         return None
     *body, last = node.body.body
     append = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Name(), m.Name("append")), args=[m.Arg()]))])
@@ -171,13 +162,9 @@ def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal |
     empty = _empty_list_before(module, node, collected)
     if empty is None:
         return Proposal(offset, f"{_NOT_WRAPPED} (`{collected}` does not start empty right before the loop)")
-    loop_names = {
-        n.value for n in matching(node, m.Name()) if isinstance(n, cst.Name) and _is_bound(module, node, n)
-    }
+    loop_names = {n.value for n in matching(node, m.Name()) if isinstance(n, cst.Name) and _is_bound(module, node, n)}
     if _read_after(module, node, loop_names):
-        return Proposal(
-            offset, "standardised samples are collected in a list, but a name of the loop is used after it"
-        )
+        return Proposal(offset, "standardised samples are collected in a list, but a name of the loop is used after it")
     if not _only_wrapped(module, project, collected, node, (empty,)):
         return Proposal(offset, _NOT_WRAPPED)
     message = f"standardised samples collected in a list: {_SHIPPED} standardises batches instead"
@@ -218,13 +205,7 @@ def _read_after(module: Module, loop: cst.For, names: set[str]) -> bool:
     for one in names:
         later = [n for n in matching(_scope(module, loop), m.Name(one)) if module.span(n)[0] >= end]
         first = min(later, key=lambda n: module.span(n)[0], default=None)
-        if (
-            first is None
-            or isinstance(module.parents[first], cst.Attribute)
-            and module.parents[first].attr is first
-        ):
-            continue
-        if isinstance(module.parents[first], cst.Arg) and module.parents[first].keyword is first:
+        if first is None or not is_variable(module, first):
             continue
         bound = any(
             isinstance(
@@ -258,10 +239,8 @@ def _only_wrapped(
         if any(_within(module, mention, node) for node in inside):
             continue
         parent = module.parents[mention]
-        if isinstance(parent, cst.AssignTarget):
+        if isinstance(parent, cst.AssignTarget) or not is_variable(module, mention):
             continue
-        if isinstance(parent, cst.Attribute | cst.Arg) and mention is not getattr(parent, "value", None):
-            continue  # an attribute or keyword of the same spelling
         call = module.parents[parent] if isinstance(parent, cst.Arg) else None
         if not isinstance(call, cst.Call):
             return False

@@ -25,8 +25,8 @@ class DatasetWrapper(Rule):
     code: ClassVar[str] = "CHP005"
     name: ClassVar[str] = "dataset-wrapper"
     reason: ClassVar[str] = (
-        "A dataset class made inside a function, or by type() from lambdas, cannot be sent to worker processes, and the "
-        "augmentation object it closes over is shared. What it does is what a shipped class does for whole batches."
+        "A dataset class made inside a function, or by type() from lambdas, cannot be sent to worker processes, and "
+        "the augmentation object it closes over is shared. What it does is what a shipped class does for whole batches."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
@@ -39,9 +39,7 @@ class DatasetWrapper(Rule):
                 proposal = _local_class(module, project, node)
                 if proposal is not None:
                     yield proposal
-        for node in matching(
-            module.tree, m.Call(m.Name("type"), args=[m.Arg(), m.Arg(m.Tuple()), m.Arg(m.Dict())])
-        ):
+        for node in matching(module.tree, m.Call(m.Name("type"), args=[m.Arg(), m.Arg(m.Tuple()), m.Arg(m.Dict())])):
             assert isinstance(node, cst.Call)
             proposal = _made_by_type(module, project, node)
             if proposal is not None:
@@ -95,9 +93,7 @@ def _local_class(module: Module, project: Project, node: cst.ClassDef) -> Propos
             return None
         shipped = handover.shipped
         edits.append(Edit(*module.span(call), f"{shipped}({', '.join(handover.arguments)})"))
-    message = (
-        f"{node.name.value} is local to a function and cannot go to worker processes: {shipped} does the same"
-    )
+    message = f"{node.name.value} is local to a function and cannot go to worker processes: {shipped} does the same"
     return Proposal(module.span(node.name)[0], message, tuple(edits), frozenset({runtime(shipped)}))
 
 
@@ -107,18 +103,14 @@ def _arguments(module: Module, call: cst.Call, init: cst.FunctionDef | None) -> 
         return {} if not call.args else None
     parameters = init.params.params[1:]
     values: dict[Value, Value] = {
-        name(p.name.value): Value("opaque", (module.source(p.default),))
-        for p in parameters
-        if p.default is not None
+        name(p.name.value): Value("opaque", (module.source(p.default),)) for p in parameters if p.default is not None
     }
     for position, argument in enumerate(call.args):
         if argument.keyword is None and position >= len(parameters):
             return None
         key = argument.keyword.value if argument.keyword is not None else parameters[position].name.value
         source = module.source(argument.value)
-        values[name(key)] = (
-            name(source) if isinstance(argument.value, cst.Name) else Value("opaque", (source,))
-        )
+        values[name(key)] = name(source) if isinstance(argument.value, cst.Name) else Value("opaque", (source,))
     return values if all(name(p.name.value) in values for p in parameters) else None
 
 
@@ -157,9 +149,7 @@ def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal 
     offset = module.span(node)[0]
     meaning = _meaning_of_members(module, node, members)
     if meaning is None:
-        message = (
-            "this dataset is made by type() from functions in a way this rule does not know; make it a class"
-        )
+        message = "this dataset is made by type() from functions in a way this rule does not know; make it a class"
         return Proposal(offset, message)
 
     def lookup(state: Value) -> Value | None:
@@ -177,9 +167,7 @@ def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal 
     return Proposal(offset, message, edits, frozenset({runtime(handover.shipped)}))
 
 
-def _meaning_of_members(
-    module: Module, node: cst.Call, members: Mapping[str, cst.BaseExpression]
-) -> Meaning | None:
+def _meaning_of_members(module: Module, node: cst.Call, members: Mapping[str, cst.BaseExpression]) -> Meaning | None:
     getitem, length, init = (members.get(key) for key in ("__getitem__", "__len__", "__init__"))
     if init is not None and not m.matches(init, m.Lambda(body=m.Name("None"))):
         return None
@@ -192,9 +180,7 @@ def _meaning_of_members(
     return None if sample is None else meaning_of(sample, size)
 
 
-def _value_of(
-    reader: Evaluator, function: cst.BaseExpression | None, arguments: tuple[Value, ...]
-) -> Value | None:
+def _value_of(reader: Evaluator, function: cst.BaseExpression | None, arguments: tuple[Value, ...]) -> Value | None:
     if not isinstance(function, cst.Lambda) or len(function.params.params) != len(arguments):
         return None
     names = [parameter.name.value for parameter in function.params.params]

@@ -85,9 +85,7 @@ class _Moved:
         body = node.body.body if isinstance(node.body, cst.IndentedBlock) else ()
         self.methods = [s for s in body if isinstance(s, cst.FunctionDef)]
         self.init = next((f for f in self.methods if f.name.value == "__init__"), None)
-        taken = {
-            n.attr.value for n in matching(node, m.Attribute(m.Name("self"))) if isinstance(n, cst.Attribute)
-        }
+        taken = {n.attr.value for n in matching(node, m.Attribute(m.Name("self"))) if isinstance(n, cst.Attribute)}
         taken |= {f.name.value for f in self.methods}
         self.attribute = {c: c if c not in taken else f"_captured_{c}" for c in self.captured}
 
@@ -100,9 +98,7 @@ class _Moved:
             return "one of its methods is decorated"
         if any(not f.params.params or f.params.params[0].name.value != "self" for f in self.methods):
             return "one of its methods does not take `self`"
-        if self.init is not None and (
-            self.init.params.star_kwarg or isinstance(self.init.params.star_arg, cst.Param)
-        ):
+        if self.init is not None and (self.init.params.star_kwarg or isinstance(self.init.params.star_arg, cst.Param)):
             return "its constructor takes any arguments"
         if node.name.value in self.captured:
             return "it refers to itself by name"
@@ -118,11 +114,7 @@ class _Moved:
 
     def _reads(self) -> list[cst.Name]:
         names = matching(self.node, m.Name())
-        return [
-            n
-            for n in names
-            if isinstance(n, cst.Name) and n.value in self.captured and is_read(self.module, n)
-        ]
+        return [n for n in names if isinstance(n, cst.Name) and n.value in self.captured and is_read(self.module, n)]
 
     def text(self, name: str) -> str:
         """Source of the class at module level, newlines as ``\\n``."""
@@ -132,9 +124,9 @@ class _Moved:
         edits = [Edit(*module.span(self.node.name), name)]
         init_span = module.span(self.init) if self.init is not None else (0, 0)
         for read in self._reads():
-            place = module.span(read)
-            if not init_span[0] <= place[0] < init_span[1]:
-                edits.append(Edit(*place, f"self.{self.attribute[read.value]}"))
+            a, b = module.span(read)
+            if not init_span[0] <= a < init_span[1]:
+                edits.append(Edit(a, b, f"self.{self.attribute[read.value]}"))
         indent = module.indentation(module.span(self.methods[0])[0]) if self.methods else "    "
         inner = indent + "    "
         stores = [f"{inner}self.{self.attribute[c]} = {c}" for c in self.captured]
@@ -154,8 +146,10 @@ class _Moved:
     def _parameters(self, init: cst.FunctionDef) -> Edit:
         parameters = [*init.params.params, *init.params.kwonly_params]
         last = parameters[-1]
-        closing = 0 if last.default is None else sum(len(self.module.source(p)) for p in last.default.rpar)  # type: ignore[attr-defined]
-        end = self.module.span(last if last.default is None else last.default)[1] + closing
+        end = self.module.span(last)[1]
+        if last.default is not None:
+            brackets = getattr(last.default, "rpar", ())
+            end = self.module.span(last.default)[1] + sum(len(self.module.source(one)) for one in brackets)
         star = "" if init.params.kwonly_params else "*, "
         return Edit(end, end, f", {star}{', '.join(self.captured)}")
 
@@ -163,7 +157,5 @@ class _Moved:
 def statement_after_docstring(function: cst.FunctionDef) -> cst.CSTNode:
     """First statement of a function that is not its docstring (the docstring when there is nothing else)."""
     body = list(function.body.body)
-    documented = m.matches(
-        body[0], m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
-    )
+    documented = m.matches(body[0], m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())]))
     return body[1] if documented and len(body) > 1 else body[0]

@@ -84,9 +84,7 @@ def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
 
 
 def _is_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    return any(
-        _is_dataset(project, n) for base in node.bases for n in project.resolved_names(module, base.value)
-    )
+    return any(_is_dataset(project, n) for base in node.bases for n in project.resolved_names(module, base.value))
 
 
 def _is_dataset(project: Project, qualified: str, depth: int = 0) -> bool:
@@ -125,14 +123,10 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str) -> Prop
     if problem is None and _taken_defaults(module, node) and "self" in captured:
         problem = "it closes over `self` and takes defaults from local names"
     if problem is not None:
-        return Proposal(
-            offset, f"this lambda cannot go to worker processes, but {problem}; make it a function by hand"
-        )
+        return Proposal(offset, f"this lambda cannot go to worker processes, but {problem}; make it a function by hand")
     forwarded = _forwarded(module, node)
     if forwarded is not None:
-        return Proposal(
-            offset, f"a lambda that only calls `{forwarded}`: passed directly", (Edit(*span, forwarded),)
-        )
+        return Proposal(offset, f"a lambda that only calls `{forwarded}`: passed directly", (Edit(*span, forwarded),))
     if "self" in captured and m.matches(module.parents[node], m.Assign()):
         return _as_method(module, node, wish, captured)
     name = free_name(module, wish)
@@ -140,9 +134,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str) -> Prop
     definition = f"def {name}({_parameters(module, node, used)}):\n    return {_body(module, node)}"
     replacement, imports = _bound(name, [*_taken_defaults(module, node), *((c, c) for c in used)])
     edits = (Edit(*span, replacement), insert_above(module, module.top_level_statement(node), definition))
-    return Proposal(
-        offset, f"a lambda cannot go to worker processes: it becomes the function {name}", edits, imports
-    )
+    return Proposal(offset, f"a lambda cannot go to worker processes: it becomes the function {name}", edits, imports)
 
 
 def _as_method(module: Module, node: cst.Lambda, wish: str, captured: list[str]) -> Proposal:
@@ -159,9 +151,7 @@ def _as_method(module: Module, node: cst.Lambda, wish: str, captured: list[str])
     behind = module.line_end(module.span(method)[1] - 1)
     replacement, imports = _bound(f"self.{name}", [(c, c) for c in others])
     edits = (Edit(*module.span(node), replacement), Edit(behind, behind, definition))
-    return Proposal(
-        offset, f"a lambda cannot go to worker processes: it becomes the method {name}", edits, imports
-    )
+    return Proposal(offset, f"a lambda cannot go to worker processes: it becomes the method {name}", edits, imports)
 
 
 def _bound(function: str, values: list[tuple[str, str]]) -> tuple[str, frozenset[Import]]:
@@ -185,20 +175,14 @@ def _taken_defaults(module: Module, node: cst.Lambda) -> list[tuple[str, str]]:
 def _forwarded(module: Module, node: cst.Lambda) -> str | None:
     """``f`` for ``lambda a, b: f(a, b)``."""
     body = node.body
-    simple = all(p.default is None for p in node.params.params) and not isinstance(
-        node.params.star_arg, cst.Param
-    )
+    simple = all(p.default is None for p in node.params.params) and not isinstance(node.params.star_arg, cst.Param)
     if not isinstance(body, cst.Call) or not simple or node.params.kwonly_params or node.params.star_kwarg:
         return None
     parameters = [p.name.value for p in node.params.params]
-    arguments = [
-        a.value.value for a in body.args if isinstance(a.value, cst.Name) and not a.star and a.keyword is None
-    ]
+    arguments = [a.value.value for a in body.args if isinstance(a.value, cst.Name) and not a.star and a.keyword is None]
     if arguments != parameters or len(body.args) != len(parameters):
         return None
-    is_path = isinstance(body.func, cst.Name | cst.Attribute) and not matching(
-        body.func, m.Call() | m.Subscript()
-    )
+    is_path = isinstance(body.func, cst.Name | cst.Attribute) and not matching(body.func, m.Call() | m.Subscript())
     return module.source(body.func) if is_path and not names_in_code(body.func) & set(parameters) else None
 
 

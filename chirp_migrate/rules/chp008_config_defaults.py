@@ -41,9 +41,7 @@ class ConfigDefaults(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
-        if not project.search(
-            r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"
-        ):
+        if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):
             return
         for assign in matching(module.tree, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
             assert isinstance(assign, cst.Assign) and isinstance(assign.value, cst.Dict)

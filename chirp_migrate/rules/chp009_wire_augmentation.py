@@ -21,8 +21,8 @@ class WireAugmentation(Rule):
     code: ClassVar[str] = "CHP009"
     name: ClassVar[str] = "wire-augmentation"
     reason: ClassVar[str] = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs that "
-        "ask for augmentation train without. Wiring it in changes what such runs learn, so it is done only when asked for."
+        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
+        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is done only on request."
     )
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
     trigger: ClassVar[tuple[str, ...]] = (_WRAPPER,)
@@ -30,8 +30,7 @@ class WireAugmentation(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Wrap the training dataset of migrated loaders in the wrapper that was imported for it."""
         imported = {
-            alias.evaluated_alias
-            or alias.evaluated_name: f"{module.absolute(module.source(node.module))}.{_WRAPPER}"
+            alias.evaluated_alias or alias.evaluated_name: f"{module.absolute(module.source(node.module))}.{_WRAPPER}"
             for node in matching(module.tree, m.ImportFrom())
             if isinstance(node, cst.ImportFrom)
             and node.module is not None
@@ -62,7 +61,5 @@ def _wire(module: Module, name: str, parameters: tuple[str, ...]) -> Iterable[Pr
             continue
         dataset = call.args[0]
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {flags})")
-        message = (
-            f"spec_augment and gaussian_noise in the configuration are ignored here: {name} would apply them"
-        )
+        message = f"spec_augment and gaussian_noise in the configuration are ignored here: {name} would apply them"
         yield Proposal(module.span(call)[0], message, (edit,))

@@ -52,12 +52,8 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     arguments = _mask_arguments(module, project, read, augmenter)
     if base is None or augmenter is None or arguments is None:
-        return Proposal(
-            offset, f"{title} masks an 8-bit image of each sample, rescaled; rewrite it on tensors by hand"
-        )
-    mine = (
-        "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
-    )
+        return Proposal(offset, f"{title} masks an 8-bit image of each sample, rescaled; rewrite it on tensors by hand")
+    mine = "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
         imports.add(runtime("SpecAugment as WorkerSafeSpecAugment"))
@@ -76,9 +72,7 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     return Proposal(offset, message, edits, frozenset(imports))
 
 
-def _mask_arguments(
-    module: Module, project: Project, read: DatasetClass, augmenter: Store | None
-) -> str | None:
+def _mask_arguments(module: Module, project: Project, read: DatasetClass, augmenter: Store | None) -> str | None:
     """Source of the mask parameters the image augmenter was made with."""
     made = _CONSTRUCTION.fullmatch(str(augmenter.value)) if augmenter is not None else None
     if made is None:

@@ -49,9 +49,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
 
 
 @pytest.mark.parametrize("unsafe", [False, True])
-def test_a_second_look_finds_nothing_to_do(
-    fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool
-) -> None:
+def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool) -> None:
     plan, target = fixture_plans[unsafe]
     assert len(plan.files) >= 7
     again = plan_tree(target, unsafe=unsafe)
@@ -65,15 +63,11 @@ def test_no_loader_dataset_or_wrapper_of_the_fixture_holds_a_lambda(
     _, target = fixture_plans[True]
     for path in target.rglob("*.py"):
         tree = ast.parse(path.read_text())
-        assert not [
-            node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_held(tree, node)
-        ], path
+        assert not [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_held(tree, node)], path
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         local = [c.name for f in functions for c in ast.walk(f) if isinstance(c, ast.ClassDef)]
         assert not local, (path, local)
-        calls = {
-            ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)
-        }
+        calls = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
         assert "DataLoader" not in calls, path
 
 
@@ -112,7 +106,8 @@ def test_lines_without_a_finding_survive(fixture_plans: dict[bool, tuple[Plan, P
         ("from mylib import DataLoader\nx = DataLoader(d)\n", False),
         ("class DataLoader:\n    pass\nx = DataLoader(d)\n", False),
         (
-            "try:\n    from fast import DataLoader\nexcept ImportError:\n    from torch.utils.data import DataLoader\nx = DataLoader(d)\n",
+            "try:\n    from fast import DataLoader\nexcept ImportError:\n"
+            "    from torch.utils.data import DataLoader\nx = DataLoader(d)\n",
             False,
         ),
     ],

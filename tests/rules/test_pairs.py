@@ -22,9 +22,7 @@ def migrate(rule: Rule, name: str, texts: dict[str, str]) -> tuple[str, list[Fin
 
 def folder(rule: Rule) -> dict[str, str]:
     """Sources beside the pair, as a small project."""
-    return {
-        f"rule/{file.name}": file.read_text(encoding="utf-8") for file in (PAIRS / rule.code).glob("*.py")
-    }
+    return {f"rule/{file.name}": file.read_text(encoding="utf-8") for file in (PAIRS / rule.code).glob("*.py")}
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)

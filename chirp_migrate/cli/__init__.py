@@ -1,0 +1,77 @@
+"""The command line: parses, prints, and ends with a documented exit code; all work is done elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+
+import click
+
+from chirp_migrate import __version__
+from chirp_migrate.errors import ChirpMigrateError
+
+#: Exit code of a defect of this program (``EX_SOFTWARE``).
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+
+_COMMANDS = {
+    "apply": "chirp_migrate.cli.apply:apply",
+    "rollback": "chirp_migrate.cli.rollback:rollback_command",
+    "verify": "chirp_migrate.verify.command:verify",
+    "completion": "chirp_migrate.cli.completion:completion",
+}
+
+
+class _LazyGroup(click.Group):
+    """Commands are imported when they are asked for, so that ``--help`` does not wait for PyTorch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: chirp-migrate apply --diff BACKEND, then apply, then verify; rollback undoes it to the byte.",
+)
+@click.version_option(__version__, prog_name="chirp-migrate")
+@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+def main(debug: bool) -> None:
+    """Migrate PyTorch training backends to fast, worker-safe data loading, and prove the result."""
+
+
+def entry_point(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; every error is one sentence on standard error."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = main.main(args=given, prog_name="chirp-migrate", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        click.echo("chirp-migrate: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except ChirpMigrateError as error:
+        click.echo(f"chirp-migrate: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away; there is nobody to tell
+        sys.exit(0)
+    except Exception as error:
+        if "--debug" in given:
+            traceback.print_exc()
+        message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
+        click.echo(message + ("" if "--debug" in given else "; `chirp-migrate --debug …` shows where"), err=True)
+        sys.exit(INTERNAL_ERROR)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,179 @@
+"""The line that makes a migrated backend ask for what it now imports.
+
+What can be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
+edited as text, so that comments, order and newlines of the rest stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.plan import FilePlan
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["dependency_plan", "requirement", "with_project_dependency", "with_requirement"]
+
+_DISTRIBUTION = "chirp-migrate"
+_COMMENT = "  # provides chirpid_patch, the migrated data loading"
+
+#: Requirement files of a backend, the first that exists is the one.
+_REQUIREMENTS = (
+    "requirements.txt",
+    "requirements/base.txt",
+    "requirements/requirements.txt",
+    "requirements/common.txt",
+    "requirements/main.txt",
+)
+_PYPROJECT = "pyproject.toml"
+
+_STRING = r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''
+_TOKEN = re.compile(
+    rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<bracket>[\[\]])|(?P<comma>,)|(?P<other>[^\s])", re.S
+)
+_OPENING = re.compile(r'(?m)^[ \t]*(?:dependencies|"dependencies"|\'dependencies\')[ \t]*=[ \t]*\[')
+
+
+def requirement(version: str) -> str:
+    """Requirement on this release line: ``chirp-migrate>=0.1`` for version ``0.1.0``."""
+    return f"{_DISTRIBUTION}>={'.'.join(version.split('.')[:2])}"
+
+
+def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
+    """What to change so that ``root`` depends on the runtime, and what to tell the user.
+
+    The first of ``requirements.txt``, ``requirements/base.txt`` and its like, and the ``[project]`` table of
+    ``pyproject.toml`` is extended; nothing is when it already asks for the distribution.
+
+    Args:
+        root: folder of the backend.
+        version: version of this program.
+
+    Returns:
+        The edit, if there is one to make, and a sentence, if something is left for the user to do.
+    """
+    wanted = requirement(version)
+    by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the backend installs, or use --vendor."
+    name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
+    pyproject = root / _PYPROJECT
+    if name is None and not pyproject.is_file():
+        return None, f"The backend has neither requirements.txt nor pyproject.toml. Do this {by_hand}"
+    path = name or _PYPROJECT
+    try:
+        before = (root / path).read_bytes()
+        edit = with_requirement if name else with_project_dependency
+        after = edit(before.decode("utf-8"), wanted).encode("utf-8")
+    except OSError as error:
+        return None, f"{path} cannot be read ({error.strerror}). Do this {by_hand}"
+    except UnicodeDecodeError:
+        return None, f"{path} is not UTF-8 and was left as it is. Do this {by_hand}"
+    except ValueError as error:
+        return None, f"{path} was left as it is: {error}. Do this {by_hand}"
+    plan = None if after == before else FilePlan(path, before, after, "dependency")
+    if name and _declares_dependencies(pyproject):
+        return plan, f"{_PYPROJECT} lists dependencies besides {name}: add {wanted} there too if you install from it."
+    return plan, None
+
+
+def with_requirement(text: str, wanted: str) -> str:
+    """A requirements file with the line for ``wanted``, or as it is when it already asks for the distribution.
+
+    Newline style and a missing final newline are kept.
+
+    Raises:
+        ValueError: the file pins hashes, which a line without them would break.
+    """
+    body = text.removeprefix("\ufeff")
+    if any(_names_distribution(line) for line in body.splitlines()):
+        return text
+    if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
+        raise ValueError("it pins hashes")
+    if re.search(r"\\\s*\Z", body):
+        raise ValueError("its last line is continued on a line that is not there")
+    newline = _newline(body)
+    line = wanted + _COMMENT
+    if not body:
+        return text + line + newline
+    return text + line + newline if body.endswith("\n") else text + newline + line
+
+
+def with_project_dependency(text: str, wanted: str) -> str:
+    """A ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
+
+    Raises:
+        ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
+    """
+    before = _parsed(text)
+    listed = before.get("project", {}).get("dependencies")
+    if not isinstance(listed, list):
+        raise ValueError("it has no list `dependencies` under [project]")
+    if any(isinstance(one, str) and _names_distribution(one) for one in listed):
+        return text
+    expected = {**before, "project": {**before["project"], "dependencies": [*listed, wanted]}}
+    # TOML's grammar allows more than is read here; parsing the result decides, whatever was matched.
+    for opening in _OPENING.finditer(text):
+        extended = _extended(text, opening.end(), f'"{wanted}"')
+        try:
+            if extended is not None and _parsed(extended) == expected:
+                return extended
+        except ValueError:
+            continue
+    raise ValueError("its list of dependencies is written in a way that is not understood here")
+
+
+def _extended(text: str, start: int, entry: str) -> str | None:
+    """Text with ``entry`` at the end of the array whose first character is at ``start``; None if it never ends."""
+    last: re.Match[str] | None = None
+    depth = 1
+    close = -1
+    for token in _TOKEN.finditer(text, start):
+        if token.lastgroup == "bracket":
+            depth += 1 if token.group() == "[" else -1
+            if depth == 0:
+                close = token.start()
+                break
+        if token.lastgroup != "comment":
+            last = token
+    if close < 0:
+        return None
+    if last is None:
+        return text[:close] + entry + text[close:] if "\n" not in text[start:close] else None
+    separator = "" if last.lastgroup == "comma" else ","
+    line = text.rfind("\n", start, close) + 1
+    if not line or text[line:close].strip():  # the bracket closes on the line of the last entry
+        return text[: last.end()] + f"{separator} {entry}" + text[last.end() :]
+    first_of_last = text.rfind("\n", 0, last.start()) + 1
+    indent = re.match(r"[ \t]*", text[first_of_last:]).group()  # type: ignore[union-attr]
+    added = f"{indent}{entry},{_newline(text)}"
+    return text[: last.end()] + separator + text[last.end() : line] + added + text[line:]
+
+
+def _declares_dependencies(pyproject: Path) -> bool:
+    """Whether a ``pyproject.toml`` is there that lists dependencies and lacks ours."""
+    try:
+        listed = _parsed(pyproject.read_text(encoding="utf-8")).get("project", {}).get("dependencies")
+    except (OSError, ValueError):
+        return False
+    return isinstance(listed, list) and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"it is not valid TOML ({error})") from None
+
+
+def _names_distribution(line: str) -> bool:
+    name = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
+    return name is not None and re.sub(r"[-_.]+", "-", name.group(1)).lower() == _DISTRIBUTION
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if re.search(r"\r\n", text) else "\n"
