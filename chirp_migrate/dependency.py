@@ -65,6 +65,8 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     if name is None and not pyproject.is_file():
         return None, f"The backend has neither requirements.txt nor pyproject.toml. Do this {by_hand}"
     path = name or _PYPROJECT
+    if not (root / path).resolve().is_relative_to(root.resolve()):
+        return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
     try:
         before = (root / path).read_bytes()
         edit = with_requirement if name else with_project_dependency

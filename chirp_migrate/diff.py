@@ -1,4 +1,7 @@
-"""Plans as unified diffs that ``patch -p1`` and ``git apply`` accept."""
+"""Plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
+
+Diffs are text in which bytes that are not UTF-8 are surrogates (PEP 383): encode with ``errors="surrogateescape"``.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,70 @@ from collections.abc import Iterable, Iterator
 
 from chirp_migrate.plan import FilePlan, Finding, Plan, Status
 
+__all__ = ["count_changes", "file_diff", "unified_diff"]
+
 _NO_NEWLINE = "\\ No newline at end of file\n"
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unified_diff(plan: Plan) -> Iterator[str]:
     """Lines of one diff over all files of a plan, each file headed by the rules and reasons behind its changes."""
     for file in plan.files:
-        yield from file_diff(file, [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE])
+        findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
+        yield from file_diff(file, findings)
 
 
 def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
     """Lines of the diff of one file, with the findings as comments in front."""
     for finding in findings:
-        yield f"# {finding.path}:{finding.line}: {finding.rule} {finding.name}: {finding.message}\n"
-    before = "" if file.before is None else _text(file.before)
-    after = _text(file.after)
-    old = "/dev/null" if file.before is None else f"a/{file.path}"
-    for number, line in enumerate(difflib.unified_diff(_lines(before), _lines(after), old, f"b/{file.path}")):
-        if number < 2 or line.endswith("\n"):
-            yield line if line.endswith("\n") else line + "\n"
-        else:
-            yield line + "\n" + _NO_NEWLINE
+        reason = " ".join(finding.message.split())
+        yield f"# {_one_line(finding.path)}:{finding.line}: {finding.rule} {finding.name}: {reason}\n"
+    old, new = _quoted(f"a/{file.path}"), _quoted(f"b/{file.path}")
+    # Only git's header can say that an empty file is made, and once there is one every file needs it.
+    yield f"diff --git {old} {new}\n"
+    if file.before is None:
+        yield "new file mode 100644\n"
+        if not file.after:
+            yield "index 0000000..e69de29\n"
+    hunks = list(_hunks(file))
+    if hunks:
+        yield f"--- {'/dev/null' if file.before is None else _header_name(old)}\n"
+        yield f"+++ {_header_name(new)}\n"
+        for line in hunks:
+            yield line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
 
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
     """Lines added to and removed from a file."""
-    lines = [line for line in file_diff(file, ()) if not line.startswith(("+++", "---"))]
+    lines = list(_hunks(file))
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
-def _text(data: bytes) -> str:
-    """Text for showing: bytes that are not UTF-8 keep their place as surrogates and come out again as they were."""
-    return data.decode("utf-8", errors="surrogateescape")
+def _hunks(file: FilePlan) -> Iterator[str]:
+    """Lines of the hunks, without the two lines that name the file."""
+    before, after = _lines(file.before or b""), _lines(file.after)
+    for number, line in enumerate(difflib.unified_diff(before, after)):
+        if number >= 2:
+            yield line
 
 
-def _lines(text: str) -> list[str]:
+def _lines(data: bytes) -> list[str]:
     """Lines as patch counts them: only a line feed ends one."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+    return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
+
+
+def _quoted(name: str) -> str:
+    """A name as git writes it: in quotes when it has characters that would end or garble it."""
+    if not re.search(r'[\x00-\x1f\x7f"\\]', name):
+        return name
+    body = re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: _ESCAPES.get(m.group(), f"\\{ord(m.group()):03o}"), name)
+    return f'"{body}"'
+
+
+def _header_name(name: str) -> str:
+    """A name for ``---`` and ``+++``: patch takes what follows a blank for a date, unless a tab ends the name."""
+    return f"{name}\t" if " " in name and not name.startswith('"') else name
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f]", "?", text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.gitguard import ignored_paths
 from chirp_migrate.plan import Skipped
+from chirp_migrate.scaffold import SCAFFOLD_PATHS, is_scaffold
 
 __all__ = ["JOURNAL_FOLDER", "Discovery", "discover", "root_of"]
 
@@ -79,11 +80,11 @@ def root_of(path: Path) -> Path:
 
 
 def discover(path: Path) -> Discovery:
-    """Find the Python files and notebooks at or below ``path``; only names are looked at, nothing is read.
+    """Find the Python files and notebooks at or below ``path``; only names are looked at.
 
-    Left out are version control, virtual environments, installed packages, caches, build output, a vendored
-    ``chirpid_patch``, links that leave the tree, Python files above 4 MiB, and what git ignores (unless git ignores
-    ``path`` itself: then it was named on purpose).
+    Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
+    build output, a vendored ``chirpid_patch``, links that leave the tree, Python files above 4 MiB, and what git
+    ignores (unless git ignores ``path`` itself: then it was named on purpose).
 
     Raises:
         UsageProblem: ``path`` does not exist or holds no Python file.
@@ -128,6 +129,8 @@ def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Itera
                 continue
             relative = (here / name).relative_to(root).as_posix()
             reason = "ignored by git" if relative in ignored else _file_reason(here / name, root)
+            if reason is None and _is_added(here / name, relative):
+                reason = "added by an earlier apply"
             if reason is None:
                 yield relative
             else:
@@ -146,6 +149,13 @@ def _folder_reason(folder: Path, *, at_root: bool) -> str | None:
     if at_root and folder.name == "chirpid_patch":
         return "the vendored runtime"
     return None
+
+
+def _is_added(path: Path, relative: str) -> bool:
+    try:
+        return relative in SCAFFOLD_PATHS and is_scaffold(relative, path.read_bytes())
+    except OSError:  # whoever reads it next says so
+        return False
 
 
 def _file_reason(path: Path, root: Path) -> str | None:

@@ -41,7 +41,8 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         Refused: git is there but cannot read the repository.
     """
     repositories: dict[Path, list[str]] = defaultdict(list)
-    for path in paths:
+    asked = {_followed(root, path): path for path in paths}
+    for path in asked:
         repositories[_nearest_repository(root, path)].append(path)
     changed: list[str] = []
     for base, members in repositories.items():
@@ -49,7 +50,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         if prefix is None:
             continue
         offset = "" if base == root else base.relative_to(root).as_posix() + "/"
-        by_name = {prefix + path.removeprefix(offset): path for path in members}
+        by_name = {prefix + path.removeprefix(offset): asked[path] for path in members}
         for start in range(0, len(members), _PATHS_A_CALL):
             some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
             found = _git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
@@ -70,6 +71,12 @@ def ignored_paths(root: Path) -> frozenset[str]:
         return frozenset()
     names = frozenset(_split(listed.stdout))
     return frozenset() if names & {"./", ""} else names
+
+
+def _followed(root: Path, path: str) -> str:
+    """The path that is written when ``path`` is: to git a link is only the name it holds."""
+    top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
+    return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
 
 def _nearest_repository(root: Path, path: str) -> Path:

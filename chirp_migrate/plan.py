@@ -102,7 +102,7 @@ class FilePlan:
     note: str
 
     def to_json(self) -> dict[str, Any]:
-        """``path``, ``action`` (``rewrite`` or ``create``), ``note``, and both hashes (``sha256_before`` may be null)."""
+        """``path``, ``action`` (rewrite or create), ``note``, ``sha256_before`` (may be null), ``sha256_after``."""
         return {
             "path": self.path,
             "action": "create" if self.before is None else "rewrite",

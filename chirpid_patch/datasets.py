@@ -56,9 +56,7 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
     """
 
-    def __init__(
-        self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
         self.indices = indices if isinstance(indices, Sequence | np.ndarray | Tensor) else list(indices)
         self.mean = mean

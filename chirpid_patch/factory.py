@@ -147,9 +147,7 @@ class _MeasuredDataLoader(DataLoader[Any]):
         return EpochWaits(super().__iter__(), logger)
 
 
-def _create(
-    dataset: Any, batch_size: int | None, shuffle: bool | None, given: dict[str, Any]
-) -> DataLoader[Any]:
+def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: dict[str, Any]) -> DataLoader[Any]:
     """The loader for arguments as the caller gave them."""
     options = dict(given)
     work = {name: bool(options.pop(name, False)) for name in ("has_augmentation", "has_standardization")}
@@ -185,9 +183,7 @@ def _create(
     return _decided(loader, f"{_processes(workers)}: {why}")
 
 
-def _batching(
-    dataset: Any, batch_size: int | None, shuffle: bool | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
+def _batching(dataset: Any, batch_size: int | None, shuffle: bool | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """Batch size, and shuffling unless a sampler or the dataset decides the order."""
     chosen: dict[str, Any] = {"batch_size": batch_size}
     if options.get("sampler") is None and not isinstance(dataset, IterableDataset):
@@ -195,9 +191,7 @@ def _batching(
     return chosen
 
 
-def _with_workers(
-    options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool
-) -> dict[str, Any]:
+def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
     """``options`` with the arguments that are legal for this number of workers."""
     if workers:
         return {
@@ -206,9 +200,7 @@ def _with_workers(
             "prefetch_factor": prefetch,
             "persistent_workers": persistent,
         }
-    without = {
-        name: value for name, value in options.items() if name not in ("timeout", "multiprocessing_context")
-    }
+    without = {name: value for name, value in options.items() if name not in ("timeout", "multiprocessing_context")}
     return {**without, "num_workers": 0}
 
 

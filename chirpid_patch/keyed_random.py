@@ -87,9 +87,7 @@ class RandomKey:
         """Key of a batch from plain sequences of equal length."""
         if len(indices) != len(occurrences):
             raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
-        return cls(
-            seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64)
-        )
+        return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.indices)

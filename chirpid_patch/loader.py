@@ -95,9 +95,7 @@ class BatchedDataLoader(DataLoader[Any]):
             seed = draw_base_seed(self.generator)
             if self._ahead:
                 indices = iter(self._sampler_of_tasks)  # an iterator with workers asks its sampler twice
-        tasks = EpochTasks(
-            indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=current_rank()
-        )
+        tasks = EpochTasks(indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=current_rank())
         return self._go_on_here(tasks, seed)
 
     def _go_on_here(self, tasks: EpochTasks, seed: int) -> InProcessIterator:

@@ -171,9 +171,7 @@ class DataLoaderPerformanceMonitor:
 
     def _waits(self, dataloader: Any, *, first_pass: bool) -> Iterator[_Wait]:
         """The waits of one pass; memory and GPU are read at its end, while its workers are still there."""
-        restarts = getattr(dataloader, "num_workers", 0) > 0 and not getattr(
-            dataloader, "persistent_workers", False
-        )
+        restarts = getattr(dataloader, "num_workers", 0) > 0 and not getattr(dataloader, "persistent_workers", False)
         starting = first_pass or restarts
         begun = time.perf_counter()
         batches = iter(dataloader)

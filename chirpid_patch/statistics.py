@@ -11,9 +11,7 @@ from torch import Tensor
 from chirpid_patch.fetch import fetch_batch
 
 
-def compute_standardization_stats(
-    dataset: Any, indices: Any, sample_size: int = 1000
-) -> tuple[Tensor, Tensor]:
+def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of (at most ``sample_size`` of) the samples at ``indices``: 0-dim tensors.
 
     More than ``sample_size`` indices are thinned with ``np.random.choice`` without replacement, which draws

@@ -113,9 +113,7 @@ class _TaskSampler(Sampler[LoadTask]):
             generator = self._generator
             self.mirror.set_state(torch.get_rng_state() if generator is None else generator.get_state())
             self.seed = draw_base_seed(generator)
-        self.tasks = EpochTasks(
-            indices, batches=self._batches, seed=self.seed, epoch=self.epoch, rank=self.rank
-        )
+        self.tasks = EpochTasks(indices, batches=self._batches, seed=self.seed, epoch=self.epoch, rank=self.rank)
 
     def __next__(self) -> LoadTask:
         assert self.tasks is not None
@@ -124,9 +122,7 @@ class _TaskSampler(Sampler[LoadTask]):
             task = next(self.tasks)
         finally:
             self.drawing = False
-        if (
-            self.died is not None
-        ):  # the news came while the sampler ran, where raising it would have broken it
+        if self.died is not None:  # the news came while the sampler ran, where raising it would have broken it
             raise RuntimeError(self.died)
         return task
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 import traceback
 
@@ -14,11 +16,13 @@ from chirp_migrate.errors import ChirpMigrateError
 #: Exit code of a defect of this program (``EX_SOFTWARE``).
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
+#: What a shell reports of a program whose reader went away (128 + SIGPIPE).
+PIPE_CLOSED = 141
 
 _COMMANDS = {
     "apply": "chirp_migrate.cli.apply:apply",
     "rollback": "chirp_migrate.cli.rollback:rollback_command",
-    "verify": "chirp_migrate.verify.command:verify",
+    "verify": "chirp_migrate.cli.verify:verify",
     "completion": "chirp_migrate.cli.completion:completion",
 }
 
@@ -37,6 +41,16 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader of our output went away. What is still buffered must not fail again at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(PIPE_CLOSED)
+        return result
+
 
 @click.group(
     cls=_LazyGroup,
@@ -52,6 +66,9 @@ def main(debug: bool) -> None:
 def entry_point(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one sentence on standard error."""
     given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         code = main.main(args=given, prog_name="chirp-migrate", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -65,9 +82,6 @@ def entry_point(arguments: list[str] | None = None) -> None:
     except ChirpMigrateError as error:
         click.echo(f"chirp-migrate: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away; there is nobody to tell
-        sys.exit(0)
     except Exception as error:
         if "--debug" in given:
             traceback.print_exc()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
+from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.commit import commit, recover
 from chirp_migrate.diff import unified_diff
+from chirp_migrate.discover import root_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.gitguard import uncommitted
-from chirp_migrate.migration import Migration, plan_migration
+from chirp_migrate.journal import read_runs
+from chirp_migrate.migration import plan_migration
 from chirp_migrate.plan import Skipped
+from chirp_migrate.record import State
 
 #: Something was left undone that the user should look at.
 INCOMPLETE = 1
@@ -61,14 +64,17 @@ def apply(
     Reads and rewrites source; the backend's code is never imported or run. Every change can be undone to the byte
     with `chirp-migrate rollback PATH`.
     """
+    json_output.check_writable(json_file)
+    if show_diff and json_file == json_output.STANDARD_OUTPUT:
+        raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     paint = summary.Paint.for_stream(sys.stdout, color)
-    if not show_diff and path.exists():
-        _recover(path)
+    if path.exists():
+        _recover(path, may_write=not show_diff)
     with planning_progress() as progress:
         migration = plan_migration(path, unsafe=unsafe, scaffold=not no_scaffold, vendor=vendor, progress=progress)
     plan = migration.plan
     if show_diff:
-        _write_json(json_file, migration, ())
+        json_output.write(json_file, summary.as_json(migration, ()))
         for line in unified_diff(plan):
             sys.stdout.buffer.write(paint.diff_line(line).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()
@@ -85,25 +91,17 @@ def apply(
     if plan.files:
         result = commit(plan)
         left = result.skipped
-    _write_json(json_file, migration, left)
-    click.echo(summary.applied(migration, left, path, paint), nl=False, err=json_file == Path("-"))
+    json_output.write(json_file, summary.as_json(migration, left))
+    click.echo(summary.applied(migration, left, path, paint), nl=False, err=json_file == json_output.STANDARD_OUTPUT)
     sys.exit(INCOMPLETE if plan.skipped or left else 0)
 
 
-def _recover(path: Path) -> None:
-    found = recover(path if path.is_dir() else path.parent)
+def _recover(path: Path, *, may_write: bool) -> None:
+    root = root_of(path)
+    if not may_write:
+        if any(run.state is not State.APPLIED for run in read_runs(root)):
+            raise Refused(f"an earlier run was interrupted here: run `chirp-migrate rollback {path}` first.")
+        return
+    found = recover(root)
     if found is not None:
         click.echo(found, err=True)
-
-
-def _write_json(target: Path | None, migration: Migration, left: tuple[Skipped, ...]) -> None:
-    if target is None:
-        return
-    text = json.dumps(summary.as_json(migration, left), indent=2) + "\n"
-    if target == Path("-"):
-        click.echo(text, nl=False)
-        return
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --json file.") from error

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.commit import recover
-from chirp_migrate.errors import UsageProblem
-from chirp_migrate.rollback import rollback
+from chirp_migrate.discover import root_of
+from chirp_migrate.rollback import RollbackResult, rollback
 
 
 @click.command(
@@ -21,21 +21,28 @@ from chirp_migrate.rollback import rollback
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was restored and removed as JSON.")
-def rollback_command(path: Path, force: bool, as_json: bool) -> None:
-    """Undo the last `apply` at PATH: every byte, every mode bit, and the files it added."""
-    if not path.exists():
-        raise UsageProblem(f"{path} does not exist: give the folder that was migrated.")
-    root = (path if path.is_dir() else path.parent).resolve()
-    found = recover(root)
-    if found is not None:
-        click.echo(found, err=True)
-    result = rollback(root, force=force)
-    if as_json:
-        click.echo(json.dumps({"restored": list(result.restored), "removed": list(result.removed)}, indent=2))
-        return
-    for name in result.restored:
-        click.echo(f"restored  {name}")
-    for name in result.removed:
-        click.echo(f"removed   {name}")
-    click.echo(f"{path} is as it was before the last apply.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write what was restored and removed as JSON ('-': standard output).",
+)
+def rollback_command(path: Path, force: bool, json_file: Path | None) -> None:
+    """Undo the last `apply` at PATH: every byte, every mode bit, and the files it added.
+
+    Where the last run was interrupted, bringing that to an end is all that is done.
+    """
+    json_output.check_writable(json_file)
+    root = root_of(path)
+    interrupted = recover(root, force=force)
+    # Whoever undoes an interrupted apply does not mean the one before it as well.
+    result = RollbackResult((), ()) if interrupted is not None else rollback(root, force=force)
+    found = {"interrupted": interrupted, "restored": list(result.restored), "removed": list(result.removed)}
+    json_output.write(json_file, {"schema": 1, **found})
+    lines = [interrupted] if interrupted is not None else []
+    lines += [f"restored  {name}" for name in result.restored]
+    lines += [f"removed   {name}" for name in result.removed]
+    if interrupted is None:
+        lines.append(f"{path} is as it was before the last apply.")
+    for line in lines:
+        click.echo(line, err=json_file == json_output.STANDARD_OUTPUT)

@@ -80,9 +80,7 @@ class RandomPairDataset(PairDataset):
 def tensor_data(n: int, shape: tuple[int, ...] = (1, 4, 6), seed: int = 0) -> TensorDataset:
     """An in-memory dataset that leaves the global generators alone."""
     generator = torch.Generator().manual_seed(seed)
-    return TensorDataset(
-        torch.rand((n, *shape), generator=generator), torch.randint(0, 5, (n,), generator=generator)
-    )
+    return TensorDataset(torch.rand((n, *shape), generator=generator), torch.randint(0, 5, (n,), generator=generator))
 
 
 def seed_all(seed: int) -> None:

@@ -21,9 +21,7 @@ ALWAYS: list[Any] = [SpecAugment(3, 2, p=1.0), GaussianNoise(0.1, p=1.0)]
 
 @pytest.mark.parametrize("transform", ALWAYS, ids=repr)
 @pytest.mark.parametrize("shape", [(1, 6, 9), (3, 6, 9), (6, 9)], ids=str)
-def test_a_transformed_sample_is_new_and_the_input_is_untouched(
-    transform: Any, shape: tuple[int, ...]
-) -> None:
+def test_a_transformed_sample_is_new_and_the_input_is_untouched(transform: Any, shape: tuple[int, ...]) -> None:
     random.seed(1)
     sample = torch.full(shape, 0.5)
     result = transform(sample)

@@ -50,13 +50,9 @@ def standardized(base: Any) -> WorkerSafeStandardizedDataset:
 
 BATCHABLE: dict[str, Callable[[], Any]] = {
     "tensors": lambda: tensor_data(SIZE),
-    "three tensors": lambda: TensorDataset(
-        torch.rand(SIZE, 2), torch.arange(SIZE), torch.rand(SIZE, 3).double()
-    ),
+    "three tensors": lambda: TensorDataset(torch.rand(SIZE, 2), torch.arange(SIZE), torch.rand(SIZE, 3).double()),
     "one tensor": lambda: TensorDataset(torch.arange(SIZE, dtype=torch.uint8)),
-    "strided tensors": lambda: TensorDataset(
-        torch.rand(6, SIZE, 4).transpose(0, 1), torch.rand(2 * SIZE)[::2]
-    ),
+    "strided tensors": lambda: TensorDataset(torch.rand(6, SIZE, 4).transpose(0, 1), torch.rand(2 * SIZE)[::2]),
     "half precision": lambda: TensorDataset(torch.rand(SIZE, 3).half(), torch.arange(SIZE)),
     "subset": lambda: Subset(tensor_data(2 * SIZE), list(range(0, 2 * SIZE, 2))),
     "subset by array": lambda: Subset(tensor_data(2 * SIZE), np.arange(2 * SIZE)[::-2]),  # type: ignore[arg-type]
@@ -79,9 +75,7 @@ NOT_BATCHABLE: dict[str, Callable[[], Any]] = {
     "overridden subset": lambda: MetreSubset(tensor_data(SIZE), range(SIZE)),
     "overridden ours": lambda: Shifted(tensor_data(SIZE), range(SIZE), 0.5, 0.2),
     "list of samples": lambda: WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)]),
-    "tensors that require grad": lambda: TensorDataset(
-        torch.rand(SIZE, 2, requires_grad=True), torch.ones(SIZE)
-    ),
+    "tensors that require grad": lambda: TensorDataset(torch.rand(SIZE, 2, requires_grad=True), torch.ones(SIZE)),
 }
 
 
@@ -145,9 +139,7 @@ def test_a_batch_is_never_a_view_of_the_dataset(name: str) -> None:
 @given(
     mean=st.floats(-10, 10),
     std=st.floats(0, 10),
-    dtype=st.sampled_from(
-        [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.uint8]
-    ),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.uint8]),
     given_as=st.sampled_from(["float", "numpy", "float32 tensor", "float64 tensor"]),
 )
 def test_standardising_a_batch_rounds_as_standardising_samples(

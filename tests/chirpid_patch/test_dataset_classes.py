@@ -195,9 +195,7 @@ def test_standardised_samples_in_memory_are_read_when_asked_for() -> None:
     assert same(dataset[1], ((data[1][0] - 0.25) / (0.5 + 1e-8), data[1][1]))
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda d: WorkerSafeAugmentedDataset(d, {"p": 1.0}), lambda d: PairDataset(9)]
-)
+@pytest.mark.parametrize("wrap", [lambda d: WorkerSafeAugmentedDataset(d, {"p": 1.0}), lambda d: PairDataset(9)])
 def test_samples_that_are_not_fixed_are_read_once_as_a_list_would(wrap: Any) -> None:
     dataset = WorkerSafeStandardizedDataset.from_samples(wrap(tensor_data(9)), np.arange(4), 0.0, 1.0)
     assert len(dataset) == 4

@@ -79,9 +79,7 @@ def test_original_with_workers(
     old, new = old_and_new(n)
     options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "persistent_workers": persistent}
     expected = run(DataLoader(old, num_workers=workers, **options), epochs=3)
-    given: dict[str, Any] = (
-        {"max_workers": workers} if machinery == "in process" else {"num_workers": workers}
-    )
+    given: dict[str, Any] = {"max_workers": workers} if machinery == "in process" else {"num_workers": workers}
     loader = Factory.create_training_loader(new, **given, **options)
     assert loader.num_workers == (0 if machinery == "in process" else workers)
     batches, states = run(loader, epochs=3)
@@ -134,9 +132,7 @@ def samplings(n: int) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", samplings(1))
-@pytest.mark.parametrize(
-    "workers", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str
-)
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
 def test_every_way_of_sampling(name: str, workers: dict[str, Any]) -> None:
     n = 13
     dataset: Any = tensor_data(n)
@@ -267,9 +263,7 @@ def test_a_loader_is_a_data_loader_to_its_callers(workers: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
-@pytest.mark.parametrize(
-    "given", [{}, {"max_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str
-)
+@pytest.mark.parametrize("given", [{}, {"max_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str)
 def test_a_loader_can_be_built_again_from_its_attributes(kind: Any, given: dict[str, Any]) -> None:
     loader = Factory.create_training_loader(tensor_data(10), 4, timeout=5, **given)
     names = ["dataset", "num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator"]

@@ -36,9 +36,7 @@ def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
      (20_000, False, 14, 6)],
 )  # fmt: skip
 @pytest.mark.usefixtures("many_cpus")
-def test_config_follows_the_guide_where_there_are_cpus(
-    size: int, work: bool, workers: int, prefetch: int
-) -> None:
+def test_config_follows_the_guide_where_there_are_cpus(size: int, work: bool, workers: int, prefetch: int) -> None:
     for argument in ("has_augmentation", "has_standardization"):
         config = Factory.get_optimal_config(size, **{argument: work})
         assert (config["num_workers"], config["prefetch_factor"]) == (workers, prefetch)

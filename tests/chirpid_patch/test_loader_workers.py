@@ -102,9 +102,7 @@ def test_a_worker_that_ends_silently_is_noticed_too() -> None:
 
 @posix
 def test_a_death_during_the_training_step_does_not_interrupt_it() -> None:
-    loader = BatchedDataLoader(
-        KilledDataset(40, deadly=4), batch_size=2, num_workers=1, persistent_workers=True
-    )
+    loader = BatchedDataLoader(KilledDataset(40, deadly=4), batch_size=2, num_workers=1, persistent_workers=True)
     seen = []
     with pytest.warns(RuntimeWarning, match="killed by signal"):
         for batch in loader:
@@ -154,9 +152,7 @@ def unpicklable(n: int) -> PairDataset:
     return Local(n)
 
 
-@pytest.mark.parametrize(
-    "method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods()))
-)
+@pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods())))
 def test_a_dataset_that_cannot_be_sent_to_workers_is_loaded_here(method: str) -> None:
     options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "num_workers": 2}
     expected = run(DataLoader(PairDataset(9), **options))
@@ -251,15 +247,11 @@ def test_the_order_of_delivery_can_be_freed(in_order: bool) -> None:
 def spawned_datasets() -> list[Any]:
     data = tensor_data(32)
     standardized = WorkerSafeStandardizedDataset(data, list(range(32)), 0.5, 0.3)
-    augmented = WorkerSafeAugmentedDataset(
-        standardized, {"spec_augment_params": {}, "gaussian_noise_params": {}}
-    )
+    augmented = WorkerSafeAugmentedDataset(standardized, {"spec_augment_params": {}, "gaussian_noise_params": {}})
     return [standardized, WorkerSafeSequenceDataset([data[i] for i in range(32)]), augmented]
 
 
-@pytest.mark.parametrize(
-    "method", sorted({"fork", "forkserver"} & set(multiprocessing.get_all_start_methods()))
-)
+@pytest.mark.parametrize("method", sorted({"fork", "forkserver"} & set(multiprocessing.get_all_start_methods())))
 def test_every_dataset_loads_with_eight_workers(method: str) -> None:
     for dataset in spawned_datasets() if method == "fork" else spawned_datasets()[2:]:
 
@@ -267,9 +259,7 @@ def test_every_dataset_loads_with_eight_workers(method: str) -> None:
             torch.manual_seed(1)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "This DataLoader will create")
-                with BatchedDataLoader(
-                    dataset, batch_size=4, worker_init_fn=worker_init_fn, **options
-                ) as loader:
+                with BatchedDataLoader(dataset, batch_size=4, worker_init_fn=worker_init_fn, **options) as loader:
                     return list(loader)
 
         assert same(epoch(num_workers=8, multiprocessing_context=method), epoch())

@@ -71,9 +71,7 @@ def test_metrics_start_empty_as_in_the_guide(monitor: DataLoaderPerformanceMonit
     assert monitor.metrics == {"batch_loading_times": [], "gpu_utilization": [], "memory_usage": []}
 
 
-def test_trap_07_the_wait_for_the_next_batch_is_timed(
-    monitor: DataLoaderPerformanceMonitor, clock: Clock
-) -> None:
+def test_trap_07_the_wait_for_the_next_batch_is_timed(monitor: DataLoaderPerformanceMonitor, clock: Clock) -> None:
     times = monitor.time_batch_loading(SlowLoader(clock, 20), num_batches=5)
     assert times["mean_batch_time"] == times["p50_batch_time"] == times["p99_batch_time"] == 2
     assert times["std_batch_time"] == 0
@@ -82,9 +80,7 @@ def test_trap_07_the_wait_for_the_next_batch_is_timed(
     assert monitor.metrics["batch_loading_times"] == [2] * 5
 
 
-def test_trap_08_only_batches_that_came_are_counted(
-    monitor: DataLoaderPerformanceMonitor, clock: Clock
-) -> None:
+def test_trap_08_only_batches_that_came_are_counted(monitor: DataLoaderPerformanceMonitor, clock: Clock) -> None:
     times = monitor.time_batch_loading(SlowLoader(clock, 4), num_batches=10)
     assert times["num_batches"] == 3  # of the four, the first is start-up
     assert times["total_time"] == 6
@@ -98,16 +94,12 @@ def test_trap_09_start_up_is_apart_from_the_rate(monitor: DataLoaderPerformanceM
     assert times["start_up_included"] is False
 
 
-def test_no_more_batches_are_asked_for_than_measured(
-    monitor: DataLoaderPerformanceMonitor, clock: Clock
-) -> None:
+def test_no_more_batches_are_asked_for_than_measured(monitor: DataLoaderPerformanceMonitor, clock: Clock) -> None:
     monitor.time_batch_loading(SlowLoader(clock, 20), num_batches=3)
     assert clock.now == 102 + 3 * 2
 
 
-def test_a_short_loader_can_be_gone_through_several_times(
-    monitor: DataLoaderPerformanceMonitor, clock: Clock
-) -> None:
+def test_a_short_loader_can_be_gone_through_several_times(monitor: DataLoaderPerformanceMonitor, clock: Clock) -> None:
     loader = SlowLoader(clock, 3)
     times = monitor.time_batch_loading(loader, num_batches=7, epochs=3)
     assert times["num_batches"] == 7
@@ -115,9 +107,7 @@ def test_a_short_loader_can_be_gone_through_several_times(
     assert loader.epochs == 3
 
 
-def test_a_loader_of_one_batch_has_a_rate_without_start_up(
-    monitor: DataLoaderPerformanceMonitor, clock: Clock
-) -> None:
+def test_a_loader_of_one_batch_has_a_rate_without_start_up(monitor: DataLoaderPerformanceMonitor, clock: Clock) -> None:
     times = monitor.time_batch_loading(SlowLoader(clock, 1))
     assert times["num_batches"] == 1
     assert times["mean_batch_time"] == 2

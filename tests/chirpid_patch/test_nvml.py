@@ -95,9 +95,7 @@ def test_reads_utilisation_in_percent_and_memory_in_bytes(bytes_names: bool) -> 
         ("", []),
     ],
 )
-def test_honours_cuda_visible_devices(
-    visible: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_honours_cuda_visible_devices(visible: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     status = gpu_status(FakeNvml())
     assert [gpu.name for gpu in status.readings] == expected

@@ -200,9 +200,7 @@ def test_trap_13_finished_folds_keep_no_workers() -> None:
 
 def test_trap_14_no_cache_is_emptied_while_loading() -> None:
     package = Path(chirpid_patch.__file__).parent
-    calls = [
-        path.name for path in package.rglob("*.py") if re.search(r"empty_cache\(", path.read_text("utf-8"))
-    ]
+    calls = [path.name for path in package.rglob("*.py") if re.search(r"empty_cache\(", path.read_text("utf-8"))]
     assert calls == []
 
 
@@ -218,9 +216,7 @@ def test_trap_15_the_optimised_epoch_has_the_originals_samples_and_as_much_augme
     assert abs(float(masked.float().mean()) - expected) < 5 * (expected * (1 - expected) / len(masked)) ** 0.5
 
 
-@pytest.mark.parametrize(
-    "original", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str
-)
+@pytest.mark.parametrize("original", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
 def test_trap_16_training_after_loading_continues_as_it_would_have(original: dict[str, Any]) -> None:
     data = tensor_data(11)
     old = StandardizedSubset(data, range(11), 0.5, 0.2)

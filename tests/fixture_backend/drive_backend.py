@@ -54,9 +54,7 @@ def entry_points() -> dict[str, Callable[[], Any]]:
         engine = TrainingEngine(BirdCNN, NUM_CLASSES, {**config, "use_class_weights": standardize})
         calls[f"training_engine.predefined.{tag}"] = partial(engine.run_single_fold_predefined, *split)
         calls[f"training_engine.stratified.{tag}"] = partial(engine.run_single_fold_stratified, dataset)
-        calls[f"training_engine.cross_validation.{tag}"] = partial(
-            engine.run_cross_validation, dataset, folds
-        )
+        calls[f"training_engine.cross_validation.{tag}"] = partial(engine.run_cross_validation, dataset, folds)
 
         for module_name, module in (("training_utils", training_utils), ("util_backup", util_backup)):
             for name in (

@@ -83,9 +83,7 @@ def habits() -> dict[str, Any]:
             subset, use_spec_augment=True, use_gaussian_noise=True
         ),
         "util_backup.create_augmented_dataset_wrapper": util_backup.create_augmented_dataset_wrapper(subset),
-        "util_backup.LazyStandardizedSubset": util_backup.LazyStandardizedSubset(
-            dataset, range(8), mean, std
-        ),
+        "util_backup.LazyStandardizedSubset": util_backup.LazyStandardizedSubset(dataset, range(8), mean, std),
         "util_backup.TransformedDataset": util_backup.TransformedDataset(subset, transform=normalize),
         "dataset_utils.StandardizedSubset": dataset_utils.StandardizedSubset(dataset, range(8), mean, std),
         "dataset_utils.AugmentedDataset": dataset_utils.AugmentedDataset(subset),

@@ -171,9 +171,7 @@ SIGNATURES = {
     "specaugment.get_augmentation_params": "(dataset_size, num_classes, aggressive=False)",
     "training_engine.TrainingEngine": "(model_class, num_classes, config)",
     "training_engine.TrainingEngine.run_cross_validation": "(self, dataset, fold_indices)",
-    "training_engine.TrainingEngine.run_single_fold_predefined": (
-        "(self, dataset, train_indices, val_indices)"
-    ),
+    "training_engine.TrainingEngine.run_single_fold_predefined": ("(self, dataset, train_indices, val_indices)"),
     "training_engine.TrainingEngine.run_single_fold_stratified": "(self, dataset)",
     "training_engine.TrainingEngine._create_data_loaders": "(self, train_subset, val_subset)",
     f"training_utils.{SINGLE}": f"{SPLIT_ARGUMENTS})",
@@ -231,9 +229,7 @@ def test_helpers_do_what_they_say(facts: dict[str, Any]) -> None:
     assert synthetic["class_counts"] == [6, 6, 6, 6]
 
     augmentation = report["augmentation"]
-    assert (
-        augmentation["masks_something"] and augmentation["noise_changes"] and augmentation["input_untouched"]
-    )
+    assert augmentation["masks_something"] and augmentation["noise_changes"] and augmentation["input_untouched"]
     # One time mask of at most 10 of 40 columns and one frequency mask of at most 8 of 32 rows.
     assert augmentation["largest_masked_share"] <= 1 - (30 / 40) * (24 / 32) + 1e-6
     assert augmentation["never_below_p"]

@@ -1,0 +1,29 @@
+# Everything a fresh machine needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	touch $(STAMP)
+
+demo: $(STAMP)  ## migrate a copy of the fixture backend, verify it, undo it
+	$(BIN)/python benchmarks/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)  ## the figures of the README
+	$(BIN)/python benchmarks/verify_fixture.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo

@@ -1,0 +1,97 @@
+"""Files that are wholly the old or wholly the new one, on disk and not only in memory, whatever happens in between."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+__all__ = ["discard", "replace_file", "sync_folder", "write_new"]
+
+#: What a file system answers that cannot flush a folder: nothing is lost by going on, and nothing can be gained.
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
+
+
+def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
+    """Create ``path`` with ``content`` and wait until it is on disk.
+
+    Args:
+        path: must not exist.
+        content: all of its bytes.
+        like: file whose owner, group, mode and extended attributes it gets as far as this user may give them.
+        mode: permission bits; by default those of ``like``, or what the umask leaves of ``0o666``.
+
+    Raises:
+        FileExistsError: something is at ``path``, a dangling link included.
+        OSError: it cannot be written; what was written of it is removed again.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    # Nobody may read a private file through the moment before it gets its mode.
+    private = like is not None or mode is not None
+    descriptor = os.open(path, flags, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            if like is not None:
+                _copy_attributes(like, path)
+            if mode is not None:
+                path.chmod(mode)
+            os.fsync(file.fileno())
+    except BaseException:
+        discard(path)
+        raise
+
+
+def replace_file(path: Path, content: bytes, temporary: Path) -> None:
+    """Give ``path`` new bytes in one step, by way of ``temporary`` in the same folder, and wait for the disk.
+
+    Raises:
+        OSError: it cannot be written; ``path`` is then as before.
+    """
+    discard(temporary)
+    write_new(temporary, content)
+    try:
+        temporary.replace(path)
+    except OSError:
+        discard(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until names created, replaced and removed in ``folder`` are on disk, where the system has such a call."""
+    if os.name == "nt":  # folders cannot be opened there; NTFS journals names itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def discard(path: Path) -> bool:
+    """Remove a file if it is there; says whether it was."""
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _copy_attributes(source: Path, target: Path) -> None:
+    found = source.stat()
+    if hasattr(os, "chown"):
+        made = target.stat()
+        if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
+            # Only root gives files away; for others the new file is theirs, like any file they write.
+            with contextlib.suppress(PermissionError):
+                os.chown(target, found.st_uid, found.st_gid)
+    shutil.copystat(source, target)
+    # The time must move on: compiled bytecode is trusted as long as time and size are those of its source.
+    os.utime(target)

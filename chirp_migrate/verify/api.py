@@ -1,0 +1,138 @@
+"""Public names and signatures of a backend's modules, as a caller finds them before and after."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Signature", "describe_api", "missing_from", "public_names"]
+
+Signature = list[list[str]]
+"""One ``[name, kind, default]`` for each parameter; the default is ``""`` when there is none."""
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If, ast.Try, ast.Pass)
+
+
+def public_names(root: Path) -> dict[str, list[str]]:
+    """What callers may use of each module of ``utils/``: functions, classes and their methods, read from source.
+
+    Modules that cannot be parsed, and scripts (modules with loose calls at top level, which must not be
+    imported), are left out.
+    """
+    names: dict[str, list[str]] = {}
+    for path in sorted((root / "utils").glob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue
+        if all(isinstance(node, _HARMLESS) or _is_text(node) for node in tree.body):
+            names[f"utils.{path.stem}"] = [name for node in tree.body for name in _defined(node)]
+    return names
+
+
+def describe_api(names: dict[str, list[str]]) -> dict[str, dict[str, Signature | str]]:
+    """Import each module and look the names up, wherever they are defined now.
+
+    Returns:
+        module → name → signature, or the reason why there is none: a module that does not import has the single
+        entry ``""`` with its error, a missing name is left out, a thing without signature gives its type.
+    """
+    described: dict[str, dict[str, Signature | str]] = {}
+    for module_name, wanted in names.items():
+        try:
+            module = importlib.import_module(module_name)
+        except Exception as error:  # whatever the user's module raises is what is reported
+            described[module_name] = {"": f"{type(error).__name__}: {error}"}
+            continue
+        found: dict[str, Signature | str] = {}
+        for name in wanted:
+            value: Any = module
+            for part in name.split("."):
+                value = getattr(value, part, None)
+            if value is not None:
+                found[name] = _signature(value)
+        described[module_name] = found
+    return described
+
+
+def missing_from(
+    before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
+) -> list[str]:
+    """What callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
+    problems: list[str] = []
+    for module, names in before.items():
+        now = after.get(module, {"": "the module is gone"})
+        if "" in names:
+            continue
+        if "" in now:
+            problems.append(f"{module} no longer imports: {now['']}")
+            continue
+        for name, signature in names.items():
+            if name not in now:
+                problems.append(f"{module}.{name} is gone")
+            elif isinstance(signature, list) and not _accepts(now[name], signature, by_name=not _is_forward(name)):
+                problems.append(f"{module}.{name} no longer takes the same arguments: {_text(now[name])}")
+    return problems
+
+
+def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
+    """Whether every call written for ``before`` works with ``after``: the same parameters, optional ones added.
+
+    An added one may not come between those that can be passed by position. Without ``by_name``, parameters are
+    told apart by their place alone.
+    """
+    if isinstance(after, str):
+        return False
+    if not by_name:
+        names = [name for name, _, _ in before]
+        after = [[name, *rest] for name, (_, *rest) in zip(names, after, strict=False)] + after[len(names) :]
+    if [p for p in after if p in before] != before:
+        return False
+    added = [p for p in after if p not in before]
+    by_position = [p for p in after if p[1].startswith("POSITIONAL")]
+    in_front = by_position[: sum(p[1].startswith("POSITIONAL") for p in before)]
+    return all(p not in in_front and (p[2] or p[1].startswith("VAR")) for p in added)
+
+
+def _is_forward(name: str) -> bool:
+    """Modules are called as ``module(x)``, so what ``forward`` calls its input is no part of how it is used."""
+    return name.endswith(".forward")
+
+
+def _text(signature: Signature | str) -> str:
+    if isinstance(signature, str):
+        return signature
+    return "(" + ", ".join(f"{name}={default}" if default else name for name, _, default in signature) + ")"
+
+
+def _signature(value: Any) -> Signature | str:
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return type(value).__name__
+    return [[p.name, p.kind.name, _default(p.default)] for p in parameters]
+
+
+def _default(value: Any) -> str:
+    """Text of a default, without the address that most objects' texts contain."""
+    if value is inspect.Parameter.empty:
+        return ""
+    plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))
+    return repr(value) if plain else f"<{type(value).__name__}>"
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if not isinstance(node, _DEFINITIONS) or node.name.startswith("_"):
+        return []
+    names = [node.name]
+    if isinstance(node, ast.ClassDef):
+        names += [f"{node.name}.{name}" for item in node.body for name in _defined(item) if "." not in name]
+    return names
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,0 +1,39 @@
+"""The ways in which a verification cannot be carried out, each as one sentence for the user."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from chirp_migrate.errors import ChirpMigrateError
+
+__all__ = ["InvalidTree", "NotMigrated", "VerifyError", "WorkloadFailed"]
+
+
+class VerifyError(ChirpMigrateError):
+    """A verification that could not be carried out (exit code 2 unless a subclass says otherwise)."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class InvalidTree(VerifyError):
+    """The path is not a backend that can be verified (exit code 2)."""
+
+
+class NotMigrated(VerifyError):
+    """There is no applied migration to compare with (exit code 3)."""
+
+    exit_code = 3
+
+
+class WorkloadFailed(VerifyError):
+    """The backend's own code crashed, hung or gave no result (exit code 14).
+
+    Attributes:
+        log_tail: the last lines that the process printed.
+    """
+
+    exit_code = 14
+
+    def __init__(self, message: str, log_tail: str = "") -> None:
+        super().__init__(message)
+        self.log_tail = log_tail

@@ -1,0 +1,29 @@
+"""The files of a backend as they were before it was migrated, from the journal that ``apply`` keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chirp_migrate.journal import applied_runs
+from chirp_migrate.verify.errors import NotMigrated
+
+__all__ = ["original_files"]
+
+
+def original_files(root: Path) -> dict[str, bytes | None]:
+    """Bytes before the first applied run, by posix path relative to ``root``; None for files that a run created.
+
+    Raises:
+        NotMigrated: nothing is applied.
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    runs = applied_runs(root)
+    if not runs:
+        raise NotMigrated(f"Nothing is applied in {root}: run `chirp-migrate apply {root}` first, then verify it.")
+    originals: dict[str, bytes | None] = {}
+    for run in runs:
+        for file in run.files:
+            # The first run to touch a file knows its original.
+            if file.path not in originals:
+                originals[file.path] = None if file.before is None else run.original(file.path)
+    return originals

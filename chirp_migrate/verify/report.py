@@ -1,0 +1,188 @@
+"""What a verification found, as text for a terminal and as JSON with every raw value."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+from chirp_migrate.verify import machine
+from chirp_migrate.verify.session import Measurements, Outcome, Settings
+from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.statistics import Ratio
+from chirp_migrate.verify.workload import Discovery
+
+__all__ = ["to_json", "to_text"]
+
+_DIFFERENCES_SHOWN = 10
+_WIDTH = 100
+_SHORTER = (
+    ("single_fold_training", "single"),
+    ("k_fold_cross_validation", "k_fold"),
+    ("_with_predefined_", " given "),
+    ("_with_", " "),
+)
+_SIDES = ("before", "after", "cached")
+
+
+def to_text(
+    measurements: Measurements,
+    outcome: Outcome,
+    settings: Settings,
+    discovery: Discovery,
+    machine_found: dict[str, Any],
+) -> str:
+    """The report: verdict first, table, equivalence, conditions. At most 100 columns wide in the table."""
+    decision = outcome.decision
+    lines = [f"Verdict: {decision.verdict.text}. {_sentence(decision.reason)}", ""]
+    lines += _time_table(measurements, outcome) if measurements.rounds else ["Not timed: the sides differ."]
+    lines += ["", *_training_table(measurements), "", *_equivalence(measurements)]
+    sizes = settings.sizes
+    shape = "x".join(map(str, sizes.shape))
+    lines += [
+        "",
+        f"Workload: {sizes.samples} synthetic spectrograms of {shape}, {sizes.classes} classes, batch "
+        f"{sizes.batch_size}, {sizes.epochs} epochs, {sizes.folds} folds, {discovery.model}.",
+        "The CPU model is chosen small so that loading matters as it does beside a GPU; "
+        "'model only' is the same training fed from one cached batch.",
+        "Medians of the rounds; [ ] are 95 % intervals of the paired ratios before / after. Starting workers "
+        "counts, so few epochs weigh it more than a long training does.",
+        f"Machine: {machine.line(machine_found)}.",
+    ]
+    lines += [f"Left out: {reason}." for reason in discovery.left_out]
+    return "".join(f"{wrapped}\n" for line in lines for wrapped in _wrapped(line))
+
+
+def to_json(
+    measurements: Measurements,
+    outcome: Outcome,
+    settings: Settings,
+    discovery: Discovery,
+    machine_found: dict[str, Any],
+) -> dict[str, Any]:
+    """Everything measured and decided, with raw seconds of every round and what every loader yielded."""
+    return {
+        "schema": 1,
+        "verdict": outcome.decision.verdict.text,
+        "exit_code": outcome.decision.verdict.exit_code,
+        "reason": outcome.decision.reason,
+        "threshold": settings.threshold,
+        "headspace": outcome.headspace,
+        "ratio": None if outcome.total is None else asdict(outcome.total),
+        "ratios": {label: asdict(ratio) for label, ratio in outcome.entries.items()},
+        "seconds": measurements.seconds,
+        "differences": measurements.equivalence.differences,
+        "notes": measurements.equivalence.notes,
+        "smallest_adjusted_p": dict(measurements.equivalence.smallest_p or {}),
+        "passes": {
+            side: {label: [asdict(record) for record in entry.passes] for label, entry in entries.items()}
+            for side, entries in measurements.probe.items()
+        },
+        "workload": {
+            **asdict(settings.sizes),
+            "model": discovery.model,
+            "entry_points": [entry.label for entry in discovery.entry_points],
+            "left_out": discovery.left_out,
+        },
+        "machine": machine_found,
+    }
+
+
+def _time_table(measurements: Measurements, outcome: Outcome) -> list[str]:
+    if outcome.total is None or outcome.headspace is None:
+        return []
+    lines = [
+        f"{'seconds of training':42} {'before':>7} {'after':>7} {'model only':>10}  {'speed-up':17} {'samples/s':>11}",
+    ]
+    samples_taken = 0
+    for label in measurements.labels:
+        times = [statistics.median(measurements.seconds[side][label]) for side in _SIDES]
+        samples = _samples_taken(measurements.probe["before"][label])
+        samples_taken += samples
+        lines.append(_time_row(_short(label), times, outcome.entries[label], samples))
+    total_times = [statistics.median(measurements.total(side)) for side in _SIDES]
+    lines.append(_time_row(f"all ({measurements.rounds} rounds)", total_times, outcome.total, samples_taken))
+    before, after = total_times[:2]
+    lines.append(
+        f"Perfect loading would save {outcome.headspace:.0%} of the time; the migration saved {1 - after / before:.0%}."
+    )
+    return lines
+
+
+def _time_row(name: str, times: list[float], ratio: Ratio, samples: int) -> str:
+    before, after, cached = times
+    speed_up = f"{1 / ratio.value:.2f} [{1 / ratio.high:.2f}, {1 / ratio.low:.2f}]"
+    rates = f"{samples / before:,.0f}>{samples / after:,.0f}"
+    return f"{name:42.42} {before:7.2f} {after:7.2f} {cached:10.2f}  {speed_up:17} {rates:>11}"
+
+
+def _training_table(measurements: Measurements) -> list[str]:
+    lines = [f"{'samples per epoch and last losses':42} {'train':>9} {'valid.':>9}  {'before':15} {'after':15}"]
+    for label in measurements.labels:
+        before, after = (measurements.probe[side][label] for side in ("before", "after"))
+        counts = [_both(_per_pass(before, role), _per_pass(after, role)) for role in ("train", "validation")]
+        lines.append(f"{_short(label):42.42} {counts[0]:>9} {counts[1]:>9}  {_losses(before):15} {_losses(after):15}")
+    return lines
+
+
+def _equivalence(measurements: Measurements) -> list[str]:
+    found = measurements.equivalence
+    if found.differences:
+        lines = ["Differences:", *(f"  {_sentence(text)}" for text in found.differences[:_DIFFERENCES_SHOWN])]
+        hidden = len(found.differences) - _DIFFERENCES_SHOWN
+        return [*lines, f"  and {hidden} more (see --json)"] if hidden > 0 else lines
+    augmented = dict(found.smallest_p or {})
+    exact = len(measurements.labels) - len(augmented)
+    lines = [f"Equivalent: {exact} entry points identical to the last bit in every batch, loss and result."]
+    lines += [
+        f"  {_short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g})."
+        for label, p in augmented.items()
+    ]
+    return [*lines, *(f"  Not compared: {note}." for note in found.notes)]
+
+
+def _samples_taken(entry: EntryResult) -> int:
+    return sum(record.samples for record in entry.passes)
+
+
+def _per_pass(entry: EntryResult, role: str) -> str:
+    counts = sorted({record.samples for record in entry.passes if record.role == role})
+    if not counts:
+        return "none"
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+
+
+def _both(before: str, after: str) -> str:
+    return before if before == after else f"{before}>{after}"
+
+
+def _losses(entry: EntryResult) -> str:
+    """Mean loss of the last training pass and of the last validation pass in which a loss was computed."""
+    texts = []
+    for role in ("train", "validation"):
+        means = [loss for record in entry.passes if record.role == role and (loss := record.mean_loss()) is not None]
+        texts.append(f"{means[-1]:.4f}" if means else "-")
+    return " / ".join(texts)
+
+
+def _short(label: str) -> str:
+    """Long names lose what every one of them has in common."""
+    module, _, name = label.partition(".")
+    name = name.removeprefix("TrainingEngine.")
+    for word, short in _SHORTER:
+        name = name.replace(word, short)
+    return f"{module}.{name}"
+
+
+def _wrapped(line: str) -> list[str]:
+    """The line in pieces that fit the width, continued with the indentation it has; tables fit as they are."""
+    if len(line) <= _WIDTH:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _sentence(text: str) -> str:
+    text = text.rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}." if not text.startswith(("utils.", "training_")) else f"{text}."

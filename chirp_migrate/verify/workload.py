@@ -1,0 +1,217 @@
+"""What is trained: the backend's own entry points, found by reading its source, and the sizes they run with.
+
+Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
+``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.verify.errors import InvalidTree
+
+__all__ = ["TRAINING_MODULES", "Discovery", "EntryPoint", "Sizes", "discover"]
+
+TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
+"""Modules of ``utils/`` whose entry points are run, in this order."""
+
+_MODEL = frozenset({"model_class", "num_classes"})
+_SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL
+_FOLDS = frozenset({"dataset", "fold_indices"}) | _MODEL
+_K_FOLD = frozenset({"dataset", "k_folds"}) | _MODEL
+_ARRAYS = frozenset({"features", "labels", "config"}) | _MODEL
+_FUNCTION_FORMS = (_SPLIT, _FOLDS, _K_FOLD, _ARRAYS)
+_ENGINE_FORMS = {
+    "run_single_fold_predefined": frozenset({"dataset", "train_indices", "val_indices"}),
+    "run_single_fold_stratified": frozenset({"dataset"}),
+    "run_cross_validation": frozenset({"dataset", "fold_indices"}),
+}
+_ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is trained. Defaults keep a whole verification of a small CPU model under three minutes.
+
+    Attributes:
+        samples: spectrograms in the data set; not a multiple of the batch size, so that short batches occur.
+        shape: one spectrogram, (channels, frequency bins, time frames).
+        classes: number of classes.
+        epochs: training epochs of each entry point (per fold).
+        batch_size: samples per batch.
+        folds: folds of the cross-validating entry points.
+        seed: seed of the data and of every random generator before each entry point.
+    """
+
+    samples: int = 300
+    shape: tuple[int, int, int] = (1, 224, 313)
+    classes: int = 4
+    epochs: int = 3
+    batch_size: int = 32
+    folds: int = 2
+    seed: int = 435
+
+    def warm_up(self) -> Sizes:
+        """The smallest run that passes through the same code: one epoch of a few samples of the same shape."""
+        return Sizes(
+            samples=max(24, 4 * self.classes * self.folds),
+            shape=self.shape,
+            classes=self.classes,
+            epochs=1,
+            batch_size=min(self.batch_size, 8),
+            folds=self.folds,
+            seed=self.seed,
+        )
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Sizes:
+        """Rebuild from ``asdict`` output (JSON turns the shape into a list)."""
+        channels, height, width = values["shape"]
+        return cls(**{**values, "shape": (channels, height, width)})
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """One public way into training.
+
+    Attributes:
+        module: importable name, such as ``utils.training_engine``.
+        name: function name, or ``TrainingEngine.run_cross_validation``.
+        parameters: parameter names of the function or method, without ``self``.
+    """
+
+    module: str
+    name: str
+    parameters: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
+        return f"{self.module.rpartition('.')[2]}.{self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the child process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EntryPoint:
+        """Rebuild from :meth:`to_json` output."""
+        return cls(values["module"], values["name"], tuple(values["parameters"]))
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found in a tree.
+
+    Attributes:
+        entry_points: in the order in which they run.
+        model: ``utils.models:ClassName``, the model that every entry point trains.
+        left_out: public functions that look like training but cannot be called as documented, with the reason.
+    """
+
+    entry_points: tuple[EntryPoint, ...]
+    model: str
+    left_out: tuple[str, ...]
+
+
+def discover(root: Path) -> Discovery:
+    """Find the training entry points and the model of the backend at ``root``.
+
+    Raises:
+        InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
+    """
+    utils = root / "utils"
+    if not utils.is_dir():
+        raise InvalidTree(f"{root} has no utils/ folder: verify needs the root of a ChirpID-shaped backend.")
+    found: list[EntryPoint] = []
+    left_out: list[str] = []
+    for module in TRAINING_MODULES:
+        path = utils / f"{module}.py"
+        if not path.is_file():
+            left_out.append(f"utils/{module}.py: not in this backend")
+            continue
+        tree = _parse(path)
+        if tree is None:
+            left_out.append(f"utils/{module}.py: cannot be parsed")
+            continue
+        entry_points, reasons = _in_module(f"utils.{module}", tree)
+        found += entry_points
+        left_out += reasons
+    if not found:
+        names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
+        raise InvalidTree(f"no entry point found under {utils}: verify looks for training functions in {names}.")
+    return Discovery(tuple(found), _find_model(utils), tuple(left_out))
+
+
+def _parse(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _in_module(module: str, tree: ast.Module) -> tuple[list[EntryPoint], list[str]]:
+    found: list[EntryPoint] = []
+    reasons: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
+            engine, missing = _in_engine(module, node)
+            found += engine
+            reasons += missing
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            parameters = _parameters(node)
+            names = set(parameters)
+            if any(form <= names for form in _FUNCTION_FORMS):
+                found.append(EntryPoint(module, node.name, parameters))
+            elif "training" in node.name or "cross_val" in node.name:
+                reasons.append(f"{module}.{node.name}: parameters are not the documented ones")
+    # A module that defines a name twice runs the last definition.
+    return list({entry.name: entry for entry in found}.values()), reasons
+
+
+def _in_engine(module: str, engine: ast.ClassDef) -> tuple[list[EntryPoint], list[str]]:
+    methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
+    if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
+        return [], [f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"]
+    found: list[EntryPoint] = []
+    reasons: list[str] = []
+    for name, needed in _ENGINE_FORMS.items():
+        if needed <= set(methods.get(name, ())):
+            found.append(EntryPoint(module, f"TrainingEngine.{name}", methods[name]))
+        else:
+            reasons.append(f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones")
+    return found, reasons
+
+
+def _parameters(function: ast.stmt) -> tuple[str, ...]:
+    if not isinstance(function, ast.FunctionDef):
+        return ()
+    arguments = function.args
+    return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+
+
+def _find_model(utils: Path) -> str:
+    path = utils / "models.py"
+    tree = _parse(path) if path.is_file() else None
+    if tree is not None:
+        candidates = list(_models(tree))
+        if "BirdCNN" in candidates:
+            return "utils.models:BirdCNN"
+        if candidates:
+            return f"utils.models:{candidates[0]}"
+    raise InvalidTree(f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes.")
+
+
+def _models(tree: ast.Module) -> Iterator[str]:
+    """Classes with a base class whose ``__init__`` can be called as ``Model(num_classes)``."""
+    for node in tree.body:
+        if not (isinstance(node, ast.ClassDef) and node.bases):
+            continue
+        for item in node.body:
+            constructor = isinstance(item, ast.FunctionDef) and item.name == "__init__"
+            if constructor and _parameters(item)[1:2] == ("num_classes",):
+                yield node.name

@@ -1,0 +1,340 @@
+"""The command line as people and scripts meet it: installed, in a process of its own, by its exit codes and words."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate import __version__
+
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"
+
+
+def run(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line; a traceback is never what a user may see."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    command = [sys.executable, "-m", "chirp_migrate", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr + done.stdout
+    return done
+
+
+def one_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The single line on standard error."""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("chirp-migrate: ") and done.stdout == ""
+    return line
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Mode bits and content of everything in the tree."""
+    return {
+        path.relative_to(root).as_posix(): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in root.rglob("*")
+    }
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    """A small backend with one loader to migrate."""
+    root = tmp_path / "backend"
+    (root / "utils").mkdir(parents=True)
+    (root / "utils" / "train.py").write_text(LOADER)
+    (root / "utils" / "other.py").write_text("x = 1\n")
+    (root / "requirements.txt").write_text("torch\n")
+    return root
+
+
+def test_apply_review_repeat_and_rollback(backend: Path) -> None:
+    before = snapshot(backend)
+    done = run("apply", backend)
+    assert (done.returncode, done.stderr) == (0, "")
+    for said in (
+        "utils/train.py",
+        "CHP001",
+        "    3",
+        "requirements.txt",
+        "chirp-migrate verify",
+        "chirp-migrate rollback",
+    ):
+        assert said in done.stdout
+    assert max(map(len, done.stdout.replace(str(backend), "").splitlines())) <= 80
+    assert "chirpid_patch" in (backend / "utils" / "train.py").read_text()
+    migrated = snapshot(backend)
+
+    again = run("apply", backend)
+    assert again.returncode == 0 and "Nothing to do" in again.stdout
+    assert snapshot(backend) == migrated
+
+    back = run("rollback", backend)
+    assert back.returncode == 0 and "utils/train.py" in back.stdout
+    assert snapshot(backend) == before
+
+
+def test_diff_writes_nothing_and_is_a_patch(backend: Path) -> None:
+    before = snapshot(backend)
+    shown = run("apply", "--diff", backend)
+    assert shown.returncode == 0
+    assert snapshot(backend) == before
+    assert "\x1b" not in shown.stdout
+    run("apply", backend)
+    expected = {name: one for name, one in snapshot(backend).items() if not name.startswith(".chirp-migrate")}
+    run("rollback", backend)
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(backend.parent)}
+    subprocess.run(["git", "apply", "-"], cwd=backend, input=shown.stdout, text=True, check=True, env=environment)
+    assert {name: one[1] for name, one in snapshot(backend).items()} == {n: one[1] for n, one in expected.items()}
+
+
+def test_colour_is_for_terminals_or_on_request(backend: Path) -> None:
+    assert "\x1b[" in run("apply", "--diff", "--color", "always", backend).stdout
+    assert "\x1b" not in run("apply", "--diff", "--color", "auto", backend).stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_a_terminal_gets_colour_unless_it_says_no(backend: Path, no_colour: bool) -> None:
+    import pty
+
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    if no_colour:
+        environment["NO_COLOR"] = "1"
+    command = [sys.executable, "-m", "chirp_migrate", "apply", "--diff", "--no-scaffold", str(backend)]
+    process = subprocess.Popen(command, stdout=child, stderr=subprocess.DEVNULL, env=environment)
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(parent, 65536)
+        except OSError:  # the other end of a pseudo-terminal is gone
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(parent)
+    assert process.wait() == 0
+    assert (b"\x1b[" in shown) is not no_colour
+
+
+def test_json_lists_files_findings_and_what_was_left(backend: Path, tmp_path: Path) -> None:
+    (backend / "broken.py").write_text("from torch.utils.data import DataLoader\ndef f(:\n")
+    target = tmp_path / "out.json"
+    done = run("apply", "--diff", "--json", target, backend)
+    assert done.returncode == 1
+    content = json.loads(target.read_text())
+    assert content["schema"] == 1
+    assert {"path": "utils/train.py", "action": "rewrite", "kind": "rewrite"} in content["files"]
+    (finding,) = [one for one in content["findings"] if one["path"] == "utils/train.py"]
+    assert (finding["rule"], finding["line"], finding["status"]) == ("CHP001", 3, "rewrite")
+    assert [one["path"] for one in content["skipped"]] == ["broken.py"]
+
+
+def test_json_on_standard_output_is_nothing_but_json(backend: Path) -> None:
+    applied = run("apply", "--json", "-", backend)
+    assert json.loads(applied.stdout)["schema"] == 1
+    assert "utils/train.py" in applied.stderr
+    back = run("rollback", "--json", "-", backend)
+    assert "utils/train.py" in json.loads(back.stdout)["restored"]
+
+
+@pytest.mark.parametrize("target", ["missing/out.json", "."])
+def test_a_report_that_cannot_be_written_stops_the_run_before_it_begins(
+    backend: Path, tmp_path: Path, target: str
+) -> None:
+    before = snapshot(backend)
+    done = run("apply", "--json", tmp_path / target, backend)
+    assert done.returncode == 2 and "--json" in one_sentence(done)
+    assert snapshot(backend) == before
+
+
+@pytest.mark.parametrize("command", ["apply", "rollback", "verify"])
+def test_a_path_that_does_not_exist_is_one_sentence(tmp_path: Path, command: str) -> None:
+    done = run(command, tmp_path / "missing")
+    assert done.returncode == 2 and "missing" in one_sentence(done)
+
+
+def test_a_folder_without_python_is_one_sentence(tmp_path: Path) -> None:
+    done = run("apply", tmp_path)
+    assert done.returncode == 2 and "no Python" in one_sentence(done)
+
+
+@pytest.mark.parametrize("command", ["rollback", "verify"])
+def test_what_needs_an_apply_first_says_so(backend: Path, command: str) -> None:
+    done = run(command, backend)
+    assert done.returncode == {"rollback": 2, "verify": 3}[command]
+    assert re.search("(?i)nothing (is|was) applied", one_sentence(done))
+
+
+def test_a_broken_and_a_read_only_file_are_reported_and_the_rest_is_migrated(backend: Path) -> None:
+    (backend / "broken.py").write_text("def f(:\n")
+    fixed = backend / "utils" / "fixed.py"
+    fixed.write_text(LOADER)
+    fixed.chmod(0o444)
+    done = run("apply", backend)
+    assert done.returncode == 1
+    assert "broken.py" in done.stdout and "syntax error" in done.stdout
+    assert "utils/fixed.py" in done.stdout and "read-only" in done.stdout
+    assert fixed.read_text() == LOADER
+    assert "chirpid_patch" in (backend / "utils" / "train.py").read_text()
+
+
+def test_uncommitted_changes_stop_the_run_until_allowed(backend: Path) -> None:
+    for arguments in (["init", "--quiet"], ["add", "requirements.txt"]):
+        subprocess.run(["git", *arguments], cwd=backend, check=True)
+    before = snapshot(backend)
+    done = run("apply", backend)
+    assert done.returncode == 3
+    assert "utils/train.py" in one_sentence(done) and "--allow-dirty" in done.stderr
+    assert snapshot(backend) == before
+    assert run("apply", "--allow-dirty", backend).returncode == 0
+
+
+def test_a_rollback_over_edits_is_refused_until_forced(backend: Path) -> None:
+    before = snapshot(backend)
+    run("apply", backend)
+    with (backend / "utils" / "train.py").open("a") as file:
+        file.write("mine = 1\n")
+    edited = snapshot(backend)
+    done = run("rollback", backend)
+    assert done.returncode == 3
+    assert "utils/train.py" in one_sentence(done) and "--force" in done.stderr
+    assert snapshot(backend) == edited
+    assert run("rollback", "--force", backend).returncode == 0
+    assert snapshot(backend) == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from chirp_migrate.commit import commit
+from chirp_migrate.migration import plan_migration
+root = Path(sys.argv[1])
+def on_step(step):
+    if step.startswith("replaced"):
+        os.kill(os.getpid(), signal.SIGKILL)
+commit(plan_migration(root).plan, on_step=on_step)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+@pytest.mark.parametrize("command", ["apply", "rollback", "verify"])
+def test_every_command_says_what_a_killed_apply_left_and_undoes_it(backend: Path, command: str) -> None:
+    before = snapshot(backend)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(backend)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    halfway = snapshot(backend)
+    assert halfway != before
+
+    shown = run("apply", "--diff", backend)
+    assert shown.returncode == 3 and "rollback" in one_sentence(shown)
+    assert snapshot(backend) == halfway
+
+    done = run(command, backend)
+    assert "interrupted" in done.stdout + done.stderr and "undone" in done.stdout + done.stderr
+    if command == "apply":
+        assert done.returncode == 0 and "chirpid_patch" in (backend / "utils" / "train.py").read_text()
+        assert run("rollback", backend).returncode == 0
+    else:
+        assert done.returncode == (0 if command == "rollback" else 3)
+    assert snapshot(backend) == before
+
+
+def test_undoing_an_interrupted_apply_leaves_the_one_before_it(backend: Path) -> None:
+    run("apply", "--no-scaffold", backend)
+    (backend / "utils" / "more.py").write_text(LOADER)
+    (backend / "utils" / "again.py").write_text(LOADER)
+    between = snapshot(backend)
+    subprocess.run([sys.executable, "-c", KILLED, str(backend)], check=False)
+    done = run("rollback", backend)
+    assert done.returncode == 0 and "undone" in done.stdout
+    assert snapshot(backend) == between
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are not bytes there")
+def test_a_name_that_is_not_text_can_be_migrated_and_printed(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/n\xff.py"
+    with open(path, "w") as file:  # noqa: PTH123 - Path cannot hold these bytes on every system
+        file.write(LOADER)
+    assert run("apply", tmp_path).returncode == 0
+    assert run("rollback", "--json", "-", tmp_path).returncode == 0
+    with open(path) as file:  # noqa: PTH123
+        assert file.read() == LOADER
+
+
+def test_a_reader_that_goes_away_is_not_an_error_of_ours(backend: Path) -> None:
+    (backend / "long.py").write_text(LOADER + "".join(f"loader_{n} = DataLoader(data_{n})\n" for n in range(800)))
+    command = [sys.executable, "-m", "chirp_migrate", "apply", "--diff", str(backend)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--no-such-option"], ["no-such-command"], ["apply"], ["apply", "--color", "x", "."]]
+)
+def test_wrong_usage_ends_in_code_2_and_points_to_help(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2 and "--help" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["apply", "rollback", "verify", "completion"])
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+    assert command == "completion" or "Exit codes" in done.stdout
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert __version__ in run("--version").stdout
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{__version__}"\n' in pyproject
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_asks_this_program(shell: str) -> None:
+    done = run("completion", shell)
+    assert done.returncode == 0 and "_CHIRP_MIGRATE_COMPLETE" in done.stdout
+
+
+def test_completion_knows_commands_and_options(tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "chirp-migrate ro", "COMP_CWORD": "1", "_CHIRP_MIGRATE_COMPLETE": "bash_complete"}
+    assert "rollback" in run(cwd=tmp_path, **words).stdout
+    words = {**words, "COMP_WORDS": "chirp-migrate apply --un", "COMP_CWORD": "2"}
+    assert "--unsafe" in run(cwd=tmp_path, **words).stdout
+
+
+def test_help_does_not_wait_for_pytorch() -> None:
+    code = (
+        "import sys, chirp_migrate.cli as cli\n"
+        "try:\n    cli.entry_point(['--version'])\nfinally:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_a_defect_of_ours_is_one_line_with_the_way_to_its_traceback(tmp_path: Path) -> None:
+    code = (
+        "import sys, chirp_migrate.cli as cli\n"
+        "import chirp_migrate.cli.completion as completion\n"
+        "def broken(*a): raise ZeroDivisionError('a bug')\n"
+        "completion.get_completion_class = broken\n"
+        "cli.entry_point(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run([*command, "completion", "bash"], capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert len(done.stderr.splitlines()) == 1 and "--debug" in done.stderr
+    done = subprocess.run([*command, "--debug", "completion", "bash"], capture_output=True, text=True, check=False)
+    assert done.returncode == 70 and "Traceback" in done.stderr

@@ -1,0 +1,160 @@
+"""What a migrated backend is like to work with: imports, notebooks, workers, its own tests, the way back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import FIXTURE, copy_of_fixture, fingerprint, run_tool
+
+SPAWN_CHECK = """
+import pickle, sys
+from torch.utils.data import DataLoader
+sys.path.insert(0, ".")
+from utils.synthetic import make_synthetic_dataset
+from utils import dataset_utils, util_backup
+
+def main():
+    data, _ = make_synthetic_dataset(32, 4, (1, 16, 20), num_authors=4, seed=1)
+    mean, std = dataset_utils.compute_standardization_stats(data, list(range(32)))
+    subset = dataset_utils.create_standardized_subset(data, list(range(32)), mean, std)
+    datasets = [
+        subset,
+        dataset_utils.create_standardized_subset(data, list(range(32)), mean, std, fast=True),
+        dataset_utils.StandardizedDataset([data[i] for i in range(32)]),
+        dataset_utils.AugmentedDataset(subset, {"p": 1.0}),
+        dataset_utils.create_augmented_dataset_wrapper(subset, use_spec_augment=True, use_gaussian_noise=True),
+        util_backup.create_augmented_dataset_wrapper(subset),
+        util_backup.LazyStandardizedSubset(data, list(range(32)), mean, std),
+    ]
+    for dataset in datasets:
+        pickle.loads(pickle.dumps(dataset))
+    seen = 0
+    for dataset in datasets:
+        context = "spawn" if dataset is datasets[4] else "fork"
+        loader = DataLoader(dataset, batch_size=4, num_workers=8, multiprocessing_context=context)
+        seen += sum(len(y) for _, y in loader)
+    print("seen", seen, "of", 32 * len(datasets))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_every_dataset_pickles_and_loads_with_eight_workers(migrated: Path, tmp_path: Path) -> None:
+    script = tmp_path / "check.py"
+    script.write_text(SPAWN_CHECK)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(migrated), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", str(script)]
+    result = subprocess.run(command, cwd=migrated, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.strip() == "seen 224 of 224"
+
+
+def test_the_users_notebook_runs_unmodified(migrated: Path) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    name = Path("notebooks") / "Train.ipynb"
+    assert (migrated / name).read_bytes() == (FIXTURE / name).read_bytes()
+    notebook = nbformat.read(migrated / name, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(migrated / "notebooks")}}
+    ).execute()
+
+
+def test_the_benchmarking_notebook_runs(migrated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("CHIRPID_QUICK_BENCHMARK", "1")
+    notebook = nbformat.read(migrated / "notebooks" / "DataLoaderBenchmarking.ipynb", as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(migrated / "notebooks")}}
+    ).execute()
+    printed = [out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", [])]
+    assert any("samples/s" in text for text in printed)
+
+
+def test_a_second_apply_changes_nothing_and_says_so(migrated: Path) -> None:
+    before = fingerprint(migrated)
+    result = run_tool("apply", str(migrated))
+    assert result.returncode == 0
+    assert "Nothing to do" in result.stdout
+    assert fingerprint(migrated) == before
+
+
+@pytest.mark.parametrize("options", [[], ["--unsafe", "--vendor"]])
+def test_apply_then_rollback_leaves_the_tree_identical(tmp_path: Path, options: list[str]) -> None:
+    backend = copy_of_fixture(tmp_path / "backend")
+    (backend / "utils" / "split.py").chmod(0o640)
+    before = fingerprint(backend)
+    assert run_tool("apply", str(backend), *options).returncode == 0
+    assert fingerprint(backend) != before
+    result = run_tool("rollback", str(backend))
+    assert result.returncode == 0, result.stderr
+    assert fingerprint(backend) == before
+
+
+def test_a_vendored_backend_runs_without_the_tool_installed(tmp_path: Path) -> None:
+    backend = copy_of_fixture(tmp_path / "backend")
+    assert run_tool("apply", str(backend), "--vendor", "--no-scaffold").returncode == 0
+    assert not (backend / "utils" / "dataloader_factory.py").exists()
+    code = (
+        "import sys, chirpid_patch; assert chirpid_patch.__file__.startswith(sys.path[0]), chirpid_patch.__file__\n"
+        "import utils.training_engine, utils.util_backup\n"
+        "assert not {'libcst', 'click', 'chirp_migrate'} & set(sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-B", "-c", f"import sys; sys.path[0] = {str(backend)!r}\n{code}"],
+        cwd=backend,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_rollback_refuses_over_later_edits_and_names_them(tmp_path: Path) -> None:
+    backend = copy_of_fixture(tmp_path / "backend")
+    assert run_tool("apply", str(backend)).returncode == 0
+    edited = backend / "utils" / "training_engine.py"
+    edited.write_text(edited.read_text() + "\n# my own change\n")
+    state = fingerprint(backend)
+    result = run_tool("rollback", str(backend))
+    assert result.returncode == 3
+    assert "utils/training_engine.py" in result.stderr
+    assert fingerprint(backend) == state
+    assert run_tool("rollback", str(backend), "--force").returncode == 0
+    assert "my own change" not in edited.read_text()
+
+
+def test_diff_writes_nothing_and_git_accepts_it(tmp_path: Path) -> None:
+    backend = copy_of_fixture(tmp_path / "backend")
+    before = fingerprint(backend)
+    diff = subprocess.run(
+        [sys.executable, "-m", "chirp_migrate", "apply", str(backend), "--diff"], capture_output=True, check=False
+    )
+    assert diff.returncode == 0
+    assert fingerprint(backend) == before
+    patched = copy_of_fixture(tmp_path / "patched")
+    applied = subprocess.run(["git", "apply", "-p1"], cwd=patched, input=diff.stdout, capture_output=True, check=False)
+    assert applied.returncode == 0, applied.stderr
+    assert run_tool("apply", str(backend)).returncode == 0
+    migrated = {name: value for name, value in fingerprint(backend).items() if ".chirp-migrate" not in name}
+    assert fingerprint(patched) == migrated
+
+
+def test_json_lists_every_finding_with_place_rule_and_reason(tmp_path: Path) -> None:
+    backend = copy_of_fixture(tmp_path / "backend")
+    result = run_tool("apply", str(backend), "--json", str(tmp_path / "findings.json"))
+    assert result.returncode == 0
+    written = json.loads((tmp_path / "findings.json").read_text())
+    assert written["schema"] == 1 and written["skipped"] == []
+    assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in"}
+    for finding in written["findings"]:
+        lines = (FIXTURE / finding["path"]).read_text().splitlines()
+        assert 1 <= finding["line"] <= len(lines) and finding["message"] and finding["reason"]

@@ -1,0 +1,120 @@
+"""The added notebook and tests, run for real in a backend of a few lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+import chirpid_patch
+from chirp_migrate.scaffold import scaffold_files
+
+DATASET_UTILS = '''\
+"""A backend's wrappers, after its migration."""
+from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
+
+
+def create_standardized_subset(dataset, indices, mean, std, fast=False):
+    return WorkerSafeStandardizedDataset(dataset, indices, mean, std)
+
+
+def create_augmented_dataset_wrapper(dataset, augment_params=None, training=True):
+    return WorkerSafeAugmentedDataset(dataset, augment_params, training)
+'''
+
+# The same, as it was: a class that no other process can find.
+LOCAL_CLASS = """
+
+def create_augmented_dataset_wrapper(dataset, augment_params=None, training=True):
+    methods = {"__len__": lambda self: len(dataset), "__getitem__": lambda self, index: dataset[index]}
+    return type("AugmentedDataset", (object,), methods)()
+"""
+
+
+@pytest.fixture(autouse=True)
+def runtime_for_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes find the runtime that is tested here, and write no byte code beside it."""
+    package = Path(chirpid_patch.__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", str(package), prepend=os.pathsep)
+    monkeypatch.setenv("CHIRPID_QUICK_BENCHMARK", "1")
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    root = tmp_path / "backend"
+    (root / "utils").mkdir(parents=True)
+    (root / "utils" / "dataset_utils.py").write_text(DATASET_UTILS)
+    for path, text in scaffold_files(root):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return root
+
+
+def run_pytest(backend: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # As `pytest` does, and `python -m pytest` does not, leave the current folder out of the import path.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(
+        command, cwd=backend, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def add_notebook(backend: Path, name: str, source: str) -> None:
+    cell = nbformat.v4.new_code_cell(source)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), backend / "notebooks" / name)
+
+
+def outputs_of(notebook: nbformat.NotebookNode) -> str:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_the_notebook_runs_from_the_backends_root_and_says_what_it_measured(backend: Path) -> None:
+    notebook = nbformat.read(backend / "notebooks" / "DataLoaderBenchmarking.ipynb", as_version=4)
+    resources = {"metadata": {"path": str(backend)}}
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    printed = outputs_of(notebook)
+    assert "the same to the last bit: yes" in printed
+    assert "Safe with every number of workers tried." in printed
+    assert "GPU utilisation" in printed
+    assert re.search(r"optimised, factory's choice +[\d.]+ s +[\d,]+ +\d+ % +[\d.]+ +yes", printed)
+    assert not re.search(r"\b(nan|inf|NO|NOT SAFE)\b", printed)
+
+
+def test_the_added_tests_pass_in_a_migrated_backend(backend: Path) -> None:
+    add_notebook(backend, "Train.ipynb", "from utils.dataset_utils import create_standardized_subset")
+    result = run_pytest(backend, "tests/", "-v", "-s", "-rs")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "skipped" not in result.stdout
+    for name in ("backend_standardised", "backend_augmented", "DataLoaderBenchmarking", "Train"):
+        assert f"[{name}]" in result.stdout
+    assert re.search(r"loading before: [\d,]+ samples/s", result.stdout)
+    assert re.search(r"training after: [\d.]+ s for 192 samples", result.stdout)
+
+
+def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path) -> None:
+    (backend / "utils" / "dataset_utils.py").write_text(DATASET_UTILS + LOCAL_CLASS)
+    result = run_pytest(backend, "tests/", "-k", "pickled_copy and backend")
+    assert result.returncode == 1
+    assert "1 failed, 1 passed" in result.stdout
+
+
+def test_the_added_tests_fail_on_a_notebook_that_no_longer_runs(backend: Path) -> None:
+    add_notebook(backend, "Old.ipynb", "from utils.dataset_utils import a_name_that_is_gone")
+    result = run_pytest(backend, "tests/", "-k", "notebook and Old")
+    assert result.returncode == 1
+    assert "a_name_that_is_gone" in result.stdout
+
+
+def test_a_notebook_that_takes_too_long_is_reported_as_skipped(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHIRPID_NOTEBOOK_TIMEOUT", "1")
+    add_notebook(backend, "Long.ipynb", "import time; time.sleep(120)")
+    result = run_pytest(backend, "tests/", "-k", "notebook and Long", "-rs")
+    assert result.returncode == 0
+    assert "set CHIRPID_NOTEBOOK_TIMEOUT" in result.stdout

@@ -1,0 +1,23 @@
+"""Where the trees of these tests are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, in memory where the system has such a place: a killed process loses nothing that is in memory,
+    and waiting for a disk some thousand times would be all that the tests do."""
+    if not (_MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="chirp-migrate-") as folder:
+        yield Path(folder).resolve()

@@ -1,0 +1,314 @@
+"""A plan is written wholly or not at all, and only where nobody else's work is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from transaction_tools import ADDED, BACKEND, in_child, migration, plan_of, rewrites, snapshot, write_tree
+
+from chirp_migrate.commit import commit, recover
+from chirp_migrate.errors import CommitFailed, Refused
+from chirp_migrate.plan import FilePlan
+
+
+def steps_of(root: Path) -> list[str]:
+    """The steps of a commit of the usual plan in the usual tree."""
+    steps: list[str] = []
+    write_tree(root)
+    commit(migration(root), on_step=steps.append)
+    return steps
+
+
+def test_every_file_is_as_planned_with_its_mode_and_nothing_else_changes(tree: Path) -> None:
+    write_tree(tree)
+    plan = migration(tree)
+    result = commit(plan)
+    assert (result.applied, result.skipped, result.run) == (plan.files, (), "0001")
+    found = snapshot(tree, journal=False)
+    modes = {name: mode for name, _, mode in BACKEND}
+    for file in plan.files:
+        kind, mode, content = found[file.path]
+        assert (kind, content) == ("file", file.after)
+        assert mode == modes.get(file.path, mode)
+    assert found["untouched.py"] == ("file", 0o600, b"z = 0\n")
+    folders = {"utils", "notebooks", "notebooks/deep"}
+    assert set(found) == {name for name, _, _ in BACKEND} | set(ADDED) | folders
+
+
+def test_a_new_file_gets_the_mode_that_the_umask_gives(tree: Path) -> None:
+    previous = os.umask(0o027)
+    try:
+        commit(plan_of(tree, FilePlan("new/a.py", None, b"x", "scaffold")))
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE((tree / "new" / "a.py").stat().st_mode) == 0o640
+
+
+def test_the_modification_time_moves_on(tree: Path) -> None:
+    """Python takes compiled bytecode for current when the size and the time of the source are what they were."""
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    os.utime(tree / "a.py", (1, 1))
+    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    assert (tree / "a.py").stat().st_mtime > 1
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="no extended attributes")
+def test_extended_attributes_stay(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    try:
+        os.setxattr(tree / "a.py", "user.note", b"kept")
+    except OSError as error:
+        pytest.skip(f"not on this file system: {error}")
+    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    assert os.getxattr(tree / "a.py", "user.note") == b"kept"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_the_owner_stays(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    os.chown(tree / "a.py", 1234, 2345)
+    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    found = (tree / "a.py").stat()
+    assert (found.st_uid, found.st_gid) == (1234, 2345)
+
+
+def test_git_does_not_see_the_journal(tree: Path) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tree, check=True)
+    commit(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
+    status = ["git", "status", "--porcelain", "-uall"]
+    found = subprocess.run(status, cwd=tree, check=True, capture_output=True, text=True)
+    assert found.stdout == "?? a.py\n"
+
+
+def test_nothing_to_write_leaves_nothing_behind(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x")
+    result = commit(plan_of(tree, FilePlan("a.py", b"x", b"x", "rewrite")))
+    assert (result.applied, result.run) == ((), "")
+    assert list(snapshot(tree)) == ["a.py"]
+
+
+def test_files_that_changed_since_they_were_planned_are_all_named(tree: Path) -> None:
+    write_tree(tree)
+    plan = migration(tree)
+    (tree / "latin.py").write_bytes(b"edited\n")
+    (tree / "utils" / "crlf.py").unlink()
+    (tree / "utils" / "dataloader_factory.py").write_bytes(b"somebody's\n")
+    (tree / "notebooks").write_bytes(b"a file where a folder must be")
+    left = snapshot(tree)
+    with pytest.raises(Refused) as caught:
+        commit(plan)
+    for name in ("latin.py", "utils/crlf.py", "utils/dataloader_factory.py", "notebooks/deep/Bench.ipynb"):
+        assert name in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert snapshot(tree) == left
+
+
+def test_a_file_that_changes_in_the_last_moment_stops_the_commit_and_stays(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    victim = tree / "latin.py"
+
+    def edit(step: str) -> None:
+        if step == "replaced utils/engine.py":
+            victim.write_bytes(b"edited\n")
+
+    with pytest.raises(Refused, match=r"latin\.py changed"):
+        commit(migration(tree), on_step=edit)
+    assert snapshot(tree) == {**before, "latin.py": ("file", 0o640, b"edited\n")}
+
+
+def test_a_read_only_file_is_left_and_the_others_are_written(tree: Path) -> None:
+    write_tree(tree)
+    (tree / "latin.py").chmod(0o444)
+    (tree / "utils").chmod(0o555)
+    plan = migration(tree)
+    try:
+        result = commit(plan)
+    finally:
+        (tree / "utils").chmod(0o755)
+    skipped = {one.path: one.reason for one in result.skipped}
+    assert set(skipped) == {"latin.py", *(file.path for file in plan.files if file.path.startswith("utils/"))}
+    assert all("read-only" in reason for reason in skipped.values())
+    assert {file.path for file in result.applied} == {"empty.py", "requirements.txt", "notebooks/deep/Bench.ipynb"}
+    found = snapshot(tree, journal=False)
+    assert all(
+        found[file.path][2] == (file.before or b"") for file in plan.files if file.path in found.keys() & skipped
+    )
+    assert all(found[file.path][2] == file.after for file in result.applied)
+
+
+def test_a_link_is_written_through(tree: Path) -> None:
+    (tree / "real").mkdir()
+    (tree / "real" / "requirements.txt").write_bytes(b"torch\n")
+    (tree / "requirements.txt").symlink_to("real/requirements.txt")
+    commit(rewrites(tree, {"requirements.txt": b"torch\nmore\n"}))
+    assert (tree / "requirements.txt").is_symlink()
+    assert (tree / "real" / "requirements.txt").read_bytes() == b"torch\nmore\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["link.py", "folder/far.py", "../outside/far.py", "utils/../../outside/far.py", "{abs}"]
+)
+def test_nothing_outside_the_root_is_written(tmp_path: Path, name: str) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    far = outside / "far.py"
+    far.write_bytes(b"x")
+    (root / "link.py").symlink_to(far)
+    (root / "folder").symlink_to(outside, target_is_directory=True)
+    left = snapshot(tmp_path)
+    with pytest.raises(Refused):
+        commit(plan_of(root, FilePlan(name.format(abs=far), b"x", b"y", "rewrite")))
+    with pytest.raises(Refused):
+        commit(plan_of(root, FilePlan(name.format(abs=far).replace("far", "new"), None, b"y", "scaffold")))
+    assert snapshot(tmp_path) == left
+
+
+@pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".chirp-migrate/0001/journal.json", "a/./b.py", "", "a\0b"])
+def test_a_plan_cannot_name_what_is_not_the_backends(tree: Path, name: str) -> None:
+    with pytest.raises(Refused):
+        commit(plan_of(tree, FilePlan(name, None, b"x", "scaffold")))
+    assert snapshot(tree) == {}
+
+
+def test_two_names_of_one_file_are_refused(tree: Path) -> None:
+    (tree / "a.txt").write_bytes(b"x")
+    (tree / "b.txt").symlink_to("a.txt")
+    left = snapshot(tree)
+    with pytest.raises(Refused, match="twice"):
+        commit(rewrites(tree, {"a.txt": b"1", "b.txt": b"2"}))
+    assert snapshot(tree) == left
+
+
+def test_an_error_after_any_step_undoes_all_of_them(tree: Path, tmp_path: Path) -> None:
+    steps = steps_of(tmp_path)
+    assert len(steps) == len(set(steps)) > 20
+    write_tree(tree)
+    before = snapshot(tree)
+    for doomed in steps:
+
+        def fail(step: str, doomed: str = doomed) -> None:
+            if step == doomed:
+                raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+
+        with pytest.raises(CommitFailed, match=r"No space left.*(nothing was changed|undone)") as caught:
+            commit(migration(tree), on_step=fail)
+        assert caught.value.exit_code == 4
+        assert snapshot(tree) == before, doomed
+
+
+def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+
+    def interrupt(step: str) -> None:
+        if step == "replaced latin.py":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        commit(migration(tree), on_step=interrupt)
+    assert snapshot(tree) == before
+
+
+def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    replace = Path.replace
+
+    def refuse(self: Path, target: Path) -> Path:
+        if "crlf.py" in str(target):
+            raise PermissionError(errno.EACCES, "Permission denied", str(target))
+        return replace(self, target)
+
+    def then_break(step: str) -> None:
+        if step == "replaced utils/crlf.py":
+            monkeypatch.setattr(Path, "replace", refuse)
+            raise OSError(errno.EIO, "Input/output error", "somewhere")
+
+    with pytest.raises(CommitFailed, match="so did undoing it"):
+        commit(migration(tree), on_step=then_break)
+    with pytest.raises(CommitFailed, match="nothing is lost"):
+        recover(tree)
+    monkeypatch.undo()
+    assert recover(tree) is not None
+    assert snapshot(tree) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits are set in a process of their own")
+@pytest.mark.parametrize("limit", [10, 3000])
+def test_a_file_that_may_not_grow_so_large_undoes_the_commit(tree: Path, limit: int) -> None:
+    """The system's own error, where the journal is written (10 bytes) and where a file's bytes are."""
+    import resource
+
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    (tree / "large.py").write_bytes(b"y = 1\n")
+    before = snapshot(tree)
+    plan = rewrites(tree, {"a.py": b"x = 2\n", "large.py": b"y" * 4000})
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        with pytest.raises(CommitFailed, match="File too large"):
+            commit(plan)
+
+    assert in_child(limited) == 0
+    assert snapshot(tree) == before
+
+
+def test_a_full_disk_undoes_the_commit(tmp_path: Path) -> None:
+    """Room for the journal's bytes, but not for the files beside their places."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "none", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        (disk / "a.py").write_bytes(b"a" * 50_000)
+        (disk / "b.py").write_bytes(b"b" * 50_000)
+        before = snapshot(disk)
+        plan = rewrites(disk, {"a.py": b"c" * 110_000, "b.py": b"d" * 110_000})
+        with pytest.raises(CommitFailed, match=r"No space left.*undone"):
+            commit(plan)
+        assert snapshot(disk) == before
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_root_that_is_not_there_is_one_sentence(tree: Path) -> None:
+    with pytest.raises(CommitFailed, match="nothing was changed"):
+        commit(plan_of(tree / "missing", FilePlan("a.py", None, b"x", "scaffold")))
+
+
+def test_a_half_written_journal_is_cleared_away(tree: Path) -> None:
+    staging = tree / ".chirp-migrate" / "new-0001"
+    staging.mkdir(parents=True)
+    (staging / "0123").write_bytes(b"half")
+    (tree / ".chirp-migrate" / ".gitignore").write_bytes(b"")
+    said = recover(tree)
+    assert said is not None and "before it changed any file" in said
+    assert snapshot(tree) == {}
+
+
+def test_what_somebody_else_keeps_in_the_journal_folder_stays(tree: Path) -> None:
+    mine = tree / ".chirp-migrate" / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    assert recover(tree) is None
+    assert mine.read_bytes() == b"mine"
+
+
+def test_names_that_are_not_text_are_journalled(tree: Path) -> None:
+    name = os.fsdecode(b"n\xff\nx.py")
+    try:
+        (tree / name).write_bytes(b"x")
+    except OSError as error:
+        pytest.skip(f"not on this file system: {error}")
+    commit(rewrites(tree, {name: b"y"}))
+    assert (tree / name).read_bytes() == b"y"

@@ -1,0 +1,126 @@
+"""The backend asks for what its migrated source imports, and nothing else in the file changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate import __version__
+from chirp_migrate.dependency import dependency_plan, requirement, with_project_dependency, with_requirement
+
+WANTED = "chirp-migrate>=0.1"
+LINE = f"{WANTED}  # provides chirpid_patch, the migrated data loading"
+
+
+def test_the_requirement_is_the_release_line_of_this_program() -> None:
+    assert requirement("1.12.3") == "chirp-migrate>=1.12"
+    assert requirement(__version__).startswith("chirp-migrate>=")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch\nnumpy\n", f"torch\nnumpy\n{LINE}\n"),
+        ("torch\nnumpy", f"torch\nnumpy\n{LINE}"),
+        ("torch\r\nnumpy\r\n", f"torch\r\nnumpy\r\n{LINE}\r\n"),
+        ("torch\r\nnumpy", f"torch\r\nnumpy\r\n{LINE}"),
+        ("", f"{LINE}\n"),
+        ("\ufefftorch\n", f"\ufefftorch\n{LINE}\n"),
+        ("# chirp-migrate is not here\n", f"# chirp-migrate is not here\n{LINE}\n"),
+        ("chirp-migrate-extras\n", f"chirp-migrate-extras\n{LINE}\n"),
+    ],
+)
+def test_a_requirements_file_gets_one_line(before: str, after: str) -> None:
+    assert with_requirement(before, WANTED) == after
+    assert with_requirement(after, WANTED) == after
+
+
+@pytest.mark.parametrize("line", ["chirp-migrate", "Chirp_Migrate==0.1.0", "  chirp.migrate[x] ; python_version > '3'"])
+def test_a_requirement_that_is_there_in_any_spelling_stays(line: str) -> None:
+    text = f"torch\n{line}\n"
+    assert with_requirement(text, WANTED) == text
+
+
+@pytest.mark.parametrize("text", ["torch==2.2 \\\n  --hash=sha256:00\n", "--require-hashes\ntorch\n", "torch \\\n"])
+def test_a_requirements_file_that_a_line_would_break_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        with_requirement(text, WANTED)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[]", '["chirp-migrate>=0.1"]'),
+        ('["torch"]', '["torch", "chirp-migrate>=0.1"]'),
+        ('["torch",]', '["torch", "chirp-migrate>=0.1"]'),
+        ('[\n    "torch[x]",  # a ] comment\n]', '[\n    "torch[x]",  # a ] comment\n    "chirp-migrate>=0.1",\n]'),
+        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirp-migrate>=0.1\",\n]"),
+        ('[\r\n\t"torch",\r\n]', '[\r\n\t"torch",\r\n\t"chirp-migrate>=0.1",\r\n]'),
+        ('["torch",\n "numpy"]', '["torch",\n "numpy", "chirp-migrate>=0.1"]'),
+    ],
+)
+def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
+    other = '[tool.x]\ndependencies = ["not this"]\n\n[project]\nname = "b"\nversion = "1"\n'
+    text = f"{other}dependencies = {before}\nrequires-python = '>=3'\n"
+    expected = f"{other}dependencies = {after}\nrequires-python = '>=3'\n"
+    assert with_project_dependency(text, WANTED) == expected
+    assert with_project_dependency(expected, WANTED) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.ruff]\nline-length = 100\n",
+        '[project]\nname = "b"\ndynamic = ["dependencies"]\n',
+        "[project\n",
+        '[project]\ndependencies = [\n  # only a comment\n]\nname = "b"\n',
+        'project = {name = "b", dependencies = ["torch"]}\n',
+    ],
+)
+def test_a_pyproject_that_cannot_be_extended_for_sure_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        with_project_dependency(text, WANTED)
+
+
+def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(b'[project]\nname = "b"\ndependencies = ["torch"]\n')
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and note is None
+    assert (plan.path, plan.note) == ("pyproject.toml", "dependency")
+
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "base.txt").write_bytes(b"torch\n")
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and plan.path == "requirements/base.txt"
+    assert note is not None and "pyproject.toml" in note and WANTED in note
+
+    (tmp_path / "requirements.txt").write_bytes(b"torch\n")
+    plan, _ = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and plan.path == "requirements.txt"
+    assert (plan.before, plan.after) == (b"torch\n", f"torch\n{LINE}\n".encode())
+    assert (tmp_path / "requirements.txt").read_bytes() == b"torch\n"
+
+
+def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_bytes(b"chirp-migrate\n")
+    assert dependency_plan(tmp_path, "0.1.0") == (None, None)
+
+
+@pytest.mark.parametrize("content", [None, "torch\n".encode("utf-16"), b"torch --hash=sha256:0\n"])
+def test_what_cannot_be_extended_is_said_with_the_way_out(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "requirements.txt").write_bytes(content)
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is None
+    assert note is not None and WANTED in note and "--vendor" in note
+
+
+def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:
+    root = tmp_path / "backend"
+    root.mkdir()
+    (tmp_path / "shared.txt").write_bytes(b"torch\n")
+    (root / "requirements.txt").symlink_to("../shared.txt")
+    plan, note = dependency_plan(root, "0.1.0")
+    assert plan is None
+    assert note is not None and "link" in note and WANTED in note

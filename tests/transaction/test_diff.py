@@ -1,0 +1,83 @@
+"""What ``--diff`` prints is a patch: ``git apply`` and ``patch -p1`` make of the tree what ``apply`` would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.diff import count_changes, unified_diff
+from chirp_migrate.plan import FilePlan, Finding, Plan, Safety, Status
+
+FILES = {
+    "plain.py": (b"a = 1\nb = 2\nc = 3\n", b"a = 1\nb = 3\nc = 3\n"),
+    "no_newline_before.py": (b"a = 1\nb = 2", b"a = 1\nb = 2\nc = 3\n"),
+    "no_newline_after.py": (b"a = 1\nb = 2\n", b"a = 1\nb = 3"),
+    "no_newline.py": (b"a = 1\nb = 2", b"a = 2\nb = 2"),
+    "windows.py": (b"a = 1\r\nb = 2\r\nc = 3\r\n", b"a = 1\r\nb = 3\r\nc = 3\r\n"),
+    "mixed.py": (b"a = 1\r\nb = 2\nc\x0c = 3\n", b"a = 1\r\nb = 3\nc\x0c = 3\n"),
+    "latin.py": (b"# coding: latin-1\n# \xe9\na = 1\n", b"# coding: latin-1\n# \xe9\na = 2\n"),
+    "with space.py": (b"a = 1\n", b"a = 2\n"),
+    "ümlaut.py": (b"a = 1\n", b"a = 2\n"),
+    'quo"te\\.py': (b"a = 1\n", b"a = 2\n"),
+    "from_empty.py": (b"", b"a = 2\n"),
+    "deep/folder/new.py": (None, b"a = 1\n"),
+    "new without newline.py": (None, b"a = 1"),
+    "empty/py.typed": (None, b""),
+    "long.py": (
+        b"".join(b"x = %d\n" % i for i in range(200)),
+        b"".join(b"x = %d\n" % (i if i % 50 else -1) for i in range(200)),
+    ),
+}
+
+
+def plan_at(root: Path) -> Plan:
+    """A plan over all of FILES, whose tree is written to ``root``."""
+    findings = []
+    files = []
+    for path, (before, after) in FILES.items():
+        if before is not None:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(before)
+        files.append(FilePlan(path, before, after, "rewrite"))
+        message = "--- a line\n+++ that looks like a header\r\n@@ -1 +1 @@"
+        findings.append(Finding("CHP001", "some-rule", path, 2, 1, message, Safety.SAFE, Status.REWRITE))
+    return Plan(root, tuple(files), tuple(findings), ())
+
+
+def patch_of(plan: Plan) -> bytes:
+    """The diff as it is written to a file."""
+    return "".join(unified_diff(plan)).encode("utf-8", errors="surrogateescape")
+
+
+@pytest.mark.parametrize("command", [["git", "apply", "-"], ["patch", "-p1", "--binary", "--force"]])
+@pytest.mark.skipif(os.name == "nt", reason="some of the names cannot be used there")
+def test_the_diff_is_accepted_and_gives_the_planned_bytes(tmp_path: Path, command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]} here")
+    plan = plan_at(tmp_path)
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    done = subprocess.run(command, cwd=tmp_path, input=patch_of(plan), capture_output=True, env=environment)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode(errors="replace")
+    found = {p.relative_to(tmp_path).as_posix(): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert found == {path: after for path, (_, after) in FILES.items()}
+
+
+def test_each_file_is_headed_by_rule_line_and_reason(tmp_path: Path) -> None:
+    lines = patch_of(plan_at(tmp_path)).decode("utf-8", errors="surrogateescape").split("\n")
+    start = lines.index("--- a/plain.py")
+    assert lines[start - 2].startswith("# plain.py:2: CHP001 some-rule: ")
+    assert lines[start + 1] == "+++ b/plain.py"
+
+
+def test_lines_are_counted_as_the_diff_shows_them() -> None:
+    assert count_changes(FilePlan("a.py", b"a\n--- b\nc\n", b"a\n+++ b\nc\nd\n", "rewrite")) == (2, 1)
+    assert count_changes(FilePlan("a.py", None, b"a\nb", "rewrite")) == (2, 0)
+    assert count_changes(FilePlan("a.py", None, b"", "vendor")) == (0, 0)
+
+
+def test_an_empty_plan_is_an_empty_diff(tmp_path: Path) -> None:
+    assert list(unified_diff(Plan(tmp_path, (), (), ()))) == []

@@ -1,0 +1,134 @@
+"""Work that git could not give back stops a run; what is committed does not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.errors import Refused
+from chirp_migrate.gitguard import guard, uncommitted
+
+FILES = ["a.py", "deep/b.py", "with space.py", "ümlaut.py", "star*.py"]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git without the user's configuration."""
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    """A backend that is a folder of a larger repository, all of it committed."""
+    root = tmp_path / "repository" / "backend"
+    for name in FILES:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n")
+    git(root.parent, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "all")
+    return root
+
+
+def test_a_clean_tree_passes(backend: Path) -> None:
+    assert uncommitted(backend, FILES) == []
+    guard(backend, FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("staged", [False, True])
+def test_each_changed_file_is_named(backend: Path, name: str, staged: bool) -> None:
+    (backend / name).write_text("x = 2\n")
+    if staged:
+        git(backend, "add", "--all")
+    assert uncommitted(backend, FILES) == [name]
+
+
+def test_only_files_that_are_to_be_touched_count(backend: Path) -> None:
+    (backend / "a.py").write_text("x = 2\n")
+    (backend / "new.py").write_text("x = 2\n")
+    assert uncommitted(backend, ["deep/b.py", "with space.py"]) == []
+
+
+def test_an_untracked_file_counts(backend: Path) -> None:
+    (backend / "folder").mkdir()
+    (backend / "folder" / "new.py").write_text("x = 1\n")
+    assert uncommitted(backend, ["a.py", "folder/new.py"]) == ["folder/new.py"]
+
+
+def test_a_file_moved_in_the_index_counts(backend: Path) -> None:
+    git(backend, "mv", "a.py", "moved.py")
+    assert uncommitted(backend, ["moved.py", "deep/b.py"]) == ["moved.py"]
+
+
+def test_a_link_counts_as_the_file_that_is_written_through_it(backend: Path) -> None:
+    (backend / "link.txt").symlink_to("deep/b.py")
+    (backend / "folder").symlink_to("deep", target_is_directory=True)
+    git(backend, "add", "--all")
+    git(backend, "commit", "--quiet", "--message", "links")
+    assert uncommitted(backend, ["link.txt", "folder/b.py"]) == []
+    (backend / "deep" / "b.py").write_text("x = 2\n")
+    assert uncommitted(backend, ["link.txt"]) == ["link.txt"]
+    assert uncommitted(backend, ["folder/b.py"]) == ["folder/b.py"]
+
+
+def test_a_repository_inside_the_backend_is_asked_about_its_own_files(backend: Path) -> None:
+    inner = backend / "inner"
+    inner.mkdir()
+    (inner / "c.py").write_text("x = 1\n")
+    git(inner, "init", "--quiet")
+    assert uncommitted(backend, ["a.py", "inner/c.py"]) == ["inner/c.py"]
+    git(inner, "add", "--all")
+    git(inner, "commit", "--quiet", "--message", "all")
+    assert uncommitted(backend, ["a.py", "inner/c.py"]) == []
+
+
+def test_many_files_are_asked_about(backend: Path) -> None:
+    names = [f"many/{number:04d}.py" for number in range(450)]
+    (backend / "many").mkdir()
+    for name in names:
+        (backend / name).write_text("x = 1\n")
+    assert uncommitted(backend, names) == names
+
+
+def test_the_refusal_lists_the_files_and_the_way_on(backend: Path) -> None:
+    for name in ("a.py", "deep/b.py"):
+        (backend / name).write_text("x = 2\n")
+    with pytest.raises(Refused, match="--allow-dirty") as caught:
+        guard(backend, FILES)
+    assert str(caught.value).splitlines()[1:] == ["  a.py", "  deep/b.py"]
+    assert caught.value.exit_code == 3
+
+
+def test_outside_a_repository_there_is_nothing_to_guard(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    guard(tmp_path, ["a.py"])
+
+
+def test_without_git_there_is_nothing_to_guard(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (backend / "a.py").write_text("x = 2\n")
+    monkeypatch.setenv("PATH", str(backend))
+    guard(backend, FILES)
+
+
+def test_a_repository_that_git_cannot_read_is_not_taken_for_a_clean_one(backend: Path) -> None:
+    (backend.parent / ".git" / "index").write_bytes(b"damaged")
+    with pytest.raises(Refused, match="--allow-dirty"):
+        guard(backend, FILES)
+
+
+def test_variables_of_a_git_hook_do_not_lead_to_another_repository(
+    backend: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    (backend / "a.py").write_text("x = 2\n")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    assert uncommitted(backend, FILES) == ["a.py"]

@@ -1,0 +1,207 @@
+"""A journal is read as something that anybody may have changed: it is believed wholly or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transaction_tools import migration, rewrites, snapshot, write_tree
+
+from chirp_migrate.commit import commit, recover
+from chirp_migrate.errors import JournalDamaged
+from chirp_migrate.journal import applied_runs, latest_applied
+from chirp_migrate.plan import sha256
+from chirp_migrate.record import JournalFile, Record, State, Version, read_record, write_record
+from chirp_migrate.rollback import rollback
+
+hashes = st.binary(max_size=3).map(sha256)
+versions = st.builds(Version, hashes, st.integers(0, 0o7777))
+parts = st.text("abc.-_ äß\udcff", min_size=1, max_size=6).filter(lambda part: part.strip(".") != "")
+paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
+
+
+@st.composite
+def journal_files(draw: st.DrawFn) -> JournalFile:
+    """Files as a run records them: a rewritten one keeps its mode, a created one has none yet."""
+    before = draw(st.none() | versions)
+    after = Version(draw(hashes), None if before is None else before.mode)
+    return JournalFile(draw(paths), before, after, draw(st.none() | versions))
+
+
+@given(
+    st.sampled_from(State),
+    st.lists(journal_files(), unique_by=lambda file: file.path, max_size=4).map(tuple),
+    st.lists(paths, max_size=3).map(tuple),
+)
+def test_a_record_is_read_as_it_was_written(
+    state: State, files: tuple[JournalFile, ...], folders: tuple[str, ...]
+) -> None:
+    record = Record(state, "2026-01-02T03:04:05Z", "0.1.0", files, folders)
+    assert read_record(write_record(record)) == record
+
+
+def test_the_journal_tells_what_was_done(tree: Path) -> None:
+    write_tree(tree)
+    assert latest_applied(tree) is None
+    commit(migration(tree))
+    run = latest_applied(tree)
+    assert run is not None and run.name == "0001"
+    (latin,) = (file for file in run.files if file.path == "latin.py")
+    assert (latin.action, latin.mode) == ("rewrite", 0o640)
+    assert latin.sha256_after == sha256((tree / "latin.py").read_bytes())
+    assert run.original("latin.py") == b"# coding: latin-1\nx = '\xe4'\n"
+    assert latin.sha256_before == sha256(run.original("latin.py"))
+    (added,) = (file for file in run.files if file.path.startswith("notebooks"))
+    assert (added.action, added.mode, added.sha256_before) == ("create", None, None)
+    assert run.folders == ("notebooks", "notebooks/deep")
+    for path in ("untouched.py", added.path):
+        with pytest.raises(KeyError):
+            run.original(path)
+
+
+def test_runs_are_numbered_in_their_order(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"0")
+    for content in (b"1", b"2"):
+        commit(rewrites(tree, {"a.py": content}))
+    assert [run.name for run in applied_runs(tree)] == ["0001", "0002"]
+    rollback(tree)
+    commit(rewrites(tree, {"a.py": b"3"}))
+    assert [run.name for run in applied_runs(tree)] == ["0001", "0002"]
+
+
+def path_of(name: str) -> Callable[[dict[str, Any]], None]:
+    """Tampering that gives the first file another path."""
+
+    def tamper(record: dict[str, Any]) -> None:
+        record["files"][0]["path"] = name
+
+    return tamper
+
+
+def set_in_file(**values: object) -> Callable[[dict[str, Any]], None]:
+    """Tampering with fields of the first file."""
+    return lambda record: record["files"][0].update(values)
+
+
+TAMPERINGS = {
+    "absolute path": path_of("/etc/passwd"),
+    "path upwards": path_of("../outside/far.py"),
+    "path up and down": path_of("utils/../../outside/far.py"),
+    "git's own file": path_of(".git/hooks/pre-commit"),
+    "git's own file in capitals": path_of("sub/.GIT/config"),
+    "the journal itself": path_of(".chirp-migrate/0001/journal.json"),
+    "no path": path_of(""),
+    "the root": path_of("."),
+    "a NUL": path_of("a\0b"),
+    "a path that is a number": lambda record: record["files"][0].update(path=7),
+    "hash that is a path": set_in_file(sha256_before="../../outside/far.py"),
+    "no hash": set_in_file(sha256_after=None),
+    "mode too large": set_in_file(mode=0o100644),
+    "mode as text": set_in_file(mode="rw"),
+    "unknown action": set_in_file(action="delete"),
+    "created from something": set_in_file(action="create"),
+    "no action": lambda record: record["files"][0].pop("action"),
+    "a file twice": lambda record: record["files"].append(record["files"][0]),
+    "folder upwards": lambda record: record["folders"].append("../outside"),
+    "unknown state": lambda record: record.update(state="great"),
+    "another schema": lambda record: record.update(schema=2),
+    "files that are no list": lambda record: record.update(files=3),
+    "a file that is no mapping": lambda record: record.update(files=["utils/engine.py"]),
+}
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: State) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "utils").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "far.py").write_bytes(b"x = 2\n")
+    (root / "utils" / "a.py").write_bytes(b"x = 1\n")
+    commit(rewrites(root, {"utils/a.py": b"x = 2\n"}))
+    journal = root / ".chirp-migrate" / "0001" / "journal.json"
+    record = json.loads(journal.read_text())
+    record["state"] = state.value
+    TAMPERINGS[name](record)
+    journal.write_text(json.dumps(record))
+    left = snapshot(tmp_path)
+    for command in (rollback, recover, latest_applied):
+        with pytest.raises(JournalDamaged, match=r"0001.*damaged.*backup") as caught:
+            command(root)
+        assert "\n" not in str(caught.value)
+        assert snapshot(tmp_path) == left
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_journal_never_leads_through_a_link(tmp_path: Path, force: bool) -> None:
+    """Plain in its words, but a folder on the way is a link to elsewhere."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "a.py").write_bytes(b"x = 2\n")
+    (root / "a.py").write_bytes(b"x = 1\n")
+    commit(rewrites(root, {"a.py": b"x = 2\n"}))
+    (root / "way").symlink_to(outside, target_is_directory=True)
+    journal = root / ".chirp-migrate" / "0001" / "journal.json"
+    for state in State:
+        record = json.loads(journal.read_text())
+        record["state"] = state.value
+        path_of("way/a.py")(record)
+        journal.write_text(json.dumps(record))
+        with pytest.raises(Exception) as caught:
+            rollback(root, force=force)
+        assert type(caught.value).__module__ == "chirp_migrate.errors"
+        assert (outside / "a.py").read_bytes() == b"x = 2\n"
+        assert [path.name for path in outside.iterdir()] == ["a.py"]
+
+
+@pytest.mark.parametrize("change", [lambda p: p.write_bytes(b"other"), lambda p: p.unlink(), lambda p: p.chmod(0)])
+def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_changes_anything(
+    tree: Path, change: Callable[[Path], object]
+) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    run = latest_applied(tree)
+    assert run is not None
+    kept = run.folder / sha256(b"import torch\n\nx = 1\n")
+    change(kept)
+    if kept.exists() and kept.stat().st_mode & 0o777 == 0:
+        try:
+            kept.read_bytes()
+        except PermissionError:
+            pass
+        else:
+            pytest.skip("this user reads everything")
+    left = snapshot(tree, journal=False)
+    with pytest.raises(JournalDamaged, match="damaged"):
+        rollback(tree)
+    assert snapshot(tree, journal=False) == left
+
+
+@given(st.data())
+def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.DataObject) -> None:
+    file = JournalFile("a.py", Version(sha256(b"1"), 0o644), Version(sha256(b"2"), 0o644))
+    whole = write_record(Record(State.APPLIED, "2026-01-02T03:04:05Z", "0.1.0", (file,), ("notebooks",)))
+    start = data.draw(st.integers(0, len(whole)))
+    broken = whole[:start] + data.draw(st.binary(max_size=4))
+    if broken.rstrip() == whole.rstrip():
+        return
+    with pytest.raises(ValueError):
+        read_record(broken)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2)
+    )
+)
+def test_any_json_in_place_of_a_record_is_refused(content: object) -> None:
+    with pytest.raises(ValueError):
+        read_record(json.dumps(content).encode())
+    with pytest.raises(ValueError):
+        read_record(json.dumps({"schema": 1, "files": content, "folders": [], "state": content}).encode())

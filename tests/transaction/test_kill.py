@@ -1,0 +1,168 @@
+"""Killed at any instant (SIGKILL before every file operation), a run is brought to an end by the next command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from transaction_tools import dies_at, migration, rewrites, snapshot, write_tree
+
+from chirp_migrate.commit import commit, recover
+from chirp_migrate.errors import Refused
+from chirp_migrate.journal import latest_applied
+from chirp_migrate.rollback import rollback
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs real processes that share the plan")
+
+
+def every_death(
+    work: Path, prepare: Callable[[Path], None], action: Callable[[Path], object], check: Callable[[Path], None]
+) -> int:
+    """Let ``action`` die at every moment in a fresh tree, and ``check`` what it leaves; returns how many there were."""
+    for moment in count():
+        root = work / "backend"
+        root.mkdir()
+        prepare(root)
+        died = dies_at(moment, root, lambda root=root: action(root))  # type: ignore[misc]
+        check(root)
+        shutil.rmtree(root)
+        if not died:
+            return moment
+    raise AssertionError("unreachable")
+
+
+def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path) -> None:
+    reference = tree / "reference"
+    reference.mkdir()
+    write_tree(reference)
+    before = snapshot(reference)
+    commit(migration(reference))
+    after = snapshot(reference, journal=False)
+    outcomes = set()
+
+    def check(root: Path) -> None:
+        changed = snapshot(root, journal=False) != before
+        said = recover(root)
+        if latest_applied(root) is None:
+            assert snapshot(root) == before, "undone to the byte, and no journal is left"
+            assert said is not None or not changed, "who undoes something says so"
+            outcomes.add("undone")
+        else:
+            assert snapshot(root, journal=False) == after
+            outcomes.add("complete")
+        assert recover(root) is None
+
+    moments = every_death(tree, write_tree, lambda root: commit(migration(root)), check)
+    assert outcomes == {"undone", "complete"}
+    assert moments > 60, "the operations were not seen"
+
+
+def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path) -> None:
+    reference = tree / "reference"
+    reference.mkdir()
+    write_tree(reference)
+    before = snapshot(reference)
+    outcomes = set()
+
+    def prepare(root: Path) -> None:
+        write_tree(root)
+        commit(migration(root))
+
+    def check(root: Path) -> None:
+        recover(root)
+        if latest_applied(root) is not None:
+            outcomes.add("not begun")
+            rollback(root)
+        else:
+            outcomes.add("finished")
+        assert snapshot(root) == before
+
+    moments = every_death(tree, prepare, rollback, check)
+    assert outcomes == {"not begun", "finished"}
+    assert moments > 40
+
+
+@pytest.mark.parametrize("half", ["apply", "rollback"])
+def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str) -> None:
+    reference = tree / "reference"
+    reference.mkdir()
+    write_tree(reference)
+    before = snapshot(reference)
+
+    def prepare(root: Path) -> None:
+        write_tree(root)
+        if half == "apply":
+            action: Callable[[], object] = lambda: commit(migration(root), on_step=Death("replaced latin.py"))  # noqa: E731
+        else:
+            commit(migration(root))
+            action = lambda: rollback(root, on_step=Death("replaced latin.py"))  # noqa: E731
+        assert dies_at(10**9, root, action)
+        assert snapshot(root, journal=False) != before
+
+    def check(root: Path) -> None:
+        recover(root)
+        assert snapshot(root) == before
+
+    assert every_death(tree, prepare, recover, check) > 20
+
+
+class Death:
+    """SIGKILL once a step is done."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def __call__(self, step: str) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), 9)
+
+
+def test_an_earlier_run_stands_when_a_later_one_is_killed(tree: Path) -> None:
+    write_tree(tree)
+    original = snapshot(tree)
+    commit(migration(tree))
+    first = snapshot(tree, journal=False)
+    second = rewrites(tree, {"latin.py": b"again\n", "untouched.py": b"now too\n"})
+    assert dies_at(10**9, tree, lambda: commit(second, on_step=Death("replaced latin.py")))
+    assert (tree / "latin.py").read_bytes() == b"again\n"
+
+    said = recover(tree)
+
+    assert said is not None and "0002" in said and "undone" in said
+    assert snapshot(tree, journal=False) == first
+    run = latest_applied(tree)
+    assert run is not None and run.name == "0001"
+    rollback(tree)
+    assert snapshot(tree) == original
+
+
+def test_the_next_apply_and_the_next_rollback_recover_by_themselves(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    plan = migration(tree)
+    assert dies_at(10**9, tree, lambda: commit(plan, on_step=Death("replaced latin.py")))
+    assert commit(plan).run == "0001"
+    assert dies_at(10**9, tree, lambda: rollback(tree, on_step=Death("replaced latin.py")))
+    assert commit(plan).run == "0001"
+    rollback(tree)
+    assert snapshot(tree) == before
+
+
+def test_work_done_after_the_kill_is_not_lost(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    plan = migration(tree)
+    assert dies_at(10**9, tree, lambda: commit(plan, on_step=Death("replaced latin.py")))
+    (tree / "latin.py").write_bytes(b"mine\n")
+    (tree / ".chirp-migrate" / "lock").unlink()  # of the dead process; the next one would take it over
+    left = snapshot(tree)
+    for command in (recover, rollback):
+        with pytest.raises(Refused, match=r"latin\.py.*rollback --force"):
+            command(tree)
+        assert snapshot(tree) == left, f"{command.__name__} changed something"
+    assert recover(tree, force=True) is not None
+    assert snapshot(tree) == before

@@ -1,0 +1,146 @@
+"""Two runs never work in one tree at a time, and a dead one is in nobody's way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transaction_tools import in_child, plan_of, snapshot
+
+from chirp_migrate.commit import commit
+from chirp_migrate.errors import Refused
+from chirp_migrate.lock import hold
+from chirp_migrate.plan import FilePlan
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from chirp_migrate.lock import hold
+with hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_run_is_told_who_is_at_work_until_that_one_dies(tree: Path) -> None:
+    folder = tree / ".chirp-migrate"
+    plan = plan_of(tree, FilePlan("a.py", None, b"x", "scaffold"))
+    with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Refused, match=rf"process {holder.pid} ") as caught:
+            commit(plan)
+        assert caught.value.exit_code == 3
+        assert not (tree / "a.py").exists()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    assert (folder / "lock").exists()
+    assert commit(plan).run == "0001"
+    assert not (folder / "lock").exists()
+
+
+def test_released_it_leaves_nothing(tree: Path) -> None:
+    with hold(tree / ".chirp-migrate"):
+        assert (tree / ".chirp-migrate" / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
+    assert snapshot(tree) == {}
+
+
+def test_it_is_released_by_an_error(tree: Path) -> None:
+    with pytest.raises(ZeroDivisionError), hold(tree / ".chirp-migrate"):
+        raise ZeroDivisionError
+    with hold(tree / ".chirp-migrate"):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, kind: str) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    if kind == "file":
+        (root / ".chirp-migrate").write_bytes(b"")
+    else:
+        (root / ".chirp-migrate").symlink_to(outside, target_is_directory=True)
+    with pytest.raises(Refused, match="move it away"):
+        commit(plan_of(root, FilePlan("a.py", None, b"x", "scaffold")))
+    assert list(outside.iterdir()) == []
+    assert not (root / "a.py").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="another call there")
+@pytest.mark.parametrize(
+    ("said", "free"),
+    [
+        ("{dead} {here}", True),
+        ("{alive} {here}", False),
+        ("{dead} elsewhere.example", False),
+        ("", True),
+        ("x y", True),
+    ],
+)
+def test_where_files_cannot_be_locked_the_named_process_decides(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, said: str, free: bool
+) -> None:
+    import fcntl
+
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    folder = tree / ".chirp-migrate"
+    folder.mkdir()
+    numbers = {"alive": os.getpid(), "dead": _dead_process(), "here": socket.gethostname()}
+    (folder / "lock").write_text(said.format(**numbers))
+    if free:
+        with hold(folder):
+            assert (folder / "lock").read_text().startswith(f"{os.getpid()} ")
+    else:
+        with pytest.raises(Refused), hold(folder):
+            pass
+
+
+def test_a_lock_taken_over_has_no_rest_of_the_former_text(tree: Path) -> None:
+    folder = tree / ".chirp-migrate"
+    folder.mkdir()
+    (folder / "lock").write_text("1 " + "x" * 200)
+    with hold(folder):
+        assert (folder / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs many processes at once")
+def test_many_processes_never_hold_it_together(tree: Path) -> None:
+    folder = tree / ".chirp-migrate"
+    witness = tree / "witness"
+
+    def work() -> None:
+        done = 0
+        while done < 30:
+            try:
+                with hold(folder):
+                    os.close(os.open(witness, os.O_CREAT | os.O_EXCL))  # fails if another one is inside
+                    witness.unlink()
+                    done += 1
+            except Refused:
+                os.sched_yield()
+
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if in_child(work) == 0 else 1)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert codes == [0, 0, 0, 0]
+    assert snapshot(tree) == {}
+
+
+def _dead_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid

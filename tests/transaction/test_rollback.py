@@ -1,0 +1,205 @@
+"""After a rollback the tree is what it was: every byte, every mode, every name; and nobody's later work is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, snapshot, write_tree
+
+from chirp_migrate.commit import commit
+from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.journal import latest_applied
+from chirp_migrate.plan import FilePlan
+from chirp_migrate.rollback import rollback
+
+
+def test_apply_then_rollback_is_identity(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    result = rollback(tree)
+    assert snapshot(tree) == before
+    assert result.restored == tuple(name for name, _, _ in BACKEND if name != "untouched.py")
+    assert result.removed == tuple(ADDED)
+
+
+names = st.sampled_from(["a.py", "b.txt", "deep/c.py", "deep/er/d.py", "other/e.ipynb"])
+modes = st.sampled_from([0o600, 0o644, 0o664, 0o755, 0o200])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(names, st.tuples(st.binary(max_size=40), modes)),
+    st.lists(st.dictionaries(names, st.binary(max_size=40), min_size=1), min_size=1, max_size=3),
+)
+def test_any_runs_rolled_back_one_by_one_are_identity(
+    files: dict[str, tuple[bytes, int]], runs: list[dict[str, bytes]]
+) -> None:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        root = Path(folder).resolve()
+        for name, (content, mode) in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+            (root / name).chmod(mode)
+        states = [snapshot(root)]
+        for contents in runs:
+            planned = [
+                FilePlan(name, (root / name).read_bytes() if (root / name).exists() else None, content, "rewrite")
+                for name, content in contents.items()
+            ]
+            if commit(plan_of(root, *planned)).run:
+                states.append(snapshot(root))
+        for state in reversed(states[:-1]):
+            rollback(root)
+            assert snapshot(root) == state
+        assert latest_applied(root) is None
+
+
+def test_edited_files_are_all_named_and_nothing_changes(tree: Path) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    (tree / "latin.py").write_bytes(b"edited\n")
+    (tree / "utils" / "dataloader_factory.py").write_bytes(b"edited too\n")
+    (tree / "empty.py").unlink()
+    left = snapshot(tree)
+    with pytest.raises(Refused, match="--force") as caught:
+        rollback(tree)
+    for name in ("latin.py", "utils/dataloader_factory.py", "empty.py (deleted)"):
+        assert name in str(caught.value)
+    assert "engine.py" not in str(caught.value)
+    assert snapshot(tree) == left
+
+
+def test_force_restores_edited_and_deleted_files(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    (tree / "latin.py").write_bytes(b"edited\n")
+    for name in ("engine.py", "crlf.py", "bom.py", "dataloader_factory.py"):
+        (tree / "utils" / name).unlink()
+    (tree / "utils").rmdir()
+    rollback(tree, force=True)
+    assert snapshot(tree) == before
+
+
+def test_an_added_file_that_is_gone_already_is_no_edit(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    (tree / "utils" / "dataloader_factory.py").unlink()
+    assert rollback(tree).removed == ("notebooks/deep/Bench.ipynb",)
+    assert snapshot(tree) == before
+
+
+def test_a_changed_mode_is_restored(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    (tree / "latin.py").chmod(0o444)
+    rollback(tree)
+    assert snapshot(tree) == before
+
+
+def test_a_folder_with_somebodys_file_in_it_stays(tree: Path) -> None:
+    commit(plan_of(tree, FilePlan("notebooks/deep/Bench.ipynb", None, b"{}", "scaffold")))
+    (tree / "notebooks" / "mine.txt").write_bytes(b"mine")
+    rollback(tree)
+    assert sorted(snapshot(tree)) == ["notebooks", "notebooks/mine.txt"]
+
+
+def test_bytecode_of_added_modules_goes_with_them(tree: Path) -> None:
+    (tree / "utils" / "__pycache__").mkdir(parents=True)
+    (tree / "utils" / "__pycache__" / "engine.cpython-311.pyc").write_bytes(b"of another module")
+    before = snapshot(tree)
+    commit(plan_of(tree, FilePlan("patch/a.py", None, b"", "vendor"), FilePlan("utils/a.py", None, b"", "scaffold")))
+    for folder in ("patch", "utils"):
+        (tree / folder / "__pycache__").mkdir(exist_ok=True)
+        (tree / folder / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"compiled")
+    rollback(tree)
+    assert snapshot(tree) == before
+
+
+def test_runs_are_undone_last_first(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"1")
+    commit(rewrites(tree, {"a.py": b"2"}))
+    commit(rewrites(tree, {"a.py": b"3"}))
+    rollback(tree)
+    assert (tree / "a.py").read_bytes() == b"2"
+    rollback(tree)
+    assert snapshot(tree) == {"a.py": ("file", (tree / "a.py").stat().st_mode & 0o7777, b"1")}
+
+
+def test_nothing_applied_is_one_sentence(tree: Path) -> None:
+    with pytest.raises(UsageProblem, match="nothing was applied") as caught:
+        rollback(tree)
+    assert caught.value.exit_code == 2
+    assert snapshot(tree) == {}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("replaced", ["file", "folder"])
+def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, replaced: str, force: bool) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "utils").mkdir(parents=True)
+    outside.mkdir()
+    (root / "utils" / "a.py").write_bytes(b"x = 1\n")
+    commit(rewrites(root, {"utils/a.py": b"x = 2\n"}))
+    (outside / "a.py").write_bytes(b"x = 2\n")
+    (root / "utils" / "a.py").unlink()
+    if replaced == "file":
+        (root / "utils" / "a.py").symlink_to(outside / "a.py")
+    else:
+        (root / "utils").rmdir()
+        (root / "utils").symlink_to(outside, target_is_directory=True)
+    left = snapshot(tmp_path)
+    with pytest.raises(Refused, match="move that away"):
+        rollback(root, force=force)
+    assert snapshot(tmp_path) == left
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_path: Path, edited: bool) -> None:
+    def prepare(root: Path) -> None:
+        write_tree(root)
+        commit(migration(root))
+        if edited:
+            (root / "latin.py").write_bytes(b"edited\n")
+
+    steps: list[str] = []
+    prepare(tmp_path)
+    rollback(tmp_path, force=True, on_step=steps.append)
+    assert len(steps) == len(set(steps)) > 10
+    prepare(tree)
+    left = snapshot(tree, journal=False)
+    for doomed in steps:
+
+        def fail(step: str, doomed: str = doomed) -> None:
+            if step == doomed:
+                raise OSError(errno.EIO, "Input/output error", "somewhere")
+
+        with pytest.raises(CommitFailed, match="still stands") as caught:
+            rollback(tree, force=True, on_step=fail)
+        assert caught.value.exit_code == 4
+        assert snapshot(tree, journal=False) == left, doomed
+        assert latest_applied(tree) is not None
+
+
+def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    left = snapshot(tree, journal=False)
+
+    def edit(step: str) -> None:
+        if step == "replaced utils/engine.py":
+            (tree / "latin.py").write_bytes(b"edited\n")
+
+    with pytest.raises(Refused, match=r"latin\.py changed"):
+        rollback(tree, on_step=edit)
+    assert snapshot(tree, journal=False) == {**left, "latin.py": ("file", 0o640, b"edited\n")}

@@ -1,0 +1,74 @@
+"""What callers of a backend may rely on, before and after."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.verify.api import Signature, describe_api, missing_from, public_names
+
+OLD: dict[str, dict[str, Signature | str]] = {
+    "utils.m": {"f": [["a", "POSITIONAL_OR_KEYWORD", ""], ["b", "POSITIONAL_OR_KEYWORD", "1"]]}
+}
+
+
+def test_names_come_from_source_and_signatures_from_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = tmp_path / "utils"
+    utils.mkdir()
+    (utils / "things.py").write_text(
+        '"""Text."""\nimport json\nclass C:\n    def __init__(self, a, b=2): pass\n    def go(self, *, x=None): pass\n'
+        "def f(q: int = 3) -> int: return q\ndef _private(): pass\n"
+    )
+    (utils / "script.py").write_text("raise SystemExit('a script must not be imported')\n")
+    (utils / "broken.py").write_text("def (:\n")
+    names = public_names(tmp_path)
+    assert names == {"utils.things": ["C", "C.go", "f"]}
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "utils", raising=False)
+    described = describe_api(names)
+    for name in ("utils", "utils.things"):
+        monkeypatch.delitem(sys.modules, name)
+    assert described["utils.things"]["C"] == [
+        ["a", "POSITIONAL_OR_KEYWORD", ""],
+        ["b", "POSITIONAL_OR_KEYWORD", "2"],
+    ]
+    assert described["utils.things"]["f"] == [["q", "POSITIONAL_OR_KEYWORD", "3"]]
+
+
+@pytest.mark.parametrize(
+    "signature, accepted",
+    [
+        ([["a", "POSITIONAL_OR_KEYWORD", ""], ["b", "POSITIONAL_OR_KEYWORD", "1"]], True),
+        ([*OLD["utils.m"]["f"], ["c", "KEYWORD_ONLY", "None"]], True),
+        ([*OLD["utils.m"]["f"], ["c", "POSITIONAL_OR_KEYWORD", "None"]], True),
+        ([*OLD["utils.m"]["f"], ["c", "POSITIONAL_OR_KEYWORD", ""]], False),
+        ([["c", "POSITIONAL_OR_KEYWORD", "0"], *OLD["utils.m"]["f"]], False),
+        ([["b", "POSITIONAL_OR_KEYWORD", "1"], ["a", "POSITIONAL_OR_KEYWORD", ""]], False),
+        ([["a", "POSITIONAL_OR_KEYWORD", ""], ["b", "POSITIONAL_OR_KEYWORD", "2"]], False),
+        ([["a", "POSITIONAL_OR_KEYWORD", ""]], False),
+        ("module", False),
+    ],
+)
+def test_old_calls_must_keep_working(signature: Signature | str, accepted: bool) -> None:
+    problems = missing_from(OLD, {"utils.m": {"f": signature, "new": []}})
+    assert (problems == []) is accepted
+
+
+def test_missing_names_and_modules_are_said() -> None:
+    assert missing_from(OLD, {"utils.m": {}}) == ["utils.m.f is gone"]
+    assert missing_from(OLD, {}) == ["utils.m no longer imports: the module is gone"]
+    assert missing_from(OLD, {"utils.m": {"": "ImportError: no"}}) == ["utils.m no longer imports: ImportError: no"]
+    assert missing_from({"utils.m": {"": "it never did"}}, {}) == []
+
+
+def test_a_module_may_rename_its_input_but_not_ask_for_more() -> None:
+    def forward(*names: str) -> dict[str, dict[str, Signature | str]]:
+        return {"utils.m": {"Layer.forward": [[name, "POSITIONAL_OR_KEYWORD", ""] for name in names]}}
+
+    assert missing_from(forward("self", "spec"), forward("self", "sample")) == []
+    assert missing_from(forward("self", "spec"), forward("self", "sample", "key")) != []
+    assert missing_from(forward("self", "spec"), forward("self")) != []

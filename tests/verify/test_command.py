@@ -1,0 +1,115 @@
+"""The command line: wrong input is one sentence and a documented exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chirp_migrate.commit import commit
+from chirp_migrate.journal import applied_runs, change_state
+from chirp_migrate.plan import FilePlan, Plan
+from chirp_migrate.record import State
+from chirp_migrate.verify.command import verify
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
+    result = CliRunner().invoke(verify, [str(tmp_path / "nowhere")])
+    assert result.exit_code == 2
+    assert "is not a folder" in result.output and len(result.output.splitlines()) == 1
+
+
+def test_before_apply(write_backend: Callable[..., Path]) -> None:
+    result = CliRunner().invoke(verify, [str(write_backend("tree"))])
+    assert result.exit_code == 3
+    assert "apply" in result.output and len(result.output.splitlines()) == 1
+
+
+def test_help_documents_every_exit_code() -> None:
+    text = " ".join(CliRunner().invoke(verify, ["--help"]).output.split())
+    for code in ("0 faster", "10 not shown", "11 model-bound", "12 slower", "13 not equivalent", "14 the backend's"):
+        assert code in text
+
+
+def applied(root: Path, originals: dict[str, bytes | None]) -> Path:
+    """Make the files of ``root`` the outcome of one run of ``apply`` that found ``originals``."""
+    plans = [FilePlan(path, before, (root / path).read_bytes(), "rewrite") for path, before in originals.items()]
+    for path, before in originals.items():
+        if before is None:
+            (root / path).unlink()
+        else:
+            (root / path).write_bytes(before)
+    commit(Plan(root.resolve(), tuple(plans), (), ()))
+    return root
+
+
+def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    root = write_backend("tree", ("shuffle=True)", "shuffle=True, drop_last=True)"))
+    module = root / "utils" / "training_utils.py"
+    (root / "utils" / "added.py").write_text("")
+    original = module.read_bytes().replace(b", drop_last=True", b"")
+    applied(root, {"utils/training_utils.py": original, "utils/added.py": None})
+    report = tmp_path / "report.json"
+
+    result = CliRunner().invoke(
+        verify, [str(root), "--samples", "48", "--epochs", "1", "--batch-size", "16", "--json", str(report)]
+    )
+
+    assert result.exit_code == 13
+    assert result.stdout.startswith("Verdict: not equivalent.")
+    assert "36 samples before, 32 after" in " ".join(result.stdout.split())
+    assert "verify runs the backend's own code" in result.stderr
+    assert "36 samples before, 32 after" in report.read_text()
+
+
+def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("tree", ("total = 0.0", "print('about to fail'); 1 / 0"))
+    applied(root, {"utils/training_utils.py": (root / "utils" / "training_utils.py").read_bytes() + b"\n"})
+    result = CliRunner().invoke(verify, [str(root), "--samples", "48"])
+    assert result.exit_code == 14
+    assert result.stdout.startswith("Verdict: failed. The before side failed:")
+    assert "ZeroDivisionError" in result.stdout and "about to fail" in result.stderr
+
+
+def test_an_interrupted_run_is_brought_to_an_end_first(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("tree")
+    text = (root / "utils" / "models.py").read_bytes()
+    applied(root, {"utils/models.py": text + b"\n# older\n"})
+    change_state(applied_runs(root.resolve())[0], State.PENDING)
+
+    result = CliRunner().invoke(verify, [str(root)])
+
+    assert result.exit_code == 3
+    assert "interrupted" in result.stderr and "Nothing is applied" in result.stderr
+    assert (root / "utils" / "models.py").read_bytes() == text + b"\n# older\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(
+    write_backend: Callable[..., Path], sent: signal.Signals
+) -> None:
+    root = write_backend("tree", ("import random", "import random, time; time.sleep(1000)"))
+    applied(root, {"utils/models.py": (root / "utils" / "models.py").read_bytes() + b"\n"})
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-c", "from chirp_migrate.verify.command import verify; verify()", str(root)]
+        running = subprocess.Popen(
+            command, env={**os.environ, "TMPDIR": temporary}, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+        )
+        assert running.stderr is not None
+        assert "verify runs the backend's own code" in running.stderr.readline()
+        running.send_signal(sent)
+        running.send_signal(sent)
+        _, errors = running.communicate(timeout=60)
+        assert running.returncode == 130
+        assert errors.splitlines() == ["Interrupted: the processes are stopped and the temporary files removed."]
+        assert list(Path(temporary).iterdir()) == []

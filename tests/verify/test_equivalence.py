@@ -1,0 +1,52 @@
+"""What is compared of the results, given that some values never repeat."""
+
+from __future__ import annotations
+
+from chirp_migrate.verify.equivalence import Equivalence, compare_results
+from chirp_migrate.verify.spec import EntryResult, PassRecord
+
+
+def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
+    return {"entry": EntryResult(1.0, leaves, [PassRecord(0, "train", random=augmented)])}
+
+
+def compared(*runs: dict[str, EntryResult]) -> Equivalence:
+    """Compare before, before again, after, after again."""
+    return compare_results(*runs)
+
+
+def test_equal_results_are_equivalent() -> None:
+    run = result(loss="0x1p0", accuracy="0x1p-1")
+    assert compared(run, run, run, run) == Equivalence()
+
+
+def test_a_value_that_differs_is_named_with_both_values() -> None:
+    before, after = result(loss="0x1p0"), result(loss="0x1p1")
+    (difference,) = compared(before, before, after, after).differences
+    assert difference == "entry: other results in 1 value (loss): 0x1p0 before, 0x1p1 after"
+
+
+def test_a_value_that_is_missing_or_new_is_a_difference() -> None:
+    less, more = result(loss="1"), result(loss="1", extra="2")
+    assert "(extra): missing before, 2 after" in compared(less, less, more, more).differences[0]
+    assert "(extra): 2 before, missing after" in compared(more, more, less, less).differences[0]
+
+
+def test_what_never_repeated_is_noted_and_not_compared() -> None:
+    runs = [result(loss="1", seconds=str(clock)) for clock in range(4)]
+    found = compared(*runs)
+    assert found.differences == ()
+    assert found.notes == ("entry: 1 value (seconds): not the same in two runs of the side before either",)
+
+
+def test_what_stopped_repeating_is_a_difference() -> None:
+    before = result(loss="1")
+    found = compared(before, before, result(loss="1"), result(loss="2"))
+    assert found.differences == ("entry: 1 value (loss): repeatable before the migration, not after",)
+
+
+def test_augmented_training_must_keep_the_form_of_its_results_not_the_numbers() -> None:
+    before = result(True, loss="1")
+    assert compared(before, before, result(True, loss="2"), result(True, loss="2")).differences == ()
+    gone = result(True, other="2")
+    assert compared(before, before, gone, gone).differences == ("entry: 1 value (loss): no longer in the result",)

@@ -1,0 +1,180 @@
+"""What the watch sees of a loader, and which differences between two sides it makes visible, each by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from chirp_migrate.verify.equivalence import compare_passes
+from chirp_migrate.verify.observe import LoaderWatch, is_random, sample_statistics
+from chirp_migrate.verify.spec import EntryResult, PassRecord
+
+FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
+LABELS = torch.arange(101) % 4
+DATA = TensorDataset(FEATURES, LABELS)
+
+
+class Masked(Dataset[Any]):
+    """Time masks of random width, gated by a probability, drawn from Python's global generator."""
+
+    def __init__(self, p: float = 0.8, widest: int = 20) -> None:
+        self.p = p
+        self.widest = widest
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = DATA[index]
+        if random.random() < self.p:
+            width = random.randint(0, self.widest)
+            start = random.randint(0, x.shape[-1] - width)
+            x = x.clone()
+            x[..., start : start + width] = 0.0
+        return x, y
+
+
+def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, **options: Any) -> EntryResult:
+    """Train-like walks over a loader and a validation loader under the watch."""
+    options = {"shuffle": True, **options}
+    torch.manual_seed(seed)
+    random.seed(seed)
+    criterion = torch.nn.CrossEntropyLoss()
+    with LoaderWatch() as watch:
+        loader = DataLoader(dataset, batch_size=batch_size, **options)
+        validation = DataLoader(DATA, batch_size=batch_size)
+        for _ in range(epochs):
+            for x, y in loader:
+                criterion(x.mean(dim=(1, 2)).narrow(1, 0, 4), y)
+            with torch.no_grad():
+                for _x, _y in validation:
+                    pass
+        return EntryResult(1.0, {}, watch.take())
+
+
+def differences(before: EntryResult, after: EntryResult) -> str:
+    return "\n".join(compare_passes({"entry": before}, {"entry": after}).differences)
+
+
+def test_each_walk_is_recorded_with_its_role_and_size() -> None:
+    passes = watched(DATA).passes
+
+    assert [(p.loader, p.role, p.samples, len(p.batches)) for p in passes] == [
+        (0, "train", 101, 7),
+        (1, "validation", 101, 7),
+        (0, "train", 101, 7),
+        (1, "validation", 101, 7),
+    ]
+    assert [p.shuffled for p in passes] == [True, False, True, False]
+    assert [len(p.losses) for p in passes] == [7, 0, 7, 0]
+    assert passes[0].labels == {"0": 26, "1": 25, "2": 25, "3": 25}
+    assert passes[0].batches != passes[2].batches and passes[0].contents == passes[2].contents
+
+
+def test_the_watch_changes_neither_batches_nor_random_state() -> None:
+    def batches() -> tuple[list[torch.Tensor], torch.Tensor, float]:
+        torch.manual_seed(3)
+        random.seed(3)
+        loader = DataLoader(Masked(), batch_size=16, shuffle=True)
+        seen = [x for _ in range(2) for x, _ in loader]
+        return seen, torch.get_rng_state(), random.random()
+
+    plain = batches()
+    with LoaderWatch():
+        seen = batches()
+    assert all(torch.equal(a, b) for a, b in zip(plain[0], seen[0], strict=True))
+    assert torch.equal(plain[1], seen[1]) and plain[2] == seen[2]
+    assert "interception" not in DataLoader.__iter__.__module__
+
+
+def test_a_loader_that_iterates_by_way_of_its_base_class_is_seen_once() -> None:
+    class Lazy(DataLoader[Any]):
+        def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+            yield from super().__iter__()
+
+    with LoaderWatch() as watch:
+        assert len(list(Lazy(DATA, batch_size=16))) == 7
+        assert [p.samples for p in watch.take()] == [101]
+
+
+def test_workers_are_watched_like_a_single_process() -> None:
+    single, workers = watched(DATA), watched(DATA, num_workers=1)
+    assert differences(single, workers) == ""
+
+
+def test_augmentation_is_recognised_by_its_behaviour() -> None:
+    assert is_random(DataLoader(Masked()))
+    assert not is_random(DataLoader(Masked(p=0.0)))
+    assert not is_random(DataLoader(DATA, shuffle=True))
+
+
+def test_statistics_show_masks_and_noise() -> None:
+    x = torch.full((2, 1, 4, 10), 0.5)
+    x[0, :, :, :5] = 0.0
+    x[1, :, ::2] = 0.25
+    (mean, std, zeros, frames, bins, step), second = sample_statistics(x)
+    assert (mean, zeros, frames, bins) == (0.25, 0.5, 1.0, 0.0)
+    assert std > 0 and step == pytest.approx(0.5 / 9)
+    assert second[2:] == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None:
+    found = compare_passes({"entry": watched(Masked(), seed=1)}, {"entry": watched(Masked(), seed=2)})
+    assert found.differences == ()
+    assert found.smallest_p is not None and found.smallest_p["entry"] > 0.001
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
+        ({"shuffle": False}, "samples are shuffled before, not after"),
+        ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in another order)"),
+        ({"epochs": 1}, "walked 2 times before and 1 times after"),
+        ({"batch_size": 20}, "7 batches before, 6 after"),
+        ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
+        ({"dataset": Subset(DATA, [0, *range(100)])}, "batch 1 of 7 is the first that differs (other values)"),
+        ({"dataset": Masked()}, "samples are augmented after, not before"),
+    ],
+)
+def test_other_training_is_named(change: dict[str, Any], named: str) -> None:
+    assert named in differences(watched(DATA), watched(**{"dataset": DATA, **change}))
+
+
+@pytest.mark.parametrize(
+    "weaker, named",
+    [
+        (Masked(p=0.4), "augmented samples differ in their"),
+        (Masked(widest=10), "augmented samples differ in their"),
+        (DATA, "samples are augmented before, not after"),
+    ],
+)
+def test_weaker_augmentation_is_named(weaker: Any, named: str) -> None:
+    assert named in differences(watched(Masked(), epochs=6), watched(weaker, epochs=6))
+
+
+def test_augmenting_another_choice_of_samples_is_named() -> None:
+    class WithoutClassThree(Masked):
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return super().__getitem__(index - 1 if index % 4 == 3 else index)
+
+    assert "other samples: labels" in differences(watched(Masked()), watched(WithoutClassThree()))
+
+
+def test_a_loss_that_differs_on_equal_batches_is_named() -> None:
+    before, after = watched(DATA), watched(DATA)
+    after.passes[0].losses[2] = (1.0).hex()
+    assert "loss 3 is" in differences(before, after)
+
+
+def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
+    with LoaderWatch() as watch:
+        for _batch in DataLoader(DATA, batch_size=16):
+            break
+        record: PassRecord = watch.take()[0]
+    assert (record.samples, len(record.batches)) == (16, 1)

@@ -1,0 +1,120 @@
+"""Whole verifications of a tiny backend in real processes. No test depends on which side is faster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.verify.errors import WorkloadFailed
+from chirp_migrate.verify.machine import describe
+from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.verify.session import Measurements, Settings, judge, measure
+from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.workload import Sizes, discover
+
+SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
+SINGLE = "training_utils.single_fold_training_with_predefined_split"
+AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
+
+
+def settings(timeout_s: float = 120.0) -> Settings:
+    return Settings(SIZES, rounds=3, budget_s=0.0, threshold=0.2, threads=1, timeout_s=timeout_s)
+
+
+def verified(before: Path, after: Path, scratch: Path, timeout_s: float = 120.0) -> Measurements:
+    trees = {"before": before, "after": after}
+    return measure(trees, discover(before), settings(timeout_s), scratch, lambda _line: None)
+
+
+def test_identical_trees_train_the_same_and_everything_is_reported(
+    write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    before, after = write_backend("before"), write_backend("after")
+    files = sorted(before.rglob("*")), sorted(after.rglob("*"))
+
+    found = verified(before, after, tmp_path / "scratch")
+
+    assert found.labels == (SINGLE, AUGMENTED)
+    assert found.equivalence.differences == ()
+    assert set(found.equivalence.smallest_p or {}) == {AUGMENTED}
+    assert any("['seconds']" in note for note in found.equivalence.notes), "a clock's value is no result"
+    assert found.rounds == 3
+    assert all(len(times) == 3 for side in ("before", "after") for times in found.seconds[side].values())
+    assert all(time > 0 for side in found.seconds.values() for times in side.values() for time in times)
+    passes = found.probe["before"][SINGLE].passes
+    assert [(p.role, p.samples) for p in passes] == [("train", 44), ("validation", 16)] * 2
+
+    outcome = judge(found, 0.2)
+    assert outcome.decision.verdict not in (Verdict.NOT_EQUIVALENT, Verdict.FAILED)
+    discovery = discover(before)
+    text = to_text(found, outcome, settings(), discovery, describe(1))
+    assert outcome.decision.verdict.text in text.splitlines()[0]
+    assert "identical to the last bit" in text and "smallest adjusted p" in text
+    values = json.loads(json.dumps(to_json(found, outcome, settings(), discovery, describe(1))))
+    assert len(values["seconds"]["before"][SINGLE]) == 3
+    assert values["exit_code"] == outcome.decision.verdict.exit_code
+    assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
+
+
+def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    before = write_backend("before")
+    after = write_backend("after", ("shuffle=True)", "shuffle=True, drop_last=True)"))
+
+    found = verified(before, after, tmp_path / "scratch")
+
+    assert f"{SINGLE}: train pass 1: 44 samples before, 32 after" in found.equivalence.differences
+    assert found.rounds == 0
+    outcome = judge(found, 0.2)
+    assert outcome.decision.verdict is Verdict.NOT_EQUIVALENT
+    text = to_text(found, outcome, settings(), discover(before), describe(1))
+    assert "44 samples before, 32 after" in " ".join(text.split()) and "44>32" in text
+
+
+@pytest.mark.parametrize(
+    "code, reason, tail",
+    [
+        ("raise ValueError('no such bird')", "raised ValueError: no such bird", "Traceback"),
+        ("import a_module_that_is_missing", "a_module_that_is_missing", "ModuleNotFoundError"),
+        ("raise SystemExit(0)", "raised SystemExit", ""),
+        ("import os; print('last words', flush=True); os._exit(7)", "exit code 7 and gave no result", "last words"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV", ""),
+    ],
+)
+def test_a_crash_is_a_failure_with_its_reason(
+    write_backend: Callable[..., Path], tmp_path: Path, code: str, reason: str, tail: str
+) -> None:
+    broken = write_backend("broken", ("total = 0.0", f"total = 0.0\n        {code}"))
+    with pytest.raises(WorkloadFailed, match="before side") as failed:
+        verified(broken, broken, tmp_path / "scratch")
+    assert reason in str(failed.value)
+    assert tail in failed.value.log_tail
+
+
+def test_a_hanging_backend_is_ended_with_everything_it_started(
+    write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    hang = (
+        "import subprocess; child = subprocess.Popen(['sleep', '1000']); "
+        f"open({str(pid_file)!r}, 'w').write(str(child.pid)); child.wait()"
+    )
+    root = write_backend("hanging", ("total = 0.0", f"total = 0.0\n        {hang}"))
+    with pytest.raises(WorkloadFailed, match="did not end within"):
+        verified(root, root, tmp_path / "scratch", timeout_s=5.0)
+    if pid_file.exists():  # a machine too slow to get there in time has nothing left to end
+        with pytest.raises(ProcessLookupError):
+            _wait_gone(int(pid_file.read_text()))
+
+
+def _wait_gone(pid: int) -> None:
+    """Raise ProcessLookupError once the process is gone; the process that adopted it may take a moment to reap it."""
+    for _ in range(200):
+        state = Path(f"/proc/{pid}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            raise ProcessLookupError(pid)
+        os.kill(pid, 0)
+        os.sched_yield()

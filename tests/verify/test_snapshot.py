@@ -1,0 +1,44 @@
+"""Both sides run in copies; the copy before the migration has the original files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.verify.snapshot import copy_tree, restore
+
+
+def test_copies_what_code_needs_and_names_what_is_too_large(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("utils/a.py", "data/labels.csv", ".git/config", "env/pyvenv.cfg", "env/lib.py", "__pycache__/a.pyc"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    with (source / "data" / "huge.npy").open("wb") as huge:
+        huge.truncate(33 * 1024**2)
+    (source / "link").symlink_to(source / "data", target_is_directory=True)
+    (source / "dangling").symlink_to(tmp_path / "nowhere")
+
+    copied = copy_tree(source, tmp_path / "copy")
+
+    found = sorted(p.relative_to(tmp_path / "copy").as_posix() for p in (tmp_path / "copy").rglob("*") if p.is_file())
+    assert found == ["data/labels.csv", "utils/a.py"]
+    assert (copied.files, copied.too_large) == (2, ("data/huge.npy",))
+
+
+def test_restoring_gives_back_bytes_and_removes_what_was_added(tmp_path: Path) -> None:
+    (tmp_path / "changed.py").write_bytes(b"new")
+    (tmp_path / "changed.py").chmod(0o444)
+    (tmp_path / "added.py").write_bytes(b"new")
+
+    restore(tmp_path, {"changed.py": b"old\r\n", "added.py": None, "sub/deleted.py": b"was here", "gone.py": None})
+
+    assert (tmp_path / "changed.py").read_bytes() == b"old\r\n"
+    assert (tmp_path / "sub" / "deleted.py").read_bytes() == b"was here"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["changed.py", "sub"]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "utils/../../outside"])
+def test_a_journal_cannot_write_outside_the_copy(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="outside the tree"):
+        restore(tmp_path / "tree", {path: b"x"})
