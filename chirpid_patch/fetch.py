@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from chirpid_patch.keyed_random import RandomKey
+from chirpid_patch.recycled import batch_memory
 
 Batch = list[Any]
 Collate = Callable[[Any], Any]
@@ -151,9 +152,9 @@ def _gather(tensor: Tensor, rows: Tensor) -> Tensor:
     they leave the heap of glibc before 2.38 growing by every batch; ``default_collate`` gathers straight into
     shared memory too.
     """
-    if get_worker_info() is None:
-        return tensor.index_select(0, rows)
     shape = (len(rows), *tensor.shape[1:])
+    if get_worker_info() is None:
+        return torch.index_select(tensor, 0, rows, out=batch_memory(shape, tensor.dtype))
     storage = tensor._typed_storage()._new_shared(  # type: ignore[no-untyped-call]
         math.prod(shape), device=tensor.device
     )

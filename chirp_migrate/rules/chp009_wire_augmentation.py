@@ -21,8 +21,8 @@ class WireAugmentation(Rule):
     code: ClassVar[str] = "CHP009"
     name: ClassVar[str] = "wire-augmentation"
     reason: ClassVar[str] = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs that "
-        "ask for augmentation train without. Wiring it in changes what such runs learn, so it is done on request only."
+        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
+        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is done on request only."
     )
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
     trigger: ClassVar[tuple[str, ...]] = (_WRAPPER,)

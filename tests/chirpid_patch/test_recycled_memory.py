@@ -1,0 +1,113 @@
+"""Batch memory is used again only when nobody can see it any more."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from chirpid_patch import OptimalDataLoaderFactory, fetch_batch
+from chirpid_patch.recycled import batch_memory
+
+SHAPE = (16, 1, 150, 150)  # 1.4 MB
+
+
+def taken() -> torch.Tensor:
+    """A block, filled."""
+    return batch_memory(SHAPE, torch.float32).fill_(1.0)
+
+
+def test_memory_nobody_refers_to_is_used_again() -> None:
+    first = taken().data_ptr()
+    assert taken().data_ptr() == first
+
+
+KEEPERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "the tensor": lambda x: x,
+    "a view": lambda x: x[3:5, :, 7],
+    "a transposed view": lambda x: x.transpose(2, 3),
+    "a detached alias": lambda x: x.detach(),
+    "a NumPy array": lambda x: x.numpy()[2],
+    "a memory view": lambda x: memoryview(x.numpy()),
+    "its storage": lambda x: x.untyped_storage(),
+    "its typed storage": lambda x: x.storage(),
+    "a DLPack capsule": lambda x: torch.utils.dlpack.to_dlpack(x),
+    "an autograd graph": lambda x: (torch.ones((), requires_grad=True) * x).sum(),
+    "a parameter": lambda x: torch.nn.Parameter(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_memory_somebody_can_see_is_left_alone(keeper: str) -> None:
+    tensor = taken()
+    place = tensor.data_ptr()
+    kept = KEEPERS[keeper](tensor)
+    del tensor
+    gc.collect()
+    others = [taken() for _ in range(6)]
+    assert place not in {other.data_ptr() for other in others}
+    del kept
+
+
+def test_memory_that_went_to_other_processes_is_never_used_again() -> None:
+    tensor = taken().share_memory_()
+    place = tensor.data_ptr()
+    del tensor
+    assert all(taken().data_ptr() != place for _ in range(3))
+
+
+def test_a_block_is_a_tensor_of_its_own() -> None:
+    tensor = taken()
+    assert tensor._base is None and tensor.is_contiguous() and tensor.shape == SHAPE and tensor.is_leaf
+    before = tensor._version
+    other = taken()
+    other.add_(1)
+    assert tensor._version == before
+    with torch.inference_mode():
+        assert batch_memory(SHAPE, torch.float32).is_inference()
+    again = batch_memory(SHAPE, torch.float32).fill_(2.0).requires_grad_()
+    again.square().sum().backward()
+    assert again.grad is not None and bool((again.grad == 4).all())
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (1, 2, 3), (7, 300, 301)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    tensor = batch_memory(shape, torch.uint8)
+    assert tensor.shape == shape and tensor.stride() == torch.empty(shape).stride()
+
+
+def test_batches_kept_together_differ_in_memory() -> None:
+    data = TensorDataset(torch.arange(64.0).reshape(-1, 1, 1).expand(-1, 200, 200).contiguous(), torch.arange(64))
+    loader = OptimalDataLoaderFactory.create_validation_loader(data, batch_size=16)
+    for _ in range(3):
+        batches = list(loader)
+        for x, y in batches:
+            assert torch.equal(x[:, 0, 0], y.float())
+    first, second = zip(loader, loader, strict=True), zip(loader, loader, strict=True)
+    assert all(torch.equal(a[0], b[0]) for (a, b), _ in zip(first, second, strict=True))
+
+
+def test_threads_never_get_the_same_block() -> None:
+    data = TensorDataset(torch.arange(64.0).reshape(-1, 1, 1).expand(-1, 150, 150).contiguous(), torch.arange(64))
+    wrong: list[int] = []
+
+    def load(start: int) -> None:
+        for _ in range(60):
+            indices = [(start + step) % 64 for step in range(16)]
+            batch = fetch_batch(data, indices)
+            assert batch is not None
+            if batch[0][:, 149, 149].tolist() != [float(i) for i in indices]:
+                wrong.append(start)
+
+    threads = [threading.Thread(target=load, args=(start,)) for start in (0, 16, 32, 48)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
