@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from torch import Tensor
 from torch.utils.data import default_collate
 
 from chirpid_patch.fetch import (
@@ -17,6 +16,7 @@ from chirpid_patch.fetch import (
     fetch_sample,
     has_fixed_samples,
     is_in_memory,
+    is_shipped,
     stack_pairs,
 )
 from chirpid_patch.keyed_random import Keys, RandomKey, derive, keys_for
@@ -66,7 +66,8 @@ class WorkerSafeAugmentedDataset(BatchedDataset):
     defaults. ``use_spec_augment`` and ``use_gaussian_noise`` switch a stage on or off whatever the
     parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None
     for a stage that is switched off. Parameters and shipped transforms are copied, so that nothing is shared
-    with the caller; other callables are taken as they are. The base dataset's memory is never written to.
+    with the caller. Other callables are taken as they are and get single samples as the base dataset gives them;
+    the shipped ones never write to the base dataset's memory.
 
     Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
     """
@@ -139,14 +140,16 @@ class WorkerSafeAugmentedDataset(BatchedDataset):
             if isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, derive(keys, position))
             else:
-                # Code that is not ours may write into its argument, which may be the dataset's own memory.
-                x = transform(x.clone() if isinstance(x, Tensor) else x)
+                x = transform(x)
         return x
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         """The samples at ``indices`` as [X, Y], augmented while training."""
         below = None if key is None else key.deeper()
-        pairs = fetch_pairs(self.base_dataset, indices, below)
+        batchable = self._is_batchable()
+        # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
+        gathers = not self.training or batchable or is_shipped(self.base_dataset)
+        pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
         if not self.training:
             return None if pairs is None else list(pairs)
         keys = keys_for(key, len(indices))
@@ -156,13 +159,16 @@ class WorkerSafeAugmentedDataset(BatchedDataset):
                 fetch_sample(self.base_dataset, index, None if below is None else below.take([place]))
                 for place, index in enumerate(indices)
             ]
-            pairs = stack_pairs(samples) if self._is_batchable() else None
+            pairs = stack_pairs(samples) if batchable else None
         if pairs is None:
             singles = [(self._augment(x, keys[place : place + 1]), y) for place, (x, y) in enumerate(samples)]
-            return list(default_collate(singles))
+            stacked = stack_pairs(singles)
+            return list(default_collate(singles) if stacked is None else stacked)
         xs, ys = pairs
-        if not self._is_batchable():
-            return [default_collate([self._augment(x, keys[n : n + 1]) for n, x in enumerate(xs)]), ys]
+        if not batchable:
+            singles = [(self._augment(x, keys[n : n + 1]), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
+            stacked = stack_pairs(singles)
+            return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform)
             transform.transform_batch_(xs, derive(keys, position))

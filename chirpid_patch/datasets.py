@@ -13,13 +13,16 @@ from torch.utils.data import default_collate
 from chirpid_patch.fetch import (
     Batch,
     BatchedDataset,
+    batch_like,
     fetch_batch,
     fetch_pairs,
     fetch_sample,
+    gather,
     has_fixed_samples,
     is_in_memory,
     map_indices,
     stack_pairs,
+    tensors_behind,
 )
 from chirpid_patch.keyed_random import RandomKey
 
@@ -141,6 +144,10 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
+        behind = tensors_behind(self.base_dataset, mapped)
+        if behind is not None and len(behind[0]) == 2 and self._stays_in_place(behind[0][0]):
+            (xs, ys), rows = behind
+            return [self._standardized_rows(xs, rows), gather(ys, torch.tensor(rows))]
         pairs = fetch_pairs(self.base_dataset, mapped, key)
         if pairs is not None:
             return [self._standardize_column(pairs[0]), pairs[1]]
@@ -167,14 +174,30 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
         """
         return batch.ndim > 1 and max(np.ndim(self.mean), np.ndim(self.std)) < batch.ndim
 
+    def _stays_in_place(self, batch: Tensor) -> bool:
+        """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
+        return (
+            batch.is_floating_point()
+            and self._broadcasts(batch)
+            and all(
+                torch.result_type(batch, statistic) == batch.dtype
+                and np.broadcast_shapes(batch.shape[1:], np.shape(statistic)) == batch.shape[1:]
+                for statistic in (self.mean, self.std + self.eps)
+            )
+        )
+
+    def _standardized_rows(self, xs: Tensor, rows: Sequence[int]) -> Tensor:
+        """Rows of ``xs``, each standardised while it is copied: it is still in the cache for the division."""
+        mean, deviation = self.mean, self.std + self.eps
+        batch = batch_like(xs, len(rows))
+        for sample, row in zip(batch.unbind(0), rows, strict=True):
+            torch.sub(xs[row], mean, out=sample)
+            sample.div_(deviation)
+        return batch
+
     def _standardize_batch(self, batch: Tensor) -> Tensor:
         mean, deviation = self.mean, self.std + self.eps
-        in_place = all(
-            torch.result_type(batch, statistic) == batch.dtype
-            and np.broadcast_shapes(batch.shape, np.shape(statistic)) == batch.shape
-            for statistic in (mean, deviation)
-        )
-        if in_place and batch.is_floating_point():
+        if self._stays_in_place(batch):
             return batch.sub_(mean).div_(deviation)
         standardized: Tensor = (batch - mean) / deviation
         return standardized

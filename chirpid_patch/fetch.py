@@ -55,7 +55,7 @@ class BatchedDataset(Dataset[Any]):
         raise NotImplementedError
 
 
-def _is_shipped(dataset: Any) -> bool:
+def is_shipped(dataset: Any) -> bool:
     """Whether ``dataset`` is ours and nothing replaced how its samples are read."""
     kind = type(dataset)
     return (
@@ -96,7 +96,7 @@ def is_in_memory(dataset: Any) -> bool:
         return is_in_memory(dataset.dataset)
     if _is_exactly(dataset, ConcatDataset):
         return all(is_in_memory(part) for part in dataset.datasets)
-    if _is_shipped(dataset):
+    if is_shipped(dataset):
         return bool(dataset.in_memory)
     return _is_gatherable(dataset)
 
@@ -128,7 +128,7 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     """
     if len(indices) == 0:
         return None
-    if _is_shipped(dataset):
+    if is_shipped(dataset):
         batch: Batch | None = dataset.read_batch(indices, key)
         return batch
     if _is_exactly(dataset, Subset):
@@ -136,30 +136,47 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
         return None if mapped is None else fetch_batch(dataset.dataset, mapped, key)
     if _is_exactly(dataset, ConcatDataset):
         return _fetch_concatenated(dataset, indices, key)
-    if _is_gatherable(dataset):
-        positions = _positions(indices, len(dataset))
-        if positions is None:
-            return None
-        rows = torch.tensor(positions)
-        return [_gather(tensor, rows) for tensor in dataset.tensors]
-    return None
+    found = tensors_behind(dataset, indices)
+    if found is None:
+        return None
+    rows = torch.tensor(found[1])
+    return [gather(tensor, rows) for tensor in found[0]]
 
 
-def _gather(tensor: Tensor, rows: Tensor) -> Tensor:
-    """The rows of ``tensor`` in memory of their own, shared memory in a worker process.
+def gather(tensor: Tensor, rows: Tensor) -> Tensor:
+    """The rows of ``tensor`` in memory of their own."""
+    return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
+
+
+def batch_like(tensor: Tensor, count: int) -> Tensor:
+    """Memory for a batch of ``count`` samples like those of ``tensor``; shared memory in a worker process.
 
     A worker hands its batches over through shared memory. Gathered on the heap and moved there afterwards,
     they leave the heap of glibc before 2.38 growing by every batch; ``default_collate`` gathers straight into
     shared memory too.
     """
-    shape = (len(rows), *tensor.shape[1:])
+    shape = (count, *tensor.shape[1:])
     if get_worker_info() is None:
-        return torch.index_select(tensor, 0, rows, out=batch_memory(shape, tensor.dtype))
+        return batch_memory(shape, tensor.dtype)
     storage = tensor._typed_storage()._new_shared(  # type: ignore[no-untyped-call]
         math.prod(shape), device=tensor.device
     )
     out: Tensor = tensor.new(storage).resize_(shape)
-    return torch.index_select(tensor, 0, rows, out=out)
+    return out
+
+
+def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
+    """The tensors in memory that ``dataset`` reads its samples from, and the rows behind ``indices``.
+
+    ``None`` unless the dataset is a plain TensorDataset, or plain Subsets of one.
+    """
+    if _is_exactly(dataset, Subset):
+        mapped = map_indices(dataset.indices, indices)
+        return None if mapped is None else tensors_behind(dataset.dataset, mapped)
+    if not _is_gatherable(dataset):
+        return None
+    rows = _positions(indices, len(dataset))
+    return None if rows is None else (dataset.tensors, rows)
 
 
 def has_fixed_samples(dataset: Any) -> bool:
@@ -168,7 +185,7 @@ def has_fixed_samples(dataset: Any) -> bool:
         return has_fixed_samples(dataset.dataset)
     if _is_exactly(dataset, ConcatDataset):
         return all(has_fixed_samples(part) for part in dataset.datasets)
-    if _is_shipped(dataset):
+    if is_shipped(dataset):
         return bool(dataset.fixed_samples)
     return _is_gatherable(dataset)
 
@@ -212,7 +229,7 @@ def _fetch_concatenated(dataset: Any, indices: Sequence[Any], key: RandomKey | N
 
 def _is_keyed(dataset: Any) -> bool:
     """Whether single samples of ``dataset`` can be read with a key."""
-    return _is_keyed(dataset.dataset) if _is_exactly(dataset, Subset) else _is_shipped(dataset)
+    return _is_keyed(dataset.dataset) if _is_exactly(dataset, Subset) else is_shipped(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
@@ -241,6 +258,9 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
         batch = fetch_batch(dataset, indices, key)
         if batch is not None:
             return batch
+        samples = fetch_samples(dataset, indices, key)
+        pairs = stack_pairs(samples) if all(type(sample) is tuple for sample in samples) else None
+        return collate(samples) if pairs is None else list(pairs)
     return collate(fetch_samples(dataset, indices, key))
 
 
@@ -260,7 +280,10 @@ def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
     first = xs[0]
     if not all(_is_plain_sample(x) and x.shape == first.shape and x.dtype == first.dtype for x in xs):
         return None
-    return torch.stack(xs), default_collate([y for _, y in samples])
+    if get_worker_info() is not None:
+        return default_collate(xs), default_collate([y for _, y in samples])  # into shared memory
+    out = batch_memory((len(xs), *first.shape), first.dtype)
+    return torch.stack(xs, out=out), default_collate([y for _, y in samples])
 
 
 def _is_plain_sample(x: Any) -> bool:
