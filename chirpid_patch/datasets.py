@@ -59,6 +59,8 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
     """
 
+    _ready: tuple[Any, Any] | None
+
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
         self.indices = indices if isinstance(indices, Sequence | np.ndarray | Tensor) else list(indices)
@@ -107,7 +109,7 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean = _pack(mean)
+        self._mean, self._ready = _pack(mean), None
 
     @property
     def std(self) -> Any:
@@ -116,7 +118,7 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
 
     @std.setter
     def std(self, std: Any) -> None:
-        self._std = _pack(std)
+        self._std, self._ready = _pack(std), None
 
     @property
     def in_memory(self) -> bool:
@@ -131,8 +133,18 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
     def __len__(self) -> int:
         return len(self.indices)
 
+    def _operands(self) -> tuple[Any, Any]:
+        """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
+        if self._ready is None:
+            self._ready = self.mean, self.std + self.eps
+        return self._ready
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_ready": None}
+
     def _standardize(self, x: Any) -> Any:
-        return (x - self.mean) / (self.std + self.eps)
+        mean, deviation = self._operands()
+        return (x - mean) / deviation
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         """The standardised sample (x, y) at ``index``."""
@@ -182,13 +194,13 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
             and all(
                 torch.result_type(batch, statistic) == batch.dtype
                 and np.broadcast_shapes(batch.shape[1:], np.shape(statistic)) == batch.shape[1:]
-                for statistic in (self.mean, self.std + self.eps)
+                for statistic in self._operands()
             )
         )
 
     def _standardized_rows(self, xs: Tensor, rows: Sequence[int]) -> Tensor:
         """Rows of ``xs``, each standardised while it is copied: it is still in the cache for the division."""
-        mean, deviation = self.mean, self.std + self.eps
+        mean, deviation = self._operands()
         batch = batch_like(xs, len(rows))
         for sample, row in zip(batch.unbind(0), rows, strict=True):
             torch.sub(xs[row], mean, out=sample)
@@ -196,7 +208,7 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
         return batch
 
     def _standardize_batch(self, batch: Tensor) -> Tensor:
-        mean, deviation = self.mean, self.std + self.eps
+        mean, deviation = self._operands()
         if self._stays_in_place(batch):
             return batch.sub_(mean).div_(deviation)
         standardized: Tensor = (batch - mean) / deviation

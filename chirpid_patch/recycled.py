@@ -23,6 +23,8 @@ __all__ = ["batch_memory"]
 _SMALLEST_BYTES = 1 << 20
 #: What all blocks together may hold; larger batches get fresh memory.
 _LIMIT_BYTES = 256 << 20
+#: A block may be this many times as large as what it is used for (short last batches).
+_MOST_WASTED = 8
 
 #: Number of owners of a storage (private to PyTorch; without it nothing is recycled).
 _use_count = getattr(torch._C, "_storage_Use_Count", None)
@@ -38,26 +40,29 @@ class _Pool:
     def take(self, needed: int) -> UntypedStorage | None:
         """A block of at least ``needed`` bytes that nobody uses; ``None`` when it would not fit the limit."""
         with self._lock:
-            fitting = [block for block in self._blocks if needed <= block.nbytes() <= 2 * needed]
+            fitting = [block for block in self._blocks if needed <= block.nbytes() <= _MOST_WASTED * needed]
             while fitting:
                 block = fitting.pop()
                 # References: the list of blocks, `block`, and the argument of getrefcount.
                 if _owners(block) == 1 and sys.getrefcount(block) == 3 and not block.is_shared():
                     return block
-            self._forget_idle(needed)
-            if sum(block.nbytes() for block in self._blocks) + needed > _LIMIT_BYTES:
+            if self._bytes() + needed > _LIMIT_BYTES:
+                self._forget_idle()
+            if self._bytes() + needed > _LIMIT_BYTES:
                 return None
             block = UntypedStorage(needed)  # type: ignore[no-untyped-call]
             self._blocks.append(block)
             return block
 
-    def _forget_idle(self, needed: int) -> None:
-        """Let go of blocks of another size that nobody uses, and of those that went into shared memory."""
+    def _bytes(self) -> int:
+        return sum(block.nbytes() for block in self._blocks)
+
+    def _forget_idle(self) -> None:
+        """Let go of the blocks that nobody uses, and of those that went into shared memory."""
         kept: list[UntypedStorage] = []
         while self._blocks:
             block = self._blocks.pop()
-            fits = needed <= block.nbytes() <= 2 * needed
-            if not block.is_shared() and (fits or _owners(block) > 1 or sys.getrefcount(block) > 2):
+            if not block.is_shared() and (_owners(block) > 1 or sys.getrefcount(block) > 2):
                 kept.append(block)
         self._blocks = kept
 
