@@ -79,33 +79,29 @@ class Project:
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
         """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
-        module_name, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(module_name)
-        if path is None:
-            return None
-        try:
-            module = self.module(path)
-        except UnparsableModule:
-            return None
-        for statement in module.tree.body:
-            if isinstance(statement, cst.ClassDef) and statement.name.value == name:
-                return module, statement
-        return None
+        module, statement = self._definition(qualified)
+        return (module, statement) if module is not None and isinstance(statement, cst.ClassDef) else None
 
     def function_parameters(self, qualified: str) -> tuple[str, ...] | None:
         """Parameter names of a top-level function of the backend, if ``qualified`` names one."""
+        _, statement = self._definition(qualified)
+        if not isinstance(statement, cst.FunctionDef):
+            return None
+        return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
+
+    def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
         module_name, _, name = self.resolve(qualified).rpartition(".")
         path = self._paths.get(module_name)
         if path is None:
-            return None
+            return None, None
         try:
             module = self.module(path)
         except UnparsableModule:
-            return None
+            return None, None
         for statement in module.tree.body:
-            if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
-                return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
-        return None
+            if isinstance(statement, cst.ClassDef | cst.FunctionDef) and statement.name.value == name:
+                return module, statement
+        return None, None
 
     def aliases(self, name: str) -> set[str]:
         """Other names under which any module of the backend imports ``name``."""

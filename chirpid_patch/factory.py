@@ -15,7 +15,7 @@ from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.datasets import WorkerSafeStandardizedDataset
 from chirpid_patch.fetch import is_in_memory
 from chirpid_patch.loader import BatchedDataLoader
-from chirpid_patch.waits import EpochWaits
+from chirpid_patch.waits import EpochWaits, make_audible
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -33,7 +33,7 @@ class OptimalDataLoaderFactory:
     max_workers: the call this one replaces had up to so many workers; the factory may use fewer, or none.
         Without it and ``num_workers``, no process is started.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
-    benchmark: log the data wait of each epoch.
+    benchmark: log the data wait of each epoch (on standard error, where the program has set up no logging).
     """
 
     @staticmethod
@@ -155,6 +155,8 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     work["has_standardization"] |= isinstance(dataset, WorkerSafeStandardizedDataset)
     max_workers = options.pop("max_workers", None)
     optimize, benchmark = bool(options.pop("optimize", True)), bool(options.pop("benchmark", False))
+    if benchmark:
+        make_audible(logger)
     explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
     prefetch = options.pop("prefetch_factor", None)
     asked = explicit if explicit is not None else max_workers or 0  # what the replaced call would have had

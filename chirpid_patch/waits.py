@@ -22,6 +22,16 @@ def count_samples(batch: Any) -> int:
     return 0
 
 
+def make_audible(logger: logging.Logger) -> None:
+    """Let INFO messages through, to standard error where the program has set up no logging: they were asked for."""
+    if not logger.isEnabledFor(logging.INFO):
+        logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
+
+
 class EpochWaits(Iterator[Any]):
     """Passes batches on; logs the waits once the epoch is complete."""
 

@@ -22,7 +22,7 @@ class WireAugmentation(Rule):
     name: ClassVar[str] = "wire-augmentation"
     reason: ClassVar[str] = (
         "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
-        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is done on request only."
+        "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is opt-in."
     )
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
     trigger: ClassVar[tuple[str, ...]] = (_WRAPPER,)
