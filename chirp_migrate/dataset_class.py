@@ -13,7 +13,7 @@ from chirp_migrate.module import Module, matching
 from chirp_migrate.plan import Edit
 from chirp_migrate.project import Project
 from chirp_migrate.statements import block_deletion, line_deletion
-from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name, names_in_code, statements_of
+from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name, names_in, names_in_code, statements_of
 
 _DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
 
@@ -242,6 +242,14 @@ def _assigned_names(statement: cst.CSTNode) -> set[str]:
     return names
 
 
+def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether a statement reads an attribute of ``self``."""
+    if is_super_init(statement):
+        return False
+    attributes = matching(statement, m.Attribute(m.Name("self")))
+    return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
+
+
 def obsolete_methods(read: DatasetClass) -> list[str]:
     """``__getitem__``, ``__len__`` and the private methods that only they use."""
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in read.methods]
@@ -284,6 +292,11 @@ def superclass_edits(
         return "a method assigns one of the attributes that the samples depend on"
     statements: list[cst.CSTNode] = list(init.body.body) if isinstance(init.body, cst.IndentedBlock) else [init.body]
     anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
+    if any("self" in names_in(store.value) for store in consumed):
+        return "what it stores is computed from its own attributes"
+    for statement in statements[: statements.index(anchor)]:
+        if statement not in [store.statement for store in (*gone, *late)] and _reads_self(module, statement):
+            return "its `__init__` reads attributes that the shipped class sets later"
     indent = module.indentation(module.span(anchor)[0])
     lines = [f"super().__init__({', '.join(arguments)})"]
     if len(indent) + len(lines[0]) > _LINE_LENGTH:

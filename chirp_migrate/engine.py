@@ -60,6 +60,11 @@ def plan_tree(root: Path, *, unsafe: bool = False, progress: Progress | None = N
         except UnparsableModule as error:
             skipped.append(Skipped(path, str(error)))
             continue
+        except Exception as error:  # a defect of one rule must not keep the other files from being migrated
+            project.update(path, source.text)
+            reason = f"internal error in a rule, please report it: {type(error).__name__}: {error}"
+            skipped.append(Skipped(path, reason))
+            continue
         findings += found
         if text != source.text:
             project.update(path, text)

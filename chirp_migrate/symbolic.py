@@ -8,6 +8,7 @@ Nothing is executed. Loops, ``try``, in-place updates and anything else with eff
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,18 +150,17 @@ def _operand(part: object) -> str:
 
 
 def names_in(value: Value) -> set[str]:
-    """Names that ``value`` mentions (opaque sources not searched)."""
+    """Words that ``value`` mentions: names, and every identifier in the source of what is not modelled."""
     found: set[str] = set()
     pending: list[object] = [value]
     while pending:
         part = pending.pop()
         if isinstance(part, tuple):
             pending.extend(part)
+        elif isinstance(part, Value) and part.kind in ("name", "opaque"):
+            found.update(re.findall(r"[^\W\d]\w*", str(part.parts[0])))
         elif isinstance(part, Value):
-            if part.kind == "name":
-                found.add(str(part.parts[0]))
-            else:
-                pending.extend(part.parts)
+            pending.extend(part.parts)
     return found
 
 

@@ -5,6 +5,7 @@ R-000-1.1, R-000-1.2, R-000-1.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -71,12 +72,12 @@ def _rewrite(read: DatasetClass, project: Project) -> Proposal:
         for position, stage in enumerate(read.meaning.stages):
             attribute = str(stage.function.parts[1])
             provided |= {attribute}
-            if project.mentions(attribute, besides=module.path) or _used_by_methods(read, attribute):
+            if _mentioned_outside(read, project, attribute) or _used_by_methods(read, attribute):
                 aliases.append((attribute, f"self.transforms[{position}]"))
             if read.assigned_outside_init(attribute) or project.search(rf"(?<!self)\.{attribute}\s*=[^=]"):
                 return Proposal(offset, f"{title} is left alone: its augmentation `{attribute}` is replaced later")
     for store in read.stores:
-        used = project.mentions(store.attribute, besides=module.path) or _used_by_methods(read, store.attribute)
+        used = _mentioned_outside(read, project, store.attribute) or _used_by_methods(read, store.attribute)
         if store.function is not None and not used:
             # A lambda that only its own `__getitem__` called; what it did is part of the meaning.
             consumed.append(store)
@@ -86,6 +87,14 @@ def _rewrite(read: DatasetClass, project: Project) -> Proposal:
         return Proposal(offset, f"{title} is left alone: {edits}")
     message = f"{title} does its work sample by sample: it now inherits {handover.shipped}"
     return Proposal(offset, message, edits, frozenset({runtime(handover.shipped)}))
+
+
+def _mentioned_outside(read: DatasetClass, project: Project, attribute: str) -> bool:
+    """Whether code outside the class, in this file or another, names an attribute of that spelling."""
+    word = re.compile(rf"\.\s*{attribute}\b")
+    start, end = read.module.span(read.node)
+    elsewhere = read.module.text[:start] + read.module.text[end:]
+    return bool(word.search(elsewhere)) or project.mentions(attribute, besides=read.module.path)
 
 
 def _used_by_methods(read: DatasetClass, attribute: str) -> bool:

@@ -18,7 +18,7 @@ from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.statements import block_deletion, line_deletion
-from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name
+from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name, names_in
 
 
 class DatasetWrapper(Rule):
@@ -86,7 +86,9 @@ def _local_class(module: Module, project: Project, node: cst.ClassDef) -> Propos
             if state.kind == "name":
                 return arguments.get(state, state)
             store = read.stored(state)
-            return None if store is None else substitute(store.value, arguments)
+            if store is None or "self" in names_in(store.value):
+                return None
+            return substitute(store.value, arguments)
 
         handover = hand_over(read.meaning, lookup)
         if handover is None or _rebound_after(module, call, handover):

@@ -10,7 +10,9 @@ import pytest
 
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.module import Module
 from chirp_migrate.plan import Plan, Status
+from chirp_migrate.rules import Proposal, all_rules
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
@@ -192,3 +194,16 @@ def test_a_path_that_is_no_backend_is_one_sentence(tmp_path: Path, make: str) ->
         path.write_text("hello")
     with pytest.raises(UsageProblem, match=make):
         plan_tree(path)
+
+
+def test_a_defect_in_a_rule_costs_one_file_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object, module: Module, project: object) -> list[Proposal]:
+        if module.path == "a.py":
+            raise RuntimeError("boom")
+        return []
+
+    monkeypatch.setattr(next(r for r in all_rules() if r.code == "CHP007").__class__, "check", broken)
+    text = LOADER + "f = lambda: 0\n"
+    plan = plan_of(tmp_path, {"a.py": text, "b.py": text})
+    assert [file.path for file in plan.files] == ["b.py"]
+    assert [(one.path, "boom" in one.reason) for one in plan.skipped] == [("a.py", True)]

@@ -46,7 +46,7 @@ WORKERS = 8
 # A spawned worker imports torch anew, seconds of work each: as many as there are CPUs, two at least.
 SPAWNED_WORKERS = max(2, min(WORKERS, usable_cpus()))
 BATCH_SIZE = 8
-MEAN, STD = 0.5, 0.29
+MEAN, STD = torch.tensor(0.5), torch.tensor(0.29)
 # PyTorch advises against more workers than CPUs; safety with eight is asked for all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
@@ -79,7 +79,7 @@ def backend_standardised():
     """What this backend's own `create_standardized_subset` gives."""
     create = backend_function("create_standardized_subset")
     data = spectrograms()
-    return create(data, np.arange(len(data)), torch.tensor(MEAN), torch.tensor(STD))
+    return create(data, np.arange(len(data)), MEAN, STD)
 
 
 def backend_augmented():
@@ -191,7 +191,7 @@ class BeforeDataset(Dataset):
     """Standardises one sample at a time, as the code before the migration did."""
 
     def __init__(self, base, indices, mean, std):
-        self.base, self.indices, self.mean, self.std = base, indices, torch.tensor(mean), torch.tensor(std)
+        self.base, self.indices, self.mean, self.std = base, indices, mean, std
 
     def __len__(self):
         return len(self.indices)
