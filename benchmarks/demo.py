@@ -48,7 +48,7 @@ def main() -> None:
     before = fingerprint(DEMO / "backend")
     print(f"A copy of the fixture backend: demo/backend ({len(before)} files)")
     step("What would change?", "apply", "backend", "--diff", stdout=DEMO / "migration.diff")
-    step("Migrate it", "apply", "backend", "--allow-dirty")
+    step("Migrate it", "apply", "backend")
     step("Is training faster, and the same?", "verify", "backend", "--json", "verify.json")
     step("Undo it", "rollback", "backend")
     if fingerprint(DEMO / "backend") != before:
