@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -86,8 +87,8 @@ def applied(migration: Migration, left: Sequence[Skipped], path: Path, paint: Pa
         rewritten = sum(file.before is not None for file in done)
         lines += ["", f"{_count(rewritten, 'file')} rewritten, {len(done) - rewritten} added."]
         lines += [line for note in migration.notes for line in _wrapped(note, "")]
-        lines.append(f"Next: review it (git diff), then: chirp-migrate verify {path}")
-        lines.append(f"To undo it to the byte: chirp-migrate rollback {path}")
+        lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
+        lines.append(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
