@@ -27,10 +27,9 @@ def guard(root: Path, paths: Iterable[str]) -> None:
     """
     changed = uncommitted(root, paths)
     if changed:
-        listed = "\n".join(f"  {path}" for path in changed)
         raise Refused(
-            "these files have changes that are not committed, so nothing was written; commit or stash them, "
-            f"or pass --allow-dirty:\n{listed}"
+            f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} uncommitted changes: commit or stash "
+            "first, or pass --allow-dirty. Nothing was changed."
         )
 
 

@@ -1,7 +1,6 @@
 """What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason.
 
-The JSON form (:meth:`Plan.to_json`) carries ``"schema": 1``; the number changes when a field changes its meaning
-or goes, not when one is added.
+The JSON form of its parts (``to_json``) is documented in docs/json.md.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 __all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Plan", "Safety", "Skipped", "Status", "sha256"]
 
-#: Version of the JSON form of a plan.
+#: Version of the JSON form: it changes when a field changes its meaning or goes, not when one is added.
 SCHEMA = 1
 
 
@@ -132,16 +131,6 @@ class Plan:
     files: tuple[FilePlan, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """``schema``, ``root``, ``files``, ``findings`` and ``skipped``, ready for :func:`json.dumps`."""
-        return {
-            "schema": SCHEMA,
-            "root": str(self.root),
-            "files": [file.to_json() for file in self.files],
-            "findings": [finding.to_json() for finding in self.findings],
-            "skipped": [one.to_json() for one in self.skipped],
-        }
 
 
 def sha256(content: bytes) -> str:

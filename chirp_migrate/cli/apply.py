@@ -14,7 +14,7 @@ from chirp_migrate.commit import commit, recover
 from chirp_migrate.diff import unified_diff
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.gitguard import uncommitted
+from chirp_migrate.gitguard import guard
 from chirp_migrate.journal import read_runs
 from chirp_migrate.migration import plan_migration
 from chirp_migrate.plan import Skipped
@@ -81,12 +81,8 @@ def apply(
         click.echo(summary.totals(plan), err=True)
         sys.exit(INCOMPLETE if plan.skipped else 0)
     touched = [file.path for file in plan.files if file.before is not None]
-    dirty = [] if allow_dirty else uncommitted(plan.root, touched)
-    if dirty:
-        raise Refused(
-            f"{', '.join(dirty)} {'has' if len(dirty) == 1 else 'have'} uncommitted changes: commit or stash first, "
-            "or pass --allow-dirty. Nothing was changed."
-        )
+    if not allow_dirty:
+        guard(plan.root, touched)
     left: tuple[Skipped, ...] = ()
     if plan.files:
         result = commit(plan)

@@ -14,11 +14,9 @@ from typing import TextIO
 from chirp_migrate import __version__
 from chirp_migrate.diff import count_changes
 from chirp_migrate.migration import Migration
-from chirp_migrate.plan import Finding, Plan, Skipped, Status
+from chirp_migrate.plan import SCHEMA, Finding, Plan, Skipped, Status
 from chirp_migrate.rules import all_rules
 
-#: Version of the JSON that ``--json`` writes; see docs/json.md.
-SCHEMA = 1
 _WIDTH = 80
 _NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
 
@@ -123,23 +121,8 @@ def as_json(migration: Migration, left: Iterable[Skipped]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "tool": f"chirp-migrate {__version__}",
-        "files": [
-            {"path": f.path, "action": "create" if f.before is None else "rewrite", "kind": f.note} for f in plan.files
-        ],
-        "findings": [
-            {
-                "rule": f.rule,
-                "name": f.name,
-                "path": f.path,
-                "line": f.line,
-                "column": f.column,
-                "status": f.status.value,
-                "safety": f.safety.value,
-                "message": f.message,
-                "reason": reasons[f.rule],
-            }
-            for f in plan.findings
-        ],
-        "skipped": [{"path": one.path, "reason": one.reason} for one in (*plan.skipped, *left)],
+        "files": [file.to_json() for file in plan.files],
+        "findings": [{**finding.to_json(), "reason": reasons[finding.rule]} for finding in plan.findings],
+        "skipped": [one.to_json() for one in (*plan.skipped, *left)],
         "notes": list(migration.notes),
     }
