@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.fetch import (
     Batch,
-    BatchedDataset,
+    WrappingDataset,
     fetch_pairs,
     fetch_sample,
     has_fixed_samples,
@@ -58,7 +58,7 @@ def _chain(
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
 
-class WorkerSafeAugmentedDataset(BatchedDataset):
+class WorkerSafeAugmentedDataset(WrappingDataset):
     """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
 
     ``augment_params`` is a dict of ``SpecAugment`` parameters, or ``{'spec_augment_params': …,
@@ -93,15 +93,6 @@ class WorkerSafeAugmentedDataset(BatchedDataset):
             self.transforms = [deepcopy(t) if isinstance(t, BatchTransform) else t for t in transforms]
         else:
             raise TypeError("give either transforms or augment_params with its switches, not both")
-
-    @property
-    def dataset(self) -> Any:
-        """The dataset underneath."""
-        return self.base_dataset
-
-    @dataset.setter
-    def dataset(self, dataset: Any) -> None:
-        self.base_dataset = dataset
 
     @property
     def in_memory(self) -> bool:

@@ -13,6 +13,7 @@ from torch.utils.data import default_collate
 from chirpid_patch.fetch import (
     Batch,
     BatchedDataset,
+    WrappingDataset,
     batch_like,
     fetch_batch,
     fetch_pairs,
@@ -48,7 +49,7 @@ def _unpack(state: _Statistic) -> Any:
     return state
 
 
-class WorkerSafeStandardizedDataset(BatchedDataset):
+class WorkerSafeStandardizedDataset(WrappingDataset):
     """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
 
     Samples are pairs (x, y), x a tensor. ``mean`` and ``std`` are numbers or tensors, 0-dim or broadcastable
@@ -67,15 +68,6 @@ class WorkerSafeStandardizedDataset(BatchedDataset):
         self.mean = mean
         self.std = std
         self.eps = float(eps)
-
-    @property
-    def dataset(self) -> Any:
-        """The dataset underneath."""
-        return self.base_dataset
-
-    @dataset.setter
-    def dataset(self, dataset: Any) -> None:
-        self.base_dataset = dataset
 
     @property
     def original_dataset(self) -> Any:

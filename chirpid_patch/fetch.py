@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from operator import index as as_int
 from typing import Any
@@ -18,7 +19,7 @@ Batch = list[Any]
 Collate = Callable[[Any], Any]
 
 
-class BatchedDataset(Dataset[Any]):
+class BatchedDataset(Dataset[Any], ABC):
     """A map-style dataset that can also be read a batch at a time.
 
     Subclasses implement ``read_sample`` and ``read_batch``; ``read_batch`` must give what
@@ -26,8 +27,9 @@ class BatchedDataset(Dataset[Any]):
     own code only.
     """
 
+    @abstractmethod
     def __len__(self) -> int:
-        raise NotImplementedError
+        """Number of samples."""
 
     def __getitem__(self, index: Any) -> Any:
         return self.read_sample(index, None)
@@ -36,23 +38,38 @@ class BatchedDataset(Dataset[Any]):
         """The samples at ``indices``, one by one: PyTorch's own protocol, for loaders that are not ours."""
         return [self[index] for index in indices]
 
+    @abstractmethod
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         """The collated samples at ``indices`` in fresh memory; None where only single ones can be read."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def in_memory(self) -> bool:
         """Whether batches are gathered from tensors that are in memory already."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def fixed_samples(self) -> bool:
         """Whether reading a sample twice surely gives the same."""
-        raise NotImplementedError
+
+
+class WrappingDataset(BatchedDataset):
+    """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
+
+    base_dataset: Any
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset underneath."""
+        return self.base_dataset
+
+    @dataset.setter
+    def dataset(self, dataset: Any) -> None:
+        self.base_dataset = dataset
 
 
 def is_shipped(dataset: Any) -> bool:

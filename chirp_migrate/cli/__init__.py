@@ -22,7 +22,7 @@ PIPE_CLOSED = 141
 _COMMANDS = {
     "apply": "chirp_migrate.cli.apply:apply",
     "rollback": "chirp_migrate.cli.rollback:rollback_command",
-    "verify": "chirp_migrate.cli.verify:verify",
+    "verify": "chirp_migrate.verify.command:verify",
     "completion": "chirp_migrate.cli.completion:completion",
 }
 
