@@ -14,16 +14,13 @@ from chirpid_patch.fetch import (
     Batch,
     BatchedDataset,
     WrappingDataset,
-    batch_like,
     fetch_batch,
     fetch_pairs,
     fetch_sample,
-    gather,
     has_fixed_samples,
     is_in_memory,
     map_indices,
     stack_pairs,
-    tensors_behind,
 )
 from chirpid_patch.keyed_random import RandomKey
 
@@ -60,7 +57,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
     """
 
-    _ready: tuple[Any, Any] | None
+    _cached_operands: tuple[Any, Any] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
@@ -101,7 +98,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean, self._ready = _pack(mean), None
+        self._mean, self._cached_operands = _pack(mean), None
 
     @property
     def std(self) -> Any:
@@ -110,7 +107,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @std.setter
     def std(self, std: Any) -> None:
-        self._std, self._ready = _pack(std), None
+        self._std, self._cached_operands = _pack(std), None
 
     @property
     def in_memory(self) -> bool:
@@ -127,12 +124,12 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _operands(self) -> tuple[Any, Any]:
         """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
-        if self._ready is None:
-            self._ready = self.mean, self.std + self.eps
-        return self._ready
+        if self._cached_operands is None:
+            self._cached_operands = self.mean, self.std + self.eps
+        return self._cached_operands
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ready": None}
+        return {**self.__dict__, "_cached_operands": None}
 
     def _standardize(self, x: Any) -> Any:
         mean, deviation = self._operands()
@@ -148,10 +145,6 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
-        behind = tensors_behind(self.base_dataset, mapped)
-        if behind is not None and len(behind[0]) == 2 and self._stays_in_place(behind[0][0]):
-            (xs, ys), rows = behind
-            return [self._standardized_rows(xs, rows), gather(ys, torch.tensor(rows))]
         pairs = fetch_pairs(self.base_dataset, mapped, key)
         if pairs is not None:
             return [self._standardize_column(pairs[0]), pairs[1]]
@@ -189,15 +182,6 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
                 for statistic in self._operands()
             )
         )
-
-    def _standardized_rows(self, xs: Tensor, rows: Sequence[int]) -> Tensor:
-        """Rows of ``xs``, each standardised while it is copied: it is still in the cache for the division."""
-        mean, deviation = self._operands()
-        batch = batch_like(xs, len(rows))
-        for sample, row in zip(batch.unbind(0), rows, strict=True):
-            torch.sub(xs[row], mean, out=sample)
-            sample.div_(deviation)
-        return batch
 
     def _standardize_batch(self, batch: Tensor) -> Tensor:
         mean, deviation = self._operands()

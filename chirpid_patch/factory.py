@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate
@@ -15,6 +17,8 @@ from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.datasets import WorkerSafeStandardizedDataset
 from chirpid_patch.fetch import is_in_memory
 from chirpid_patch.loader import BatchedDataLoader
+from chirpid_patch.profiles import default_profile, recall, remember, signature
+from chirpid_patch.tuning import LoaderChoice, choose_loading, why_no_processes
 from chirpid_patch.waits import EpochWaits, make_audible
 
 logger = logging.getLogger("chirpid_patch")
@@ -32,6 +36,13 @@ class OptimalDataLoaderFactory:
     has_augmentation, has_standardization: what the samples go through; bounds the number of workers.
     max_workers: the call this one replaces had up to so many workers; the factory may use fewer, or none.
         Without it and ``num_workers``, no process is started.
+    thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers from
+        global generators. They may then be read by threads that load ahead.
+    tune: choose by measuring, with worker processes among the candidates whether or not the replaced call had any.
+        The choice is remembered for this dataset and machine; ``tune_seconds`` (default 3) bounds the measuring, and
+        ``tune_step``, called with a batch, stands for a step of the training meanwhile.
+    profile: the file of remembered choices (default: one in the user's cache folder, or ``CHIRPID_PROFILE``). Given
+        without ``tune``, a choice that it holds for this dataset and machine is used.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
     benchmark: log the data wait of each epoch (on standard error, where the program has set up no logging).
     """
@@ -154,7 +165,9 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     work["has_augmentation"] |= isinstance(dataset, WorkerSafeAugmentedDataset)
     work["has_standardization"] |= isinstance(dataset, WorkerSafeStandardizedDataset)
     max_workers = options.pop("max_workers", None)
+    measuring = _Measuring.of(options)
     optimize, benchmark = bool(options.pop("optimize", True)), bool(options.pop("benchmark", False))
+    thread_safe = bool(options.pop("thread_safe", False))
     if benchmark:
         make_audible(logger)
     explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
@@ -171,18 +184,74 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
         plain: Any = kind(dataset, **_with_workers(options, asked, prefetch, persistent))
         return _decided(plain, f"original loading (optimize=False): {_processes(asked)}")
 
-    workers, why = _choose_workers(dataset, explicit, max_workers, options, work)
-    ahead = (prefetch or _TORCH_PREFETCH) * asked
+    choice = None
+    if explicit is None and not isinstance(dataset, IterableDataset) and _sample_count(dataset, None):
+        choice = measuring.choice(dataset, {**options, "prefetch_factor": prefetch}, thread_safe, max_workers)
+    if choice is None:
+        threads = None
+        workers, why = _choose_workers(dataset, explicit, max_workers, options, work)
+    else:
+        workers, threads, why = choice.num_workers, choice.prefetch_threads or None, choice.why
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
     loader = BatchedDataLoader(
         dataset,
-        draws_ahead=0 if workers else ahead,
+        draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
         draws_like_persistent_workers=persistent and not workers,
+        prefetch_threads=threads,
+        thread_safe=thread_safe,
+        keep_workers=choice is not None and workers > 0,
         benchmark=benchmark,
-        **_with_workers(options, workers, prefetch, persistent),
+        **_with_workers(options, workers, prefetch, persistent and asked > 0),
     )
-    return _decided(loader, f"{_processes(workers)}: {why}")
+    return _decided(loader, f"{_way(workers, threads)}: {why}")
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """The arguments that ask for a measured choice."""
+
+    tune: bool
+    seconds: float
+    step: Callable[[Any], object] | None
+    profile: Path | None
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> _Measuring:
+        """Taken out of the caller's ``options``."""
+        tune, seconds = bool(options.pop("tune", False)), float(options.pop("tune_seconds", 3.0))
+        step, profile = options.pop("tune_step", None), options.pop("profile", None)
+        return cls(tune, seconds, step, None if profile is None else Path(profile))
+
+    def choice(
+        self, dataset: Any, options: Mapping[str, Any], thread_safe: bool, max_workers: int | None
+    ) -> LoaderChoice | None:
+        """The remembered or newly measured choice; None where none was asked for, or none is known."""
+        if not self.tune and self.profile is None:
+            return None
+        path = self.profile or default_profile()
+        key = signature(dataset, {**options, "thread_safe": thread_safe, "max_workers": max_workers})
+        known = recall(path, key)
+        if known is not None:
+            refused = why_no_processes(options) if known.num_workers else None
+            if refused is None:
+                return known
+            logger.info("the remembered choice is not used: %s", refused)
+        if not self.tune:
+            return None
+        logger.info("measuring how best to load, for about %g s", self.seconds)
+        choice = choose_loading(
+            dataset,
+            options,
+            threads_allowed=thread_safe,
+            most_workers=max_workers or None,
+            seconds=self.seconds,
+            step=self.step,
+        )
+        for note in choice.notes:
+            logger.info(note)
+        remember(path, key, choice)
+        return choice
 
 
 def _batching(dataset: Any, batch_size: int | None, shuffle: bool | None, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,6 +295,10 @@ def _choose_workers(
     size = _sample_count(dataset, None) or 0
     limit = OptimalDataLoaderFactory.get_optimal_config(size, **work)["num_workers"]
     return min(max_workers, limit), f"up to {max_workers} allowed, {usable_cpus()} CPUs usable"
+
+
+def _way(workers: int, threads: int | None) -> str:
+    return _processes(workers) if workers or not threads else f"{threads} prefetch thread{'s' if threads > 1 else ''}"
 
 
 def _processes(workers: int) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from chirpid_patch.keyed_random import RandomKey
-from chirpid_patch.recycled import batch_memory
+from chirpid_patch.recycled import batch_memory, contiguous_strides
 
 Batch = list[Any]
 Collate = Callable[[Any], Any]
@@ -118,7 +118,7 @@ def is_in_memory(dataset: Any) -> bool:
     return _is_gatherable(dataset)
 
 
-def _positions(indices: Sequence[Any], length: int) -> list[int] | None:
+def positions_of(indices: Sequence[Any], length: int) -> list[int] | None:
     """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
     positions = []
     for index in indices:
@@ -165,21 +165,19 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 
-def batch_like(tensor: Tensor, count: int) -> Tensor:
-    """Memory for a batch of ``count`` samples like those of ``tensor``; shared memory in a worker process.
+def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Memory for a batch of ``count`` samples shaped as those of ``tensor``; shared memory in a worker process.
 
     A worker hands its batches over through shared memory. Gathered on the heap and moved there afterwards,
     they leave the heap of glibc before 2.38 growing by every batch; ``default_collate`` gathers straight into
     shared memory too.
     """
     shape = (count, *tensor.shape[1:])
+    dtype = tensor.dtype if dtype is None else dtype
     if get_worker_info() is None:
-        return batch_memory(shape, tensor.dtype)
-    storage = tensor._typed_storage()._new_shared(  # type: ignore[no-untyped-call]
-        math.prod(shape), device=tensor.device
-    )
-    out: Tensor = tensor.new(storage).resize_(shape)
-    return out
+        return batch_memory(shape, dtype)
+    storage = torch.UntypedStorage._new_shared(math.prod(shape) * dtype.itemsize)  # type: ignore[no-untyped-call]
+    return torch.empty(0, dtype=dtype).set_(storage, 0, shape, contiguous_strides(shape))
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
@@ -192,7 +190,7 @@ def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, 
         return None if mapped is None else tensors_behind(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
         return None
-    rows = _positions(indices, len(dataset))
+    rows = positions_of(indices, len(dataset))
     return None if rows is None else (dataset.tensors, rows)
 
 
@@ -217,7 +215,7 @@ def map_indices(table: Any, indices: Sequence[Any]) -> list[Any] | None:
 
 def _fetch_concatenated(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
     """A batch across the parts of a ConcatDataset: one gather a part, put back into the order asked for."""
-    positions = _positions(indices, len(dataset))
+    positions = positions_of(indices, len(dataset))
     if positions is None or not is_in_memory(dataset):
         return None
     bounds = torch.tensor(dataset.cumulative_sizes)

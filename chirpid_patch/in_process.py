@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,15 +12,19 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from chirpid_patch.accelerator import pinning_device
 from chirpid_patch.fetch import Collate, load_batch
+from chirpid_patch.overlap import Overlap
+from chirpid_patch.prefetch import PrefetchQueue, PrefetchThreads
 from chirpid_patch.separate_random import SeparateRandomness
 from chirpid_patch.tasks import EpochTasks, LoadTask
 
 
 class InProcessIterator(Iterator[Any]):
-    """One epoch loaded in this process.
+    """One epoch loaded in this process, by threads of it that load ahead where ``overlap`` says so.
 
     ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each
-    when it is needed. ``randomness`` is given where the original ran user code in workers.
+    when it is needed, except that threads may draw a whole epoch of ``free_tasks`` tasks ahead where the sampler's
+    draws do not depend on the moment (0: they do). ``randomness`` is given where the original ran user code in
+    workers; such code is never run in threads, so ``overlap`` must be None then.
     """
 
     def __init__(
@@ -30,18 +35,27 @@ class InProcessIterator(Iterator[Any]):
         *,
         length: Callable[[], int],
         ahead: int,
+        free_tasks: int,
         pin: bool,
         randomness: SeparateRandomness | None,
+        overlap: Overlap | None,
+        threads: Callable[[int], PrefetchThreads],
     ) -> None:
         self._dataset = dataset
         self._collate = collate
         self._tasks = tasks
         self._length = length
         self._draws_ahead = ahead > 0
+        self._free_tasks = free_tasks
         self._pin = pinning_device() if pin else None
         self._randomness = randomness
+        self._overlap = overlap
+        self._threads = threads
+        self._queue: PrefetchQueue | None = None
         while len(tasks.owed) < ahead and self._draw():
             pass
+        if overlap is not None:
+            overlap.begin_epoch()
 
     def _draw(self) -> bool:
         return next(self._tasks, None) is not None
@@ -54,15 +68,54 @@ class InProcessIterator(Iterator[Any]):
         with torch.autograd.profiler.record_function("enumerate(DataLoader)#BatchedDataLoader.__next__"):
             if not self._tasks.owed and not self._draw():
                 raise StopIteration
-            task = self._tasks.owed.popleft()
-            if self._draws_ahead:
-                self._draw()
-            with self._user_randomness():
-                batch = load_task(self._dataset, task, self._collate)
+            batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
             return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
 
-    def _user_randomness(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._randomness is None else self._randomness()
+    def _load_here(self) -> Any:
+        task = self._next_task()
+        with nullcontext() if self._randomness is None else self._randomness():
+            return load_task(self._dataset, task, self._collate)
+
+    def _next_task(self) -> LoadTask:
+        task = self._tasks.owed.popleft()
+        if self._draws_ahead:
+            self._draw()
+        return task
+
+    def _load_ahead(self, overlap: Overlap) -> Any:
+        overlap.asked()
+        queue = self._queue
+        if overlap.threads and (queue is None or (queue.threads != overlap.threads and not len(queue))):
+            load = partial(load_task, self._dataset, collate=self._collate)
+            queue = self._queue = PrefetchQueue(self._threads(overlap.threads), load, self._dataset)
+        if queue is None or not (overlap.threads or len(queue)):
+            batch, threads = self._load_here(), 0
+        else:
+            if not len(queue):
+                self._order(queue, queue.threads)
+            self._next_task()
+            batch, threads = queue.take(), queue.threads
+        if queue is not None and overlap.threads == queue.threads:
+            self._order(queue, queue.threads)
+        overlap.delivered(threads)
+        return batch
+
+    def _order(self, queue: PrefetchQueue, most: int) -> None:
+        """Order tasks until ``most`` are on their way."""
+        while len(queue) < most and self._is_drawn(len(queue)):
+            queue.order(self._tasks.owed[len(queue)])
+
+    def _is_drawn(self, position: int) -> bool:
+        """Whether the task that many places after the next one is drawn, or may be, and now is."""
+        while len(self._tasks.owed) <= position:
+            # Short of the epoch's end: what a sampler does there happens when the loop gets there.
+            if self._tasks.drawn >= self._free_tasks or not self._draw():
+                return False
+        return True
+
+    def __del__(self) -> None:
+        if self._queue is not None:
+            self._queue.drop()
 
 
 def load_task(dataset: Any, task: LoadTask, collate: Collate) -> Any:

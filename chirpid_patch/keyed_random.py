@@ -32,6 +32,14 @@ def _mix(words: Keys) -> Keys:
     return mixed ^ (mixed >> np.uint64(31))
 
 
+def _mix_word(word: int) -> int:
+    """``_mix`` of one word."""
+    mixed = (word + 0x9E3779B97F4A7C15) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return mixed ^ (mixed >> 31)
+
+
 def derive(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
     """New keys from ``keys`` (B,) and further words: integers of any size or sign, or int64 arrays (B,)."""
     for word in words:
@@ -102,9 +110,10 @@ class RandomKey:
 
     def sample_keys(self) -> Keys:
         """One 64-bit key a sample: uint64 of shape (B,)."""
-        start = np.zeros(1, dtype=np.uint64)
-        run = derive(start, self.seed, self.epoch, self.rank, self.depth)
-        return derive(np.broadcast_to(run, self.indices.shape), self.indices, self.occurrences)
+        run = 0
+        for word in (self.seed, self.epoch, self.rank, self.depth):
+            run = _mix_word(run ^ (word & _MASK))
+        return derive(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
 
 
 def keys_for(key: RandomKey | None, count: int) -> Keys:

@@ -14,6 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate
 from chirpid_patch.accelerator import pinning_device
 from chirpid_patch.fetch import is_in_memory
 from chirpid_patch.in_process import InProcessIterator
+from chirpid_patch.overlap import Overlap
+from chirpid_patch.prefetch import PrefetchThreads
+from chirpid_patch.samplers import tasks_drawn_freely
 from chirpid_patch.seeding import current_rank
 from chirpid_patch.separate_random import SeparateRandomness
 from chirpid_patch.tasks import EpochTasks, draw_base_seed
@@ -31,9 +34,15 @@ class BatchedDataLoader(DataLoader[Any]):
 
     draws_ahead: how many batches of indices the original had drawn when its iterator was made, that is its
         ``num_workers * prefetch_factor``. Only used without workers, where 0 means that it had none.
-    draws_like_persistent_workers: the original kept its workers, so it drew its base seed once in its life
-    and
+    draws_like_persistent_workers: the original kept its workers, so it drew its base seed once in its life and
         not once an epoch. Only used without workers.
+    prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
+        loop, whether that helps (see ``overlap.Overlap``). Batches are the same either way. Only this package's
+        datasets over memory, with default collation, are read in threads, unless
+    thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
+        random numbers from global generators.
+    keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
+        drawn as without.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
 
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
@@ -47,15 +56,24 @@ class BatchedDataLoader(DataLoader[Any]):
         *args: Any,
         draws_ahead: int = 0,
         draws_like_persistent_workers: bool = False,
+        prefetch_threads: int | None = None,
+        thread_safe: bool = False,
+        keep_workers: bool = False,
         benchmark: bool = False,
         **kwargs: Any,
     ) -> None:
         self._pool: WorkerPool | None = None
+        self._threads: PrefetchThreads | None = None
         super().__init__(dataset, *args, **kwargs)
         #: What was chosen for this loader and why, in words.
         self.decision = ""
         self.draws_ahead = max(draws_ahead, 1) if draws_like_persistent_workers else draws_ahead
         self.draws_like_persistent_workers = draws_like_persistent_workers
+        self.prefetch_threads = prefetch_threads
+        self.thread_safe = thread_safe
+        self.keep_workers = keep_workers
+        #: How many threads load ahead in this process, and why.
+        self.overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
         self.benchmark = benchmark
         self._epochs_begun = 0
         self._kept_seed: int | None = None
@@ -74,6 +92,11 @@ class BatchedDataLoader(DataLoader[Any]):
         if self.num_workers == 0 or self._without_workers:
             return self._iterate_here(epoch)
         return self._iterate_with_workers(epoch)
+
+    @property
+    def lost_workers(self) -> bool:
+        """Whether worker processes could not be started or died, so that batches are loaded in this process."""
+        return self._without_workers
 
     @property
     def _keeps_workers(self) -> bool:
@@ -105,32 +128,48 @@ class BatchedDataLoader(DataLoader[Any]):
         if not self._keeps_workers or self._randomness is None:
             # Numbered as a further worker: those that ran have used the streams of their numbers.
             self._randomness = SeparateRandomness(seed + self.num_workers)
-        ours_only = self.collate_fn is default_collate and is_in_memory(self.dataset)
+        for_threads = self.thread_safe or (self.collate_fn is default_collate and is_in_memory(self.dataset))
         return InProcessIterator(
             self.dataset,
             self.collate_fn,
             tasks,
             length=self.__len__,
             ahead=self._ahead,
+            free_tasks=tasks_drawn_freely(self),
             pin=self.pin_memory,
-            randomness=self._randomness if self._ahead and not ours_only else None,
+            randomness=self._randomness if self._ahead and not for_threads else None,
+            overlap=self.overlap if for_threads else None,
+            threads=self._prefetch_threads,
         )
+
+    def _prefetch_threads(self, count: int) -> PrefetchThreads:
+        """The threads that load ahead, kept from epoch to epoch: a new one's memory is new, too, and slow at first."""
+        threads = self._threads
+        if threads is None or threads.count != count:
+            self._end_threads(wait=False)
+            threads = self._threads = PrefetchThreads(count)
+        return threads
+
+    def _end_threads(self, *, wait: bool) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close(wait=wait)
 
     def _iterate_with_workers(self, epoch: int) -> Iterator[Any]:
         pool = self._pool or self._new_pool()
-        if self.persistent_workers:
+        if self.persistent_workers or self.keep_workers:
             self._pool = pool
         try:
-            pool.start_epoch(epoch, current_rank())
+            pool.start_epoch(epoch, current_rank(), new_seed=not self.persistent_workers)
         except WorkersLostError as lost:
             return self._replace_workers(pool, lost, epoch)
         return _WorkerIterator(self, pool, epoch)
 
     def _new_pool(self) -> WorkerPool:
         options: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("timeout", "multiprocessing_context", "prefetch_factor", "persistent_workers")
+            name: getattr(self, name) for name in ("timeout", "multiprocessing_context", "prefetch_factor")
         }
+        options["persistent_workers"] = self.persistent_workers or self.keep_workers
         if not getattr(self, "in_order", True):  # torch >= 2.6
             options["in_order"] = False
         return WorkerPool(
@@ -168,7 +207,11 @@ class BatchedDataLoader(DataLoader[Any]):
         return successor
 
     def shutdown(self) -> None:
-        """End kept worker processes now. The loader can be iterated again, and then starts anew."""
+        """End kept worker processes and threads now. The loader can be iterated again, and then starts anew."""
+        self._end_threads(wait=True)
+        self._end_workers()
+
+    def _end_workers(self) -> None:
         pool, self._pool = self._pool, None
         self._kept_seed = None
         if pool is not None:
@@ -184,12 +227,13 @@ class BatchedDataLoader(DataLoader[Any]):
 
     def __del__(self) -> None:
         # At interpreter exit PyTorch ends the workers itself.
-        if not sys.is_finalizing() and getattr(self, "_pool", None) is not None:
-            self.shutdown()
+        if not sys.is_finalizing():
+            self._end_threads(wait=False)
+            self._end_workers()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the processes."""
-        return {**self.__dict__, "_pool": None}
+        """Everything but the processes and threads."""
+        return {**self.__dict__, "_pool": None, "_threads": None}
 
 
 class _WorkerIterator(Iterator[Any]):

@@ -7,7 +7,6 @@ that did not come.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.memory import MemoryReading, process_memory
 from chirpid_patch.nvml import GpuProbe, GpuStatus, gpu_status
+from chirpid_patch.random_states import unmoved_generators
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.
@@ -134,7 +134,7 @@ class DataLoaderPerformanceMonitor:
             raise ValueError("num_batches and epochs must be at least 1")
         ahead = _ordered_ahead(dataloader)
         waits: list[_Wait] = []
-        with _same_random_state(dataloader):
+        with unmoved_generators(dataloader):
             wanted = 1 + ahead + num_batches
             passes = 0
             # A loader of one batch is gone through once more: its first wait alone would be start-up only.
@@ -297,7 +297,7 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         arguments = {key: value for key, value in config.items() if key != "loader"}
         loader: DataLoader[Any]
-        with _same_random_state(None):
+        with unmoved_generators(dataset):
             if config.get("loader") == "factory":
                 loader = OptimalDataLoaderFactory.create_training_loader(
                     dataset, batch_size=batch_size, shuffle=False, **arguments
@@ -338,23 +338,6 @@ def _ordered_ahead(loader: Any) -> int:
     """Batches that the workers of a loader have been asked for when its first one arrives."""
     workers = getattr(loader, "num_workers", 0)
     return workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
-
-
-@contextmanager
-def _same_random_state(loader: Any) -> Iterator[None]:
-    """Put the global random states, and the generators of a loader and its sampler, back at the end."""
-    python, numpy = random.getstate(), np.random.get_state()
-    owners = (loader, getattr(loader, "sampler", None))
-    found = (getattr(owner, "generator", None) for owner in owners)
-    generators = {id(g): (g, g.get_state()) for g in found if isinstance(g, torch.Generator)}
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
-            for generator, state in generators.values():
-                generator.set_state(state)
 
 
 def _default_candidates(say: Any) -> list[dict[str, Any]]:

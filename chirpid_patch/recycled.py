@@ -93,10 +93,11 @@ def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     if block is None:
         return torch.empty(shape, dtype=dtype)
     # Not a view: a tensor of its own over the block, with its own autograd and version state.
-    return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), _strides(shape))
+    return torch.empty(0, dtype=dtype).set_(block, 0, tuple(shape), contiguous_strides(shape))
 
 
-def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor of this shape, in elements."""
     strides = [1]
     for size in reversed(shape[1:]):
         strides.insert(0, strides[0] * max(size, 1))

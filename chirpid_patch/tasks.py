@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import index as as_int
 from typing import Any
 
+import numpy as np
 import torch
 
 from chirpid_patch.keyed_random import RandomKey
@@ -41,8 +42,9 @@ class EpochTasks(Iterator[LoadTask]):
         self._seed = seed
         self._epoch = epoch
         self._rank = rank
-        self._drawn = 0
-        self._seen: Counter[int] = Counter()
+        #: Number of tasks drawn so far.
+        self.drawn = 0
+        self._seen: dict[int, int] = {}
         self.owed: deque[LoadTask] = deque()
         #: Set when the sampler raises: the error on its way up is the user's, not that of a worker. The error
         #: itself is not kept, for its traceback would keep the processes' queues alive.
@@ -58,8 +60,8 @@ class EpochTasks(Iterator[LoadTask]):
             raise
         if self._batches and not isinstance(indices, list | tuple):
             indices = list(indices)
-        task = LoadTask(self._drawn, indices, self._batches, self._key(indices))
-        self._drawn += 1
+        task = LoadTask(self.drawn, indices, self._batches, self._key(indices))
+        self.drawn += 1
         self.owed.append(task)
         return task
 
@@ -73,12 +75,12 @@ class EpochTasks(Iterator[LoadTask]):
             return None
         try:
             plain = [as_int(index) for index in indices]
-        except TypeError:
+            numbers = np.array(plain, dtype=np.int64)
+        except (TypeError, OverflowError):
             return None
-        if any(not -(2**63) <= index < 2**63 for index in plain):
-            return None
-        occurrences = []
+        seen, occurrences = self._seen, []
         for index in plain:
-            occurrences.append(self._seen[index])
-            self._seen[index] += 1
-        return RandomKey.of(self._seed, self._epoch, plain, occurrences, rank=self._rank)
+            count = seen.get(index, 0)
+            occurrences.append(count)
+            seen[index] = count + 1
+        return RandomKey(self._seed, self._epoch, self._rank, numbers, np.array(occurrences, dtype=np.int64))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chirpid_patch.keyed_random import Keys, derive, fresh_keys, uniforms
-from chirpid_patch.noise import normal_noise
+from chirpid_patch.noise import NOISE_MODES, NoiseMode, normal_noise, scratch_values
 
 
 class BatchTransform(nn.Module):
@@ -108,8 +108,9 @@ class SpecAugment(BatchTransform):
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
         stops = (starts + widths).tolist()
+        writable = _writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
         for row, row_starts, row_stops in zip(rows, starts.tolist(), stops, strict=True):
-            sample = batch[row]
+            sample = writable[row]
             for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
                 if mask < self.num_time_masks:
                     sample[..., start:stop] = self.mask_value
@@ -117,30 +118,47 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
 
-class GaussianNoise(BatchTransform):
-    """Add independent N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape."""
+def _writable_view(batch: Tensor) -> Any:
+    """The memory of ``batch`` as an array; the tensor itself where NumPy has no such dtype or memory."""
+    try:
+        return batch.detach().numpy()
+    except TypeError:  # bfloat16, or another device
+        return batch
 
-    def __init__(self, std: float = 0.02, p: float = 0.8) -> None:
+
+class GaussianNoise(BatchTransform):
+    """Add N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape.
+
+    ``mode`` is ``"table"`` (independent, fast), ``"exact"`` (independent, from PyTorch's normal generator) or
+    ``"pooled"`` (fastest; stretches of noise drawn once, so samples are not independent), see
+    ``chirpid_patch.noise``.
+    """
+
+    def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
         super().__init__()
         self.std = std
         self.p = p
+        self.mode = mode
 
     def extra_repr(self) -> str:
         """The parameters, for ``repr``."""
-        return f"std={self.std}, p={self.p}"
+        return f"std={self.std}, p={self.p}, mode={self.mode!r}"
 
     def check(self, samples: Tensor) -> None:
-        """Raise TypeError unless the samples are floating-point."""
+        """Raise TypeError unless the samples are floating-point, ValueError for a mode that does not exist."""
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
+        if self.mode not in NOISE_MODES:
+            raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Add noise to the given rows of ``batch`` (B, …) in place."""
         noise_keys = derive(keys, 1).tolist()
         for row in rows:
             sample = batch[row]
-            noise = torch.from_numpy(normal_noise(noise_keys[row], sample.numel(), self.std))
-            sample.add_(noise.view(sample.shape)).clamp_(0, 1)
+            count = sample.numel()
+            noise = normal_noise(noise_keys[row], count, self.std, self.mode, scratch_values(count))
+            sample.add_(torch.from_numpy(noise).view(sample.shape)).clamp_(0, 1)
 
 
 Transform = Callable[[Tensor], Tensor]

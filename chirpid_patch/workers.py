@@ -168,10 +168,15 @@ class WorkerPool:
         """The tasks of the running epoch; None before anything was drawn for it."""
         return self._sampler.tasks
 
-    def start_epoch(self, epoch: int, rank: int) -> None:
-        """Begin an epoch, starting the workers if none run. Raises WorkersLostError if they cannot."""
+    def start_epoch(self, epoch: int, rank: int, *, new_seed: bool) -> None:
+        """Begin an epoch, starting the workers if none run; with a base seed of its own where ``new_seed``.
+
+        Raises WorkersLostError if workers cannot be started.
+        """
         sampler = self._sampler
         sampler.epoch, sampler.rank, sampler.tasks = epoch, rank, None
+        if new_seed:
+            sampler.seed = None
         first = self._iterator is None
         if first:
             self._check_means()

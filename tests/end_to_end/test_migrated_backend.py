@@ -154,7 +154,9 @@ def test_json_lists_every_finding_with_place_rule_and_reason(tmp_path: Path) -> 
     assert result.returncode == 0
     written = json.loads((tmp_path / "findings.json").read_text())
     assert written["schema"] == 1 and written["skipped"] == []
-    assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in"}
+    assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in", "report"}
+    reports = [finding["message"] for finding in written["findings"] if finding["status"] == "report"]
+    assert all("stacked in a second copy of the data for their mean and deviation" in message for message in reports)
     for finding in written["findings"]:
         lines = (FIXTURE / finding["path"]).read_text().splitlines()
         assert 1 <= finding["line"] <= len(lines) and finding["message"] and finding["reason"]

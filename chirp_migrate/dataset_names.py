@@ -1,0 +1,192 @@
+"""Which expressions stand for a dataset, as far as a reader of the code can tell.
+
+A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
+given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
+something else (a literal, an array, a table) is not one, whatever its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.module import Module, code_children, matching
+from chirp_migrate.project import Project
+
+_NAME = re.compile(
+    r"\w*(dataset|data_set|subset)|_*(\w+_)?ds|_*(\w+_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
+    re.IGNORECASE,
+)
+_TORCH = re.compile(
+    r"torch\.utils\.data\.(dataset\.)?(Dataset|TensorDataset|Subset|ConcatDataset|StackDataset|random_split)"
+    r"|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
+)
+_TAKES_DATASETS = re.compile(
+    r"torch\.utils\.data\.(dataset\.|dataloader\.)?(DataLoader|Subset|random_split)"
+    r"|chirpid_patch\.(OptimalDataLoaderFactory\.create_\w+|BatchedDataLoader|WorkerSafe\w+)"
+)
+_OTHERS = re.compile(
+    r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
+    r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
+)
+_LITERALS = (
+    cst.List,
+    cst.Tuple,
+    cst.Dict,
+    cst.Set,
+    cst.Integer,
+    cst.Float,
+    cst.SimpleString,
+    cst.FormattedString,
+    cst.ConcatenatedString,
+    cst.ListComp,
+    cst.DictComp,
+    cst.SetComp,
+    cst.GeneratorExp,
+    cst.Lambda,
+)
+_BASES_LIMIT = 8
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """``name`` or ``name.attribute…`` without spaces; ``None`` for any other expression."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        owner = dotted(node.value)
+        return None if owner is None else f"{owner}.{node.attr.value}"
+    return None
+
+
+def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Nodes of code below ``scope``, without what lies in functions, classes and lambdas inside it."""
+    pending = list(code_children(scope))
+    while pending:
+        current = pending.pop()
+        yield current
+        if not isinstance(current, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+            pending += code_children(current)
+
+
+def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
+    """Parameters of a function by name, all kinds; none for a module."""
+    if not isinstance(scope, cst.FunctionDef | cst.Lambda):
+        return {}
+    found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]
+    found += [one for one in (scope.params.star_arg, scope.params.star_kwarg) if isinstance(one, cst.Param)]
+    return {one.name.value: one for one in found}
+
+
+def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether a name or attribute stands for a dataset."""
+    name = dotted(node)
+    if name is None:
+        return False
+    scope = binding_scope(module, node, name)
+    values, annotations = _origins(module, scope, name)
+    named = [part for one in annotations for part in matching(one, m.Name() | m.Attribute() | m.SimpleString())]
+    if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
+        return True
+    if any(_is_other(module, project, one) for one in annotations):
+        return False
+    if values and name not in parameters(scope) and all(_is_other_value(module, project, one) for one in values):
+        return False
+    last = name.rpartition(".")[2]
+    return _NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
+
+
+def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
+    """Where ``name`` gets its value: the class for ``self.…``, else the nearest function binding it, or the module."""
+    first = name.partition(".")[0]
+    if first == "self" and "." in name:
+        return module.enclosing_class(node) or module.tree
+    functions = (one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef | cst.Lambda))
+    return next((one for one in functions if binds(one, first)), module.tree)
+
+
+def binds(function: cst.CSTNode, name: str) -> bool:
+    """Whether a function has ``name`` as a parameter or assigns to it."""
+    return name in parameters(function) or any(_target_names(one, name) for one in own_nodes(function))
+
+
+def _target_names(node: cst.CSTNode, name: str) -> bool:
+    target = node.target if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.For) else None
+    return target is not None and bool(matching(target, m.Name(name)))
+
+
+def _origins(
+    module: Module, scope: cst.CSTNode, name: str
+) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]]:
+    """Values assigned to ``name`` in ``scope`` (for a tuple target: what is taken apart), and its annotations."""
+    values: list[cst.BaseExpression] = []
+    annotations: list[cst.BaseExpression] = []
+    nodes = matching(scope, m.Assign() | m.AnnAssign()) if isinstance(scope, cst.ClassDef) else own_nodes(scope)
+    for node in nodes:
+        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name:
+            annotations.append(node.annotation.annotation)
+            values += [node.value] if node.value is not None else []
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                parts = target.target.elements if isinstance(target.target, cst.Tuple | cst.List) else ()
+                if dotted(target.target) == name or any(dotted(part.value) == name for part in parts):
+                    values.append(node.value)
+    parameter = parameters(scope).get(name)
+    if parameter is not None and parameter.annotation is not None:
+        annotations.append(parameter.annotation.annotation)
+    return values, annotations
+
+
+def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
+    """What is called to make a value; the value itself when it is no call."""
+    return value.func if isinstance(value, cst.Call) else value
+
+
+def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether a name stands for a dataset class, or for what splits a dataset; also in an annotation in quotes."""
+    if isinstance(node, cst.SimpleString):
+        return re.search(r"Dataset\b|Subset\b", node.value) is not None
+    if isinstance(node, cst.Name | cst.Attribute):
+        return any(is_dataset_class(project, name) for name in project.resolved_names(module, node))
+    return False
+
+
+def is_dataset_class(project: Project, qualified: str, depth: int = 0) -> bool:
+    """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
+    if _TORCH.fullmatch(qualified):
+        return True
+    found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
+    if found is None:
+        return False
+    owner, definition = found
+    for base in definition.bases:
+        bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
+        if any(is_dataset_class(project, name, depth + 1) for name in project.resolved_names(owner, bare)):
+            return True
+    return False
+
+
+def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+    """Whether an annotation or the function that makes a value names something that is no dataset."""
+    bare = node.value if isinstance(node, cst.Subscript) else node
+    names = project.resolved_names(module, bare) if isinstance(bare, cst.Name | cst.Attribute) else set()
+    return bool(names) and all(_OTHERS.fullmatch(name) for name in names)
+
+
+def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+    return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
+
+
+def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
+    """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
+    for call in matching(scope, m.Call()):
+        assert isinstance(call, cst.Call)
+        given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
+        given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
+        if any(dotted(value) == name for value in given):
+            names = project.resolved_names(module, call.func)
+            if names and all(_TAKES_DATASETS.fullmatch(one) for one in names):
+                return True
+    return False

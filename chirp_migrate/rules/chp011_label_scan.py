@@ -1,0 +1,265 @@
+"""CHP011: labels read one whole sample at a time are read without their samples (R-000-4.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, count
+from typing import ClassVar
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.collecting import is_collecting, is_read_outside, problem_of, scope_of
+from chirp_migrate.dataset_names import binding_scope, binds, dotted, is_dataset
+from chirp_migrate.effects import effect, suspends_or_binds
+from chirp_migrate.imports import runtime
+from chirp_migrate.module import Module, matching
+from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.scans import IsDataset, Scan, read_scan, stacked_samples
+from chirp_migrate.symbolic import statements_of
+
+_RUNTIME = "read_labels"
+_FOUND = "labels read one whole sample at a time"
+#: Words for datasets, and the look of code that takes labels from them: both have to be there to look closer.
+_WORDS = re.compile(
+    r"dataset|subset|data_set|dataloader|torch\.utils|\bds\b|_ds\b"
+    r"|(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set\b",
+    re.IGNORECASE,
+)
+_SCAN = re.compile(
+    r"\[\s*1\s*\]|\bfor\s*[\[(]?\s*\w+\s*,|^[ \t]*[\[(]?\w+\s*,\s*\w+\s*[\])]?\s*=[^=]|\.stack\b", re.MULTILINE
+)
+#: Calls that take all of a generator at once, and keep nothing of it when it raises.
+_AT_ONCE = re.compile(
+    r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
+)
+
+Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
+
+
+class LabelScan(Rule):
+    code: ClassVar[str] = "CHP011"
+    name: ClassVar[str] = "label-scan"
+    reason: ClassVar[str] = (
+        "Reading `dataset[i][1]` loads, standardises or augments a sample and throws it away for its label. The "
+        "runtime reads the same labels, in the same order and with the same errors, and leaves out the work on x where "
+        "nothing can depend on it; other datasets are read sample by sample, as before."
+    )
+    safety: ClassVar[Safety] = Safety.SAFE
+    trigger: ClassVar[tuple[str, ...]] = ("dataset", "subset", "set", "ds", "torch.utils")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules with a word for a dataset and the look of a scan in them."""
+        return _WORDS.search(text) is not None and _SCAN.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Rewrite comprehensions and loops that only use labels; report stacks that are made for two numbers."""
+        known: dict[tuple[cst.CSTNode, str], bool] = {}
+
+        def stands_for_dataset(node: cst.CSTNode) -> bool:
+            name = dotted(node)
+            if name is None:
+                return False
+            key = (binding_scope(module, node, name), name)
+            if key not in known:
+                known[key] = is_dataset(module, project, node)
+            return known[key]
+
+        if any(binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)):
+            return  # a variable of that name would be called instead of the runtime's function
+        for comprehension in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
+            assert isinstance(comprehension, Comprehension)
+            proposal = _comprehension(module, stands_for_dataset, comprehension)
+            if proposal is not None:
+                yield proposal
+        for loop in module.find(cst.For):
+            proposal = _loop(module, project, stands_for_dataset, loop)
+            if proposal is not None:
+                yield proposal
+        for call in module.find(cst.Call):
+            proposal = _stack(module, stands_for_dataset, call)
+            if proposal is not None:
+                yield proposal
+
+
+def _comprehension(module: Module, stands_for_dataset: IsDataset, node: Comprehension) -> Proposal | None:
+    loops = [node.for_in]
+    while loops[-1].inner_for_in is not None:
+        loops.append(loops[-1].inner_for_in)
+    if any(loop.asynchronous is not None for loop in loops) or isinstance(scope_of(module, node), cst.ClassDef):
+        return None  # the body of a class is no scope to its comprehensions
+    results: list[cst.CSTNode] = [node.key, node.value] if isinstance(node, cst.DictComp) else [node.elt]
+    tests = [condition.test for loop in loops for condition in loop.ifs]
+    for position, loop in enumerate(loops):
+        code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
+        scan = read_scan(module, stands_for_dataset, loop.target, loop.iter, code)
+        if scan is None:
+            continue
+        problem = scan.problem
+        if len(loops) > 1:
+            problem = "more than one `for` goes through it"
+        elif tests:
+            problem = "it is filtered in the same go"
+        problem = problem or _effect_in(module, results) or _condition(module, scan, node) or _too_early(module, scan)
+        if problem is None and isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
+            problem = "they are read lazily, one when the next is asked for"
+        if problem is not None:
+            return _left_alone(module, node, scan, problem)
+        whole = results[0] is scan.reads[0] if scan.reads else m.matches(results[0], m.Name(scan.label or ""))
+        plain = scan.iterable is loop.iter and "#" not in module.source(node)
+        if whole and plain and isinstance(node, cst.ListComp | cst.GeneratorExp):
+            return _proposal(module, node, [Edit(*_with_brackets(module, node), _call(module, scan))])
+        label = scan.label or _free_label(results)
+        return _proposal(module, node, _edits(module, scan, label))
+    return None
+
+
+def _loop(module: Module, project: Project, stands_for_dataset: IsDataset, node: cst.For) -> Proposal | None:
+    body = statements_of(node.body)
+    if node.orelse is not None or node.asynchronous is not None:
+        return None
+    scan = read_scan(module, stands_for_dataset, node.target, node.iter, body)
+    scope = scope_of(module, node)
+    if scan is None or isinstance(scope, cst.ClassDef):
+        return None
+    statements = body if scan.opening is None else body[1:]
+    if not is_collecting(statements):
+        return None
+    early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
+    problem = scan.problem or problem_of(module, node, statements, early)
+    problem = problem or (None if scan.opening else _condition(module, scan, node)) or _too_early(module, scan)
+    for name in scan.dropped:
+        if is_read_outside(module, node, name):
+            problem = problem or f"`{name}` may be read after the loop"
+        if isinstance(scope, cst.Module) and project.imported_elsewhere(module, name):
+            problem = problem or f"another module may import `{name}`"
+    if problem is not None:
+        return _left_alone(module, node, scan, problem)
+    label = scan.label or _free_label([scope])
+    return _proposal(module, node, _edits(module, scan, label))
+
+
+def _proposal(module: Module, node: cst.CSTNode, edits: Sequence[Edit]) -> Proposal:
+    message = f"{_FOUND}: {_RUNTIME} leaves the rest of the samples out"
+    return Proposal(module.span(node)[0], message, tuple(edits), frozenset({runtime(_RUNTIME)}))
+
+
+def _left_alone(module: Module, node: cst.CSTNode, scan: Scan, problem: str) -> Proposal:
+    indices = "" if scan.index is None else ", indices"
+    advice = f"take them from {_RUNTIME}({module.source(scan.dataset).strip()}{indices}) first, then go through those"
+    return Proposal(module.span(node)[0], f"{_FOUND}, but {problem}; {advice}")
+
+
+def _edits(module: Module, scan: Scan, label: str) -> list[Edit]:
+    """The loop runs over the labels, and what read them is the loop's variable."""
+    edits = [
+        Edit(*_with_brackets(module, scan.target), label),
+        Edit(*_with_brackets(module, scan.iterable), _call(module, scan)),
+        *(Edit(*module.span(read), label) for read in scan.reads),
+    ]
+    if scan.opening is not None:
+        start, end = module.span(scan.opening)
+        line_end = module.line_end(end - 1)
+        comment = module.text[end:line_end].lstrip()
+        if comment:
+            edits.append(Edit(start, line_end - len(comment), ""))
+        else:
+            edits.append(Edit(module.line_start(start), line_end, ""))
+    return edits
+
+
+def _call(module: Module, scan: Scan) -> str:
+    dataset, iterable = module.source(scan.dataset).strip(), module.source(scan.iterable).strip()
+    if scan.index is None:
+        return f"{_RUNTIME}({dataset})" if scan.unpack else f"{_RUNTIME}({dataset}, unpack=False)"
+    if isinstance(scan.iterable, cst.Tuple) and not scan.iterable.lpar:
+        iterable = f"({iterable})"
+    if not m.matches(scan.index, m.Name()):
+        iterable = f"[{module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable}]"
+    return f"{_RUNTIME}({dataset}, {iterable}{', unpack=True' if scan.unpack else ''})"
+
+
+def _with_brackets(module: Module, node: cst.CSTNode) -> tuple[int, int]:
+    """Span of an expression with its own parentheses."""
+    start, end = module.span(node)
+    before, after = getattr(node, "lpar", ()), getattr(node, "rpar", ())
+    return start - sum(len(module.source(one)) for one in before), end + sum(len(module.source(one)) for one in after)
+
+
+def _free_label(code: Iterable[cst.CSTNode]) -> str:
+    """``label``, with a number behind it if the code already has that name."""
+    taken = {name.value for one in code for name in matching(one, m.Name()) if isinstance(name, cst.Name)}
+    return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)
+
+
+def _effect_in(module: Module, code: Iterable[cst.CSTNode]) -> str | None:
+    found = next((f for one in code if (f := effect(module, one)) is not None), None)
+    return None if found is None else f"`{found}` may do more than compute"
+
+
+def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
+    """Why a sample that is read where its label is used might not be read in every turn."""
+    if scan.index is None:
+        return None
+    for read in scan.reads:
+        inner = read
+        for ancestor in module.ancestors(read):
+            if ancestor is node:
+                break
+            branch = isinstance(ancestor, cst.IfExp | cst.If) and inner is not ancestor.test
+            second = isinstance(ancestor, cst.BooleanOperation) and inner is ancestor.right
+            chained = isinstance(ancestor, cst.Comparison) and inner is not ancestor.left
+            chained = chained and inner is not ancestor.comparisons[0]  # type: ignore[attr-defined]
+            if branch or second or chained:
+                return "a condition decides whether a sample is read"
+            inner = ancestor
+    return None
+
+
+def _too_early(module: Module, scan: Scan) -> str | None:
+    """Why the dataset cannot be named before its indices are computed."""
+    parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
+    if any(suspends_or_binds(part) for part in parts):
+        return "its indices await something or bind names"
+    if scan.index is None:
+        return None
+    found = effect(module, scan.index)
+    if found is None and not _is_local(module, scan.dataset):
+        found = effect(module, scan.iterable, strangers=True)
+        return None if found is None else f"`{found}` runs first and might put another dataset there"
+    return None if found is None else f"`{found}` may do more than compute"
+
+
+def _is_local(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
+    if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
+        return False
+    declared = (one for one in module.find(cst.Global, cst.Nonlocal) if isinstance(one, cst.Global | cst.Nonlocal))
+    return not any(item.name.value == node.value for one in declared for item in one.names)
+
+
+def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
+    argument = module.parents[node]
+    call = module.parents[argument]
+    if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword or call.args[0].star:
+        return False
+    names = module.qualified_names(call.func)
+    known = bool(names) and all(_AT_ONCE.fullmatch(name) for name in names)
+    return known and all(effect(module, other) is None for other in call.args[1:])
+
+
+def _stack(module: Module, stands_for_dataset: IsDataset, call: cst.Call) -> Proposal | None:
+    """``torch.stack([dataset[i][0] for i in indices])`` of which only mean and deviation are wanted."""
+    found = stacked_samples(module, stands_for_dataset, call)
+    if found is None:
+        return None
+    dataset, indices = (module.source(one).strip() for one in found)
+    return Proposal(
+        module.span(call)[0],
+        "samples are stacked in a second copy of the data for their mean and deviation; "
+        f"streaming_standardization_stats({dataset}, {indices}) holds one batch at a time, and sums in float64 "
+        "(left alone, because the last digits differ)",
+    )

@@ -1,0 +1,35 @@
+"""What is known of PyTorch's samplers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+
+def tasks_drawn_freely(loader: Any) -> int:
+    """How many tasks of an epoch of ``loader`` may be drawn early without any generator noticing.
+
+    A sampler that draws as it goes from a generator that the training might use too gives 0, as do unknown ones.
+    """
+    batches = loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        return 0
+    sampler: Any = loader.sampler if batches is None else batches.sampler
+    count = len(sampler if batches is None else batches)
+    if type(sampler) is RandomSampler and sampler.generator is not None:
+        # It draws from the caller's generator at the start and, as a short last batch shows it, at the end.
+        draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
+        return 0 if draws_between else max(count - 1, 0)
+    return count if type(sampler) in _DRAWING_AT_ONCE else 0
+
+
+#: These draw all they need when asked for the first index, or from a generator of their own.
+_DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
