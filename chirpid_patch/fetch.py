@@ -82,7 +82,7 @@ def is_shipped(dataset: Any) -> bool:
     )
 
 
-def _is_exactly(dataset: Any, kind: Any) -> bool:
+def is_exactly(dataset: Any, kind: Any) -> bool:
     """Whether ``dataset`` reads its samples with the code of ``kind`` (it may be a subclass otherwise)."""
     return (
         isinstance(dataset, kind)
@@ -104,14 +104,14 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _is_gatherable(dataset: Any) -> bool:
-    return _is_exactly(dataset, TensorDataset) and all(_is_plain(tensor) for tensor in dataset.tensors)
+    return is_exactly(dataset, TensorDataset) and all(_is_plain(tensor) for tensor in dataset.tensors)
 
 
 def is_in_memory(dataset: Any) -> bool:
     """Whether batches are gathered from memory, so that worker processes could only slow it down."""
-    if _is_exactly(dataset, Subset):
+    if is_exactly(dataset, Subset):
         return is_in_memory(dataset.dataset)
-    if _is_exactly(dataset, ConcatDataset):
+    if is_exactly(dataset, ConcatDataset):
         return all(is_in_memory(part) for part in dataset.datasets)
     if is_shipped(dataset):
         return bool(dataset.in_memory)
@@ -148,10 +148,10 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     if is_shipped(dataset):
         batch: Batch | None = dataset.read_batch(indices, key)
         return batch
-    if _is_exactly(dataset, Subset):
+    if is_exactly(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)
         return None if mapped is None else fetch_batch(dataset.dataset, mapped, key)
-    if _is_exactly(dataset, ConcatDataset):
+    if is_exactly(dataset, ConcatDataset):
         return _fetch_concatenated(dataset, indices, key)
     found = tensors_behind(dataset, indices)
     if found is None:
@@ -185,7 +185,7 @@ def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, 
 
     ``None`` unless the dataset is a plain TensorDataset, or plain Subsets of one.
     """
-    if _is_exactly(dataset, Subset):
+    if is_exactly(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)
         return None if mapped is None else tensors_behind(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
@@ -196,9 +196,9 @@ def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, 
 
 def has_fixed_samples(dataset: Any) -> bool:
     """Whether reading a sample twice surely gives the same: tensors in memory, nothing random on top of them."""
-    if _is_exactly(dataset, Subset):
+    if is_exactly(dataset, Subset):
         return has_fixed_samples(dataset.dataset)
-    if _is_exactly(dataset, ConcatDataset):
+    if is_exactly(dataset, ConcatDataset):
         return all(has_fixed_samples(part) for part in dataset.datasets)
     if is_shipped(dataset):
         return bool(dataset.fixed_samples)
@@ -244,7 +244,7 @@ def _fetch_concatenated(dataset: Any, indices: Sequence[Any], key: RandomKey | N
 
 def _is_keyed(dataset: Any) -> bool:
     """Whether single samples of ``dataset`` can be read with a key."""
-    return _is_keyed(dataset.dataset) if _is_exactly(dataset, Subset) else is_shipped(dataset)
+    return _is_keyed(dataset.dataset) if is_exactly(dataset, Subset) else is_shipped(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -179,6 +179,7 @@ class BatchedDataLoader(DataLoader[Any]):
             batches=self.batch_sampler is not None,
             generator=self.generator,
             worker_init_fn=self.worker_init_fn,
+            seed=self._kept_seed,
             num_workers=self.num_workers,
             pin_memory=self.pin_memory and pinning_device() is not None,
             **options,
@@ -205,6 +206,22 @@ class BatchedDataLoader(DataLoader[Any]):
         else:
             pool.successor = successor = self._go_on_here(tasks, seed)
         return successor
+
+    def state_dict(self) -> dict[str, int | None]:
+        """What, with the state of its random generators, lets a new loader go on as this one would: plain integers.
+
+        Taken between epochs: the epochs begun, and the base seed where it is drawn only once.
+        """
+        seed = self._pool.seed if self._pool is not None and self.persistent_workers else self._kept_seed
+        return {"epochs_begun": self._epochs_begun, "base_seed": seed}
+
+    def load_state_dict(self, state: Mapping[str, int | None]) -> None:
+        """Go on where the loader whose ``state_dict`` this is would have, before this one is first iterated.
+
+        The random generators are the caller's to restore. Raises KeyError for a state of something else.
+        """
+        epochs, self._kept_seed = state["epochs_begun"], state["base_seed"]
+        self._epochs_begun = int(epochs or 0)
 
     def shutdown(self) -> None:
         """End kept worker processes and threads now. The loader can be iterated again, and then starts anew."""

@@ -14,6 +14,7 @@ import torch
 from chirpid_patch.dataset_state import dataset_state
 from chirpid_patch.tasks import LoadTask
 
+
 def _modes() -> tuple[bool, bool]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 

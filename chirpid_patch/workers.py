@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from chirpid_patch.child_watch import watch
+from chirpid_patch.compact import compact
 from chirpid_patch.fetch import Collate
 from chirpid_patch.in_process import load_task
 from chirpid_patch.tasks import EpochTasks, LoadTask, draw_base_seed
@@ -52,7 +53,7 @@ class _TaskDataset(Dataset[tuple[int, Any]]):
     """The dataset the workers see: a task in, its number and collated batch out."""
 
     def __init__(self, dataset: Any, collate: Collate) -> None:
-        self.dataset = dataset
+        self.dataset = compact(dataset)
         self.collate = collate
 
     def __getitem__(self, task: LoadTask) -> tuple[int, Any]:
@@ -87,12 +88,12 @@ class _TaskSampler(Sampler[LoadTask]):
     moves once.
     """
 
-    def __init__(self, sampler: Any, generator: torch.Generator | None, batches: bool) -> None:
+    def __init__(self, sampler: Any, generator: torch.Generator | None, batches: bool, seed: int | None) -> None:
         self._sampler = sampler
         self._generator = generator
         self._batches = batches
         self.mirror = torch.Generator()
-        self.seed: int | None = None
+        self.seed = seed
         self.epoch = 0
         self.rank = 0
         self.tasks: EpochTasks | None = None
@@ -139,9 +140,10 @@ class WorkerPool:
         batches: bool,
         generator: torch.Generator | None,
         worker_init_fn: Callable[[int], None] | None,
+        seed: int | None,
         **options: Any,
     ) -> None:
-        self._sampler = _TaskSampler(sampler, generator, batches)
+        self._sampler = _TaskSampler(sampler, generator, batches, seed)
         self._loader: DataLoader[Any] = DataLoader(
             _TaskDataset(dataset, collate),
             batch_size=None,

@@ -1,0 +1,94 @@
+"""What worker processes hold instead of lists of indices."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from originals import same
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset, fetch_batch
+from chirpid_patch.compact import compact
+
+N = 3000
+
+
+def tensors() -> TensorDataset:
+    return TensorDataset(torch.arange(float(N)).reshape(N, 1, 1), torch.arange(N))
+
+
+def indices(kind: Any) -> Any:
+    return kind([(7 * i) % N for i in range(N)])
+
+
+def nested(kind: Any = list) -> Any:
+    part = WorkerSafeStandardizedDataset(Subset(tensors(), indices(kind)), indices(kind), 1.0, 2.0)
+    return WorkerSafeAugmentedDataset(ConcatDataset([part, Subset(tensors(), indices(kind))]), training=False)
+
+
+def lists_in(dataset: Any) -> int:
+    """Lists and tuples of indices anywhere in ``dataset``."""
+    parts = [dataset.__dict__.get(name) for name in ("base_dataset", "dataset")] + dataset.__dict__.get("datasets", [])
+    own = isinstance(dataset.__dict__.get("indices"), list | tuple)
+    return own + sum(lists_in(part) for part in parts if part is not None)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda numbers: list(np.array(numbers))], ids=["list", "tuple", "numpy"])
+def test_samples_and_batches_stay_the_same_and_lists_are_gone(kind: Any) -> None:
+    dataset = nested(kind)
+    twin = pickle.loads(pickle.dumps(compact(dataset)))
+    assert lists_in(dataset) == 3 and lists_in(twin) == 0
+    assert same(list(twin[5]), list(dataset[5])) and len(twin) == len(dataset)
+    wanted = [0, 4000, 17, -1]
+    assert same(fetch_batch(twin, wanted), fetch_batch(dataset, wanted))
+
+
+def test_the_users_dataset_is_left_as_it_was() -> None:
+    given = indices(list)
+    dataset = Subset(tensors(), given)
+    assert compact(dataset) is not dataset and dataset.indices is given
+
+
+def test_indices_reach_a_users_dataset_as_the_numbers_they_were() -> None:
+    class Kinds(TensorDataset):
+        def __getitem__(self, index: Any) -> Any:
+            return type(index).__name__
+
+    for kind, name in ((list, "int"), (lambda numbers: list(np.array(numbers)), "int64")):
+        assert compact(Subset(Kinds(torch.zeros(N)), indices(kind)))[0] == name
+
+
+@pytest.mark.parametrize(
+    "given", [range(N), np.arange(N), torch.arange(N), [0, 1, 2], ["a"] * N, [2**70] * N, [True] * N]
+)
+def test_other_indices_stay_the_very_same_object(given: Any) -> None:
+    dataset = Subset(tensors(), given)
+    assert compact(dataset) is dataset
+
+
+def test_a_subclass_with_its_own_reading_is_not_touched() -> None:
+    class Own(Subset[Any]):
+        def __getitem__(self, index: Any) -> Any:
+            return self.indices.index(index)
+
+        def __getitems__(self, indices: Any) -> Any:
+            return [self[index] for index in indices]
+
+    dataset = Own(tensors(), indices(list))
+    assert compact(dataset) is dataset
+
+
+def test_workers_get_the_compact_dataset_and_the_caller_keeps_his() -> None:
+    dataset = Subset(tensors(), indices(list))
+    batches = list(BatchedDataLoader(dataset, batch_size=1000, num_workers=1, worker_init_fn=require_no_list))
+    assert same(batches, list(BatchedDataLoader(dataset, batch_size=1000)))
+    assert type(dataset.indices) is list
+
+
+def require_no_list(worker_id: int) -> None:
+    info = torch.utils.data.get_worker_info()
+    assert info is not None and lists_in(info.dataset) == 0
