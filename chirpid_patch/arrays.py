@@ -74,9 +74,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
     """
 
     def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
-        self._files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
+        files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
+        #: The files behind attributes, each with the tensor that it holds: another may be assigned.
+        self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor
         if self.x.ndim == 0 or self.y.ndim == 0 or len(self.x) != len(self.y):
@@ -120,11 +122,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
         return [batch if self.divisor is None else batch.div_(self.divisor), gather(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
-        mapped = {name: None for name, file in self._files.items() if file is not None}
-        return {**self.__dict__, **mapped}
+        files = {name: file for name, (file, tensor) in self._mapped.items() if getattr(self, name) is tensor}
+        return {**self.__dict__, **dict.fromkeys(files), "_mapped": files}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for name, file in self._files.items():
-            if file is not None:
-                setattr(self, name, file.open())
+        opened = {name: (file, file.open()) for name, file in state["_mapped"].items()}
+        self.__dict__.update(state, _mapped=opened)
+        for name, (_, tensor) in opened.items():
+            setattr(self, name, tensor)

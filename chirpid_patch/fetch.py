@@ -14,6 +14,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, defa
 
 from chirpid_patch.keyed_random import RandomKey
 from chirpid_patch.recycled import batch_memory, contiguous_strides
+from chirpid_patch.slots import open_slots, slot_memory
 
 Batch = list[Any]
 Collate = Callable[[Any], Any]
@@ -176,6 +177,9 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
     dtype = tensor.dtype if dtype is None else dtype
     if get_worker_info() is None:
         return batch_memory(shape, dtype)
+    room = slot_memory(shape, dtype)
+    if room is not None:
+        return room
     storage = torch.UntypedStorage._new_shared(math.prod(shape) * dtype.itemsize)  # type: ignore[no-untyped-call]
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape, contiguous_strides(shape))
 
@@ -274,7 +278,8 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
         if batch is not None:
             return batch
         samples = fetch_samples(dataset, indices, key)
-        pairs = stack_pairs(samples) if all(type(sample) is tuple for sample in samples) else None
+        with open_slots():
+            pairs = stack_pairs(samples) if all(type(sample) is tuple for sample in samples) else None
         return collate(samples) if pairs is None else list(pairs)
     return collate(fetch_samples(dataset, indices, key))
 
@@ -295,10 +300,10 @@ def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
     first = xs[0]
     if not all(_is_plain_sample(x) and x.shape == first.shape and x.dtype == first.dtype for x in xs):
         return None
-    if get_worker_info() is not None:
-        return default_collate(xs), default_collate([y for _, y in samples])  # into shared memory
-    out = batch_memory((len(xs), *first.shape), first.dtype)
-    return torch.stack(xs, out=out), default_collate([y for _, y in samples])
+    shape = (len(xs), *first.shape)
+    out = batch_memory(shape, first.dtype) if get_worker_info() is None else slot_memory(shape, first.dtype)
+    stacked = default_collate(xs) if out is None else torch.stack(xs, out=out)
+    return stacked, default_collate([y for _, y in samples])
 
 
 def _is_plain_sample(x: Any) -> bool:

@@ -72,6 +72,12 @@ def _owners(storage: UntypedStorage) -> int:
     return int(_use_count(storage._cdata))
 
 
+def is_unused(storage: UntypedStorage) -> bool:
+    """Whether only one attribute, and the caller, refer to ``storage`` and its memory; False where nobody can tell."""
+    # References: the attribute, the argument here, and that of getrefcount.
+    return _use_count is not None and _owners(storage) == 1 and sys.getrefcount(storage) <= 3
+
+
 _pool = _Pool()
 
 

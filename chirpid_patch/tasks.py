@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from chirpid_patch.keyed_random import RandomKey
+from chirpid_patch.slots import Slot
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,14 @@ class LoadTask:
     """One step of the sampler.
 
     ``indices`` is the list of a batch's indices, or, where automatic batching is off (``is_batch`` false),
-    whatever the sampler gave for one item.
+    whatever the sampler gave for one item. ``slots`` is shared memory for the batch, where a worker loads it.
     """
 
     number: int
     indices: Any
     is_batch: bool
     key: RandomKey | None
+    slots: tuple[Slot, ...] = ()
 
 
 def draw_base_seed(generator: torch.Generator | None) -> int:

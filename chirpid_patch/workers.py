@@ -6,16 +6,19 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pickle import PicklingError
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_worker_info
 
 from chirpid_patch.child_watch import watch
 from chirpid_patch.compact import compact
-from chirpid_patch.fetch import Collate
+from chirpid_patch.fetch import Collate, is_in_memory
 from chirpid_patch.in_process import load_task
+from chirpid_patch.slots import BatchSlots, load_packed, open_slots
 from chirpid_patch.tasks import EpochTasks, LoadTask, draw_base_seed
 
 _NOT_THE_USERS = (
@@ -57,7 +60,11 @@ class _TaskDataset(Dataset[tuple[int, Any]]):
         self.collate = collate
 
     def __getitem__(self, task: LoadTask) -> tuple[int, Any]:
-        return task.number, load_task(self.dataset, task, self.collate)
+        return task.number, load_packed(partial(self._load, task), task.slots)
+
+    def _load(self, task: LoadTask) -> Any:
+        with open_slots(self.collate is default_collate and is_in_memory(self.dataset)):
+            return load_task(self.dataset, task, self.collate)
 
 
 class _WorkerStart:
@@ -88,12 +95,15 @@ class _TaskSampler(Sampler[LoadTask]):
     moves once.
     """
 
-    def __init__(self, sampler: Any, generator: torch.Generator | None, batches: bool, seed: int | None) -> None:
+    def __init__(
+        self, sampler: Any, generator: torch.Generator | None, batches: bool, seed: int | None, slots: BatchSlots
+    ) -> None:
         self._sampler = sampler
         self._generator = generator
         self._batches = batches
         self.mirror = torch.Generator()
         self.seed = seed
+        self._slots = slots
         self.epoch = 0
         self.rank = 0
         self.tasks: EpochTasks | None = None
@@ -125,7 +135,7 @@ class _TaskSampler(Sampler[LoadTask]):
             self.drawing = False
         if self.died is not None:  # the news came while the sampler ran, where raising it would have broken it
             raise RuntimeError(self.died)
-        return task
+        return replace(task, slots=self._slots.lend(task.number))
 
 
 class WorkerPool:
@@ -143,7 +153,8 @@ class WorkerPool:
         seed: int | None,
         **options: Any,
     ) -> None:
-        self._sampler = _TaskSampler(sampler, generator, batches, seed)
+        self._slots = BatchSlots(options["num_workers"] * (options.get("prefetch_factor") or 2))
+        self._sampler = _TaskSampler(sampler, generator, batches, seed, self._slots)
         self._loader: DataLoader[Any] = DataLoader(
             _TaskDataset(dataset, collate),
             batch_size=None,
@@ -179,6 +190,7 @@ class WorkerPool:
         sampler.epoch, sampler.rank, sampler.tasks = epoch, rank, None
         if new_seed:
             sampler.seed = None
+        self._slots.begin_epoch()
         first = self._iterator is None
         if first:
             self._check_means()
@@ -245,10 +257,10 @@ class WorkerPool:
             if _is_infrastructure(error):
                 raise WorkersLostError(_first_sentence(self._sampler.died or _reason(error))) from None
             if tasks.owed:  # an error of the user's dataset stands for its batch, as in PyTorch's loader
-                tasks.owed.popleft()
+                self._slots.forget(tasks.owed.popleft().number)
             raise
         tasks.settle(number)
-        return batch
+        return self._slots.receive(number, batch)
 
     def worker_died(self, error: RuntimeError) -> None:
         """Remember the death of a worker; raise only while this loader is waiting for a batch."""
