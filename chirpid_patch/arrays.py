@@ -103,6 +103,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
         """True: nothing here is random."""
         return True
 
+    @property
+    def gathers(self) -> bool:
+        """True: each array has one shape."""
+        return True
+
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
         """The sample (x, y) at ``index``, in memory of its own."""
         x = self.x[index].to(self._stored_as(), copy=True)

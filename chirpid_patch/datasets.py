@@ -18,6 +18,7 @@ from chirpid_patch.fetch import (
     fetch_pairs,
     fetch_sample,
     has_fixed_samples,
+    has_rows,
     is_in_memory,
     map_indices,
     stack_pairs,
@@ -215,6 +216,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def fixed_samples(self) -> bool:
         """Whether the samples are a list or tuple, or those of a dataset that has them fixed."""
         return isinstance(self.data_list, list | tuple) or has_fixed_samples(self.data_list)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the samples are those of a dataset over tensors."""
+        return has_rows(self.data_list)
 
     def __len__(self) -> int:
         return len(self.data_list)

@@ -36,8 +36,15 @@ class BatchedDataset(Dataset[Any], ABC):
         return self.read_sample(index, None)
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """The samples at ``indices``, one by one: PyTorch's own protocol, for loaders that are not ours."""
-        return [self[index] for index in indices]
+        """The samples at ``indices``: PyTorch's own protocol, for loaders that are not ours.
+
+        What is in memory is read at once, and each sample is then a part of that batch's memory.
+        """
+        at_once = is_shipped(self) and self.in_memory and self.gathers and len(indices) > 0
+        batch = self.read_batch(indices, None) if at_once else None
+        if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):
+            return [self[index] for index in indices]
+        return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
     @abstractmethod
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
@@ -57,11 +64,21 @@ class BatchedDataset(Dataset[Any], ABC):
     def fixed_samples(self) -> bool:
         """Whether reading a sample twice surely gives the same."""
 
+    @property
+    @abstractmethod
+    def gathers(self) -> bool:
+        """Whether samples are rows of tensors, hence equal in shape and dtype."""
+
 
 class WrappingDataset(BatchedDataset):
     """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
 
     base_dataset: Any
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the samples underneath are rows of tensors."""
+        return has_rows(self.base_dataset)
 
     @property
     def dataset(self) -> Any:
@@ -116,6 +133,15 @@ def is_in_memory(dataset: Any) -> bool:
         return all(is_in_memory(part) for part in dataset.datasets)
     if is_shipped(dataset):
         return bool(dataset.in_memory)
+    return _is_gatherable(dataset)
+
+
+def has_rows(dataset: Any) -> bool:
+    """Whether the samples of ``dataset`` are rows of tensors, hence equal in shape and dtype."""
+    if is_exactly(dataset, Subset):
+        return has_rows(dataset.dataset)
+    if is_shipped(dataset):
+        return bool(dataset.gathers)
     return _is_gatherable(dataset)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,7 @@ class PrefetchThreads:
 
     def __init__(self, count: int) -> None:
         self.count = count
+        self._process = os.getpid()
         here = torch.get_num_threads()
         all_there = threading.Barrier(count + 1)
         self._executor = ThreadPoolExecutor(count, "chirpid-prefetch", _begin_thread, (all_there,))
@@ -32,6 +34,11 @@ class PrefetchThreads:
         all_there.wait()
         # The number of compute threads is each thread's own, but threads still to come inherit the last one set.
         torch.set_num_threads(here)
+
+    @property
+    def are_here(self) -> bool:
+        """Whether this process has the threads; a forked copy of it has not."""
+        return self._process == os.getpid()
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Have ``call`` made on one of the threads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import PairDataset, StandardizedSubset, same, tensor_data
-from torch.utils.data import ConcatDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, default_collate
 
-from chirpid_patch import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset, fetch_batch
+from chirpid_patch import (
+    WorkerSafeAugmentedDataset,
+    WorkerSafeSequenceDataset,
+    WorkerSafeStandardizedDataset,
+    fetch_batch,
+)
 
 SIZE = 12
 
@@ -185,3 +191,29 @@ def test_reading_a_batch_asks_a_user_dataset_for_each_sample_once() -> None:
 
     fetch_batch(WorkerSafeStandardizedDataset(Counting(9, shape=()), range(9), 0.0, 1.0), [3, 3, 8])
     assert asked == [3, 3, 8]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_loaders_that_are_not_ours_read_batches_too_and_get_the_same_samples(shuffle: bool) -> None:
+    base = TensorDataset(torch.rand(30, 1, 12, 13), torch.arange(30))
+    standardized = WorkerSafeStandardizedDataset(Subset(base, range(2, 28)), list(range(24)), 0.5, 0.25)
+    dataset = WorkerSafeAugmentedDataset(standardized, {"spec_augment_params": {}, "gaussian_noise_params": {}})
+
+    class OneByOne(WorkerSafeAugmentedDataset):
+        def __getitems__(self, indices: Any) -> Any:
+            return [self[index] for index in indices]
+
+    single = OneByOne(standardized, {"spec_augment_params": {}, "gaussian_noise_params": {}})
+
+    def epochs(of: Any) -> Any:
+        torch.manual_seed(3)
+        random.seed(3)
+        return [list(DataLoader(of, batch_size=5, shuffle=shuffle)) for _ in range(2)]
+
+    assert same(epochs(dataset), epochs(single))
+
+
+def test_a_subclass_that_replaces_getitem_is_read_by_it_under_any_loader() -> None:
+    dataset = Shifted(tensor_data(SIZE), list(range(SIZE)), 0.5, 0.25)
+    expected = default_collate([dataset[index] for index in range(4)])
+    assert same(next(iter(DataLoader(dataset, batch_size=4))), expected)

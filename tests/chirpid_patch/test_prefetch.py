@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import multiprocessing
 import pickle
 import random
 import threading
@@ -299,6 +300,19 @@ def test_a_loader_can_be_copied_and_pickled_between_epochs() -> None:
         assert same(list(twin), expected)
         twin.shutdown()
     assert same(list(loader), expected)
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    loader = BatchedDataLoader(standardized(), batch_size=4, prefetch_threads=2)
+    expected = list(loader)
+    context = multiprocessing.get_context("fork")
+    results: Any = context.Queue()
+    child = context.Process(target=lambda: results.put([x.numpy().tobytes() for x, _ in loader]))
+    child.start()
+    assert results.get(timeout=60) == [x.numpy().tobytes() for x, _ in expected]
+    child.join(60)
+    assert child.exitcode == 0 and same(list(loader), expected)
 
 
 def steps(overlap: Overlap, clock: Any, load: float, away: float, *, gain: float, busy: float, epochs: int = 3) -> None:
