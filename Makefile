@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-loader clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ test: lint
 
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py
+	$(BIN)/python benchmarks/loader.py
+
+bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ".[bench]")
+	$(BIN)/python benchmarks/loader.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo

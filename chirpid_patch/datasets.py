@@ -14,16 +14,20 @@ from chirpid_patch.fetch import (
     Batch,
     BatchedDataset,
     WrappingDataset,
+    batch_like,
     fetch_batch,
     fetch_pairs,
     fetch_sample,
+    gather,
     has_fixed_samples,
     has_rows,
     is_in_memory,
     map_indices,
     stack_pairs,
+    tensors_behind,
 )
 from chirpid_patch.keyed_random import RandomKey
+from chirpid_patch.native import standardize_rows
 
 _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
@@ -146,6 +150,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
+        found = tensors_behind(self.base_dataset, mapped)
+        if found is not None and len(found[0]) == 2:
+            (xs, ys), rows = found[0], torch.tensor(found[1])
+            batch = self._standardized_rows(xs, rows)
+            return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
         pairs = fetch_pairs(self.base_dataset, mapped, key)
         if pairs is not None:
             return [self._standardize_column(pairs[0]), pairs[1]]
@@ -157,6 +166,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         if pairs is not None:
             return [self._standardize_column(pairs[0]), pairs[1]]
         return list(default_collate([(self._standardize(x), y) for x, y in samples]))
+
+    def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
+        """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
+        mean, deviation = self._operands()
+        if np.ndim(mean) or np.ndim(deviation) or not (self._broadcasts(xs) and self._stays_in_place(xs)):
+            return None
+        batch = batch_like(xs, len(rows))
+        return batch if standardize_rows(batch, xs, rows, float(mean), float(deviation)) else None
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """A batch of x, fresh memory, at once where that is the same as one by one."""
@@ -170,18 +187,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
         sample would be laid against the batch axis.
         """
-        return batch.ndim > 1 and max(np.ndim(self.mean), np.ndim(self.std)) < batch.ndim
+        return batch.ndim > 1 and max(map(np.ndim, self._operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
         """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
-        return (
-            batch.is_floating_point()
-            and self._broadcasts(batch)
-            and all(
-                torch.result_type(batch, statistic) == batch.dtype
-                and np.broadcast_shapes(batch.shape[1:], np.shape(statistic)) == batch.shape[1:]
-                for statistic in self._operands()
-            )
+        return batch.is_floating_point() and all(
+            torch.result_type(batch, statistic) == batch.dtype
+            and (np.ndim(statistic) == 0 or np.broadcast_shapes(batch.shape[1:], statistic.shape) == batch.shape[1:])
+            for statistic in self._operands()
         )
 
     def _standardize_batch(self, batch: Tensor) -> Tensor:

@@ -13,10 +13,10 @@ from chirpid_patch.cpus import usable_cpus
 _IGNORED = 2
 _WATCHED = 4
 #: Batches measured of either way before they are compared, twice in turns.
-_BLOCK = 4
+_BLOCK = 5
 _BLOCKS = 4
 #: Threads must shorten the time from batch to batch at least to this part of it.
-_WORTH = 0.95
+_WORTH = 0.9
 #: Loading that takes less than this, in seconds or as a part of the time from batch to batch, is left as it is.
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
@@ -135,7 +135,7 @@ class Overlap:
             self._watch_again("there is one CPU, and the training does not leave it")
             return
         self._candidate = max(1, min(most, wanted))
-        self._trial = {0: [step.period for step in steps], self._candidate: []}
+        self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
 
     def _watch_again(self, why: str) -> None:

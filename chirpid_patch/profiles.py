@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -69,12 +70,21 @@ def _describe(value: Any, depth: int) -> Any:
         described |= {name: _describe(part, depth - 1) for name, part in sorted(vars(value).items()) if name[0] != "_"}
     methods = [vars(base).get(name) for base in type(value).__mro__ for name in ("__getitem__", "__call__", "forward")]
     codes = [code for code in (getattr(method, "__code__", None) for method in (value, *methods)) if code is not None]
-    described["code"] = [hashlib.sha256(code.co_code).hexdigest() for code in codes]
+    described["code"] = [hashlib.sha256(repr(_meaning(code)).encode()).hexdigest() for code in codes]
     if isinstance(value, list | tuple) and len(value) <= 8:
         described["items"] = [_describe(part, depth - 1) for part in value]
-    with suppress(TypeError, NotImplementedError):
+    with suppress(Exception):  # whatever an attribute of a user's dataset makes of it
         described["length"] = len(value)
     return described
+
+
+def _meaning(constant: Any) -> Any:
+    """What compiled code does, or a constant of it is, the same in every process: no addresses, no hash order."""
+    if isinstance(constant, CodeType):
+        return constant.co_code, constant.co_names, [_meaning(one) for one in constant.co_consts]
+    if isinstance(constant, frozenset):
+        return sorted(map(repr, constant))
+    return [_meaning(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
 
 
 def recall(path: Path, key: str) -> LoaderChoice | None:
@@ -120,7 +130,8 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         logger.warning("%s cannot be read as a loader profile: %s", path, error)
         return {}
-    if not isinstance(content, dict) or content.get("version") != _VERSION or not isinstance(content["choices"], dict):
+    choices = content.get("choices") if isinstance(content, dict) and content.get("version") == _VERSION else None
+    if not isinstance(choices, dict):
         logger.warning("%s is no loader profile of version %d", path, _VERSION)
         return {}
-    return dict(content["choices"])
+    return dict(choices)

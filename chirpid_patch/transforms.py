@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from chirpid_patch.keyed_random import Keys, derive, fresh_keys, uniforms
-from chirpid_patch.noise import NOISE_MODES, NoiseMode, normal_noise, scratch_values
+from chirpid_patch.noise import NOISE_MODES, NoiseMode, add_noise_
 
 
 class BatchTransform(nn.Module):
@@ -119,9 +118,9 @@ class SpecAugment(BatchTransform):
 
 
 def _writable_view(batch: Tensor) -> Any:
-    """The memory of ``batch`` as an array; the tensor itself where NumPy has no such dtype or memory."""
+    """The memory of ``batch`` as an array; the tensor itself where NumPy has no such, or gradients are recorded."""
     try:
-        return batch.detach().numpy()
+        return batch if batch.requires_grad else batch.numpy()
     except TypeError:  # bfloat16, or another device
         return batch
 
@@ -153,12 +152,7 @@ class GaussianNoise(BatchTransform):
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Add noise to the given rows of ``batch`` (B, …) in place."""
-        noise_keys = derive(keys, 1).tolist()
-        for row in rows:
-            sample = batch[row]
-            count = sample.numel()
-            noise = normal_noise(noise_keys[row], count, self.std, self.mode, scratch_values(count))
-            sample.add_(torch.from_numpy(noise).view(sample.shape)).clamp_(0, 1)
+        add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
 
 
 Transform = Callable[[Tensor], Tensor]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import itertools
 import math
 import multiprocessing
 import sys
@@ -14,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.data import Sampler
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.loader import BatchedDataLoader
 from chirpid_patch.random_states import unmoved_generators
+from chirpid_patch.samplers import tasks_drawn_freely
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05
@@ -29,6 +33,9 @@ _WAITING = 0.5
 #: Seconds that starting a worker takes: known for "fork", far too long for the default time with the others.
 _FORK_SECONDS = 0.2
 _SPAWN_SECONDS = 4.0
+#: The arguments that decide which samples make a batch.
+_SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
+_MOST_GIVEN = 256
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,8 @@ def choose_loading(
     """Try ways of loading ``dataset`` for about ``seconds`` in all, and say which is fastest.
 
     Loading in the process is tried first, then as many threads or worker processes as help, each for a fair share of
-    the time, on random samples of the dataset. Every random generator is as before afterwards. Processes are only
-    tried where starting them is safe and short enough.
+    the time, on random samples, or some of those that a sampler of the caller's gives. Every random generator is as
+    before afterwards. Processes are only tried where starting them is safe and short enough.
 
     Args:
         dataset: a map-style dataset with at least one sample.
@@ -101,25 +108,31 @@ def choose_loading(
         seconds: the time to spend.
         step: called with each batch, as the training would be: what it leaves of the CPUs counts.
     """
-    measuring = _Measuring(dataset, options, time.perf_counter() + seconds, step)
     notes: list[str] = []
-    with unmoved_generators(dataset, *options.values()):
+    with unmoved_generators(dataset, step, *options.values()):
+        measuring = _Measuring(dataset, options, time.perf_counter() + seconds, step)
         alone = measuring.trial(0, 0, seconds / 4)
         trials = [alone]
         if alone.samples_per_second is None:
             raise measuring.errors[0]
-        cpus = usable_cpus()
-        if threads_allowed:
-            most = _MOST_THREADS if measuring.waits else min(cpus, _MOST_THREADS)
-            _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
-        most = (
-            (_MOST_WORKERS if measuring.waits else min(cpus, _MOST_WORKERS)) if most_workers is None else most_workers
-        )
-        refused = why_no_processes(options, measuring.left())
-        if refused is None:
-            _climb(trials, measuring, seconds / 6, "num_workers", most)
-        elif most:
-            notes.append(refused)
+        draws_freely = _draws_freely(dataset, options)
+        if not draws_freely and not most_workers:
+            notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
+        else:
+            cpus = usable_cpus()
+            if threads_allowed:
+                most = _MOST_THREADS if measuring.waits else min(cpus, _MOST_THREADS)
+                _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
+            most = _MOST_WORKERS if measuring.waits else min(cpus, _MOST_WORKERS)
+            if most_workers is not None:
+                most = most_workers
+            refused = why_no_processes(options, measuring.left())
+            if refused is not None and most:
+                notes.append(refused)
+            elif draws_freely:
+                _climb(trials, measuring, seconds / 6, "num_workers", most)
+            else:  # another number of workers would have indices drawn at another time
+                trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
     for trial in trials[1:]:
         if trial.samples_per_second is not None and trial.samples_per_second > _WORTH * (best.samples_per_second or 0):
@@ -152,7 +165,7 @@ class _Measuring:
             for name in ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
             if options.get(name) is not None
         }
-        self._batch_size = options.get("batch_size") or 1
+        self._sampler = _Draws(len(dataset), options)
         self._until = until
         self._step = step
         #: Whether loading left its CPU idle: it waits for a disk, a network, or a device.
@@ -166,8 +179,10 @@ class _Measuring:
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
         """The rate of one way of loading, over whole rounds of its threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
-        options = dict(self._options)
-        if not num_workers:
+        options = self._sampler.sampling() | self._options
+        if num_workers:
+            options.setdefault("multiprocessing_context", _default_start_method())
+        else:
             options.pop("multiprocessing_context", None)
             options.pop("prefetch_factor", None)
         begun = time.perf_counter()
@@ -176,7 +191,6 @@ class _Measuring:
                 warnings.simplefilter("ignore")  # of more workers than CPUs, and of workers that cannot start
                 with BatchedDataLoader(
                     self._dataset,
-                    batch_sampler=_RandomBatches(len(self._dataset), self._batch_size),
                     num_workers=num_workers,
                     persistent_workers=num_workers > 0,
                     draws_ahead=prefetch_threads,
@@ -210,27 +224,70 @@ class _Measuring:
             passed = time.perf_counter() - wall
             if passed >= seconds or passed + passed / count * at_once > 2 * seconds + first:
                 break
-        return count * self._batch_size / passed, (time.thread_time() - cpu) / passed < _WAITING
+        return count * self._sampler.per_draw / passed, (time.thread_time() - cpu) / passed < _WAITING
 
     def _use(self, batch: Any) -> None:
         if self._step is not None:
             self._step(batch)
 
 
-class _RandomBatches(Sampler[list[int]]):
-    """Endless batches of random indices, from a generator of its own."""
+class _Draws(Sampler[Any]):
+    """Without end, some of what the caller's sampler gives, or random indices, by a generator of its own."""
 
-    def __init__(self, n: int, batch_size: int) -> None:
+    def __init__(self, n: int, options: Mapping[str, Any]) -> None:
         self._n = n
-        self._batch_size = batch_size
+        self._batch_size: int | None = options.get("batch_size", 1)
+        batches, sampler = options.get("batch_sampler"), options.get("sampler")
+        given: Any = ()
+        if batches is not None:
+            given, self._batch_size = _twin(batches), 1
+        elif sampler is not None:
+            given = _twin(sampler)
+            if self._batch_size is not None:
+                given = BatchSampler(given, self._batch_size, drop_last=False)
+        #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
+        self._given = list(itertools.islice(given, _MOST_GIVEN))
+        #: Samples in one draw, on average.
+        self.per_draw: float = self._batch_size or 1
+        if self._given and self._batch_size is not None:
+            self.per_draw = sum(map(len, self._given)) / len(self._given)
+
+    def sampling(self) -> dict[str, Any]:
+        """The arguments of a loader that draws from this."""
+        return {"batch_size": None, "sampler": self} if self._batch_size is None else {"batch_sampler": self}
 
     def __len__(self) -> int:
         return sys.maxsize
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[Any]:
         generator = np.random.default_rng(0)
         while True:
-            yield generator.integers(0, self._n, self._batch_size).tolist()
+            if self._given:
+                yield self._given[int(generator.integers(len(self._given)))]
+            else:
+                yield np.asarray(generator.integers(0, self._n, self._batch_size)).tolist()
+
+
+def _twin(sampler: Any) -> Any:
+    """A copy of a sampler and the samplers in it, so that the caller's own do not notice that they are asked."""
+    twin = copy.copy(sampler)
+    for name, part in getattr(twin, "__dict__", {}).items():
+        if isinstance(part, Sampler):
+            setattr(twin, name, _twin(part))
+        elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
+            setattr(twin, name, copy.deepcopy(part))
+    return twin
+
+
+def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
+    """Whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    sampling = {name: options[name] for name in _SAMPLING if name in options}
+    return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0
+
+
+def _default_start_method() -> str:
+    """How processes are started where nothing is said, without thereby fixing it for the program."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
@@ -238,9 +295,10 @@ def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> s
     if multiprocessing.parent_process() is not None:
         return "worker processes are not started by a process that is one itself"
     context = options.get("multiprocessing_context")
-    method = context if isinstance(context, str) else multiprocessing.get_start_method() if context is None else None
-    if method is None:
-        method = getattr(context, "_name", "spawn")
+    if context is None:
+        method = _default_start_method()
+    else:
+        method = context if isinstance(context, str) else getattr(context, "_name", "spawn")
     needed = _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
     if seconds < needed:
         return f"{math.ceil(seconds)} s are too short to try worker processes started by {method!r}"
@@ -260,7 +318,7 @@ def main_is_guarded() -> bool:
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     name = getattr(getattr(main, "__spec__", None), "name", "")
-    if path is None or name.endswith("__main__"):
+    if path is None or name == "__main__" or name.endswith(".__main__"):
         return True  # interactive or a notebook, or a package run with `python -m`: workers import none of these
     try:
         tree = ast.parse(Path(path).read_bytes())

@@ -1,0 +1,88 @@
+"""What the loader is meant to reach, and whether it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .contenders import TITLES
+from .measure import NOT_WORSE, Measured, busy_shares, relative
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One target: what was wanted, what was measured (None: not measured), and whether it holds."""
+
+    what: str
+    wanted: str
+    measured: float | None
+    spread: tuple[float, float] | None
+    holds: bool | None
+    percent: bool = False
+
+
+# (workload, ours, the contender it is compared with, at least)
+_RATIOS: tuple[tuple[str, str, str, float], ...] = (
+    ("standardise", "ours", "original-0", 1.5),
+    ("standardise", "ours", "raw-gather", 0.50),
+    ("spec", "ours", "original-0", 2.2),
+    ("spec", "ours", "raw-gather", 0.42),
+    ("noise", "ours", "original-0", 3.0),
+    ("noise", "ours", "raw-gather", 0.12),
+    ("pooled", "ours", "original-0", 5.5),
+    ("pooled", "ours", "raw-gather", 0.25),
+    ("decode-python", "ours-tuned", "original-0", 1.35),
+    ("decode-numpy", "ours-tuned", "original-0", 1.6),
+    ("decode-io", "ours-threads", "original-0", 5.0),
+    ("decode-io", "ours-tuned", "original-0", 3.5),
+)
+_BUSY_SHARE = 0.93
+_FIRST_BATCH = 1.2
+
+
+def judge(results: Sequence[Measured]) -> list[Outcome]:
+    """Every target, in the order of the workloads."""
+    by_name = {result.name: result for result in results}
+    outcomes = [_ratio(by_name.get(name), name, ours, to, bound) for name, ours, to, bound in _RATIOS]
+    outcomes.append(_busy(by_name.get("consumer")))
+    outcomes += [_first_batch(result) for result in results if result.first is not None]
+    outcomes += [_not_worse(result) for result in results if result.duel is not None]
+    return outcomes
+
+
+def _quartiles(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[float, tuple[float, float]]:
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return median, (low, high)
+
+
+def _ratio(result: Measured | None, name: str, ours: str, to: str, bound: float) -> Outcome:
+    what = f"{name}: {TITLES[ours]}, throughput against {TITLES[to]}"
+    values = None if result is None else relative(result, ours, to)
+    if values is None:
+        return Outcome(what, f"≥ {bound:.2f}", None, None, None)
+    median, spread = _quartiles(values)
+    return Outcome(what, f"≥ {bound:.2f}", median, spread, median >= bound)
+
+
+def _busy(result: Measured | None) -> Outcome:
+    what, wanted = "consumer: share of the time it is busy, ours", f"≥ {_BUSY_SHARE:.0%}"
+    if result is None or "ours" not in result.contenders or not result.contenders["ours"].seconds:
+        return Outcome(what, wanted, None, None, None)
+    median, spread = _quartiles(busy_shares(result, "ours"))
+    return Outcome(what, wanted, median, spread, median >= _BUSY_SHARE, percent=True)
+
+
+def _first_batch(result: Measured) -> Outcome:
+    assert result.first is not None
+    median, spread = _quartiles(np.asarray(result.first.ours_s) / np.asarray(result.first.plain_s))
+    what = f"{result.name}: time to the first batch of a new loader, against the original in the process"
+    return Outcome(what, f"≤ {_FIRST_BATCH:.2f}", median, spread, median <= _FIRST_BATCH)
+
+
+def _not_worse(result: Measured) -> Outcome:
+    duel = result.duel
+    assert duel is not None
+    what = f"{result.name}: {TITLES[duel.ours]} not worse than the best other, {TITLES[duel.other]} (95 % interval)"
+    return Outcome(what, f"not below {NOT_WORSE}", duel.ratio, (duel.low, duel.high), duel.not_worse)

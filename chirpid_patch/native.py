@@ -1,0 +1,66 @@
+"""The compiled work on the rows of a batch, where it could be compiled.
+
+Each function does its work and says True, or leaves everything alone and says False: the caller then does the same
+with PyTorch or NumPy. All tensors are on the CPU.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+try:
+    _native: Any = import_module("chirpid_patch._native")
+except ImportError:  # no compiler when this package was installed, or copied into a backend
+    _native = None
+
+
+def is_available() -> bool:
+    """Whether it could be compiled."""
+    return _native is not None
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    kind = type(tensor) is Tensor and tensor.dtype is torch.float32 and tensor.device.type == "cpu"
+    return kind and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.requires_grad
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.ctypes.data)
+
+
+def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, deviation: float) -> bool:
+    """``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors; ``rows``, int64, must be in range."""
+    if _native is None or not (_is_plain(batch) and _is_plain(source)):
+        return False
+    rows = rows.contiguous()
+    values = source[0].numel()
+    _native.standardize_rows(batch.data_ptr(), values, source.data_ptr(), rows.data_ptr(), len(rows), mean, deviation)
+    return True
+
+
+def add_noise(
+    batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
+) -> bool:
+    """Add values of a table of 65,536 at the positions that each row's key gives, and clamp to [0, 1]."""
+    if _native is None or not _is_plain(batch):
+        return False
+    keys = np.ascontiguousarray(keys)
+    _native.add_noise(batch.data_ptr(), batch[0].numel(), _address(rows), _address(keys), len(rows), _address(table))
+    return True
+
+
+def add_rows(
+    batch: Tensor, rows: npt.NDArray[np.int64], pool: npt.NDArray[np.float32], starts: npt.NDArray[np.uint64]
+) -> bool:
+    """Add to each row the stretch of ``pool`` from its start on, and clamp to [0, 1]."""
+    if _native is None or not _is_plain(batch):
+        return False
+    sources = np.uint64(_address(pool)) + np.uint64(pool.itemsize) * starts
+    _native.add_rows(batch.data_ptr(), batch[0].numel(), _address(rows), _address(sources), len(rows))
+    return True
