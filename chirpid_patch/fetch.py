@@ -303,11 +303,27 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
         batch = fetch_batch(dataset, indices, key)
         if batch is not None:
             return batch
-        samples = fetch_samples(dataset, indices, key)
+    return collate_samples(fetch_samples(dataset, indices, key), collate)
+
+
+def collate_samples(samples: Sequence[Any], collate: Collate) -> Any:
+    """``collate(samples)``, in memory that is used again where that is the same."""
+    if collate is default_collate and all(type(sample) is tuple for sample in samples):
         with open_slots():
-            pairs = stack_pairs(samples) if all(type(sample) is tuple for sample in samples) else None
-        return collate(samples) if pairs is None else list(pairs)
-    return collate(fetch_samples(dataset, indices, key))
+            pairs = stack_pairs(samples)
+        if pairs is not None:
+            return list(pairs)
+    return collate(samples)
+
+
+def reads_singly(dataset: Any) -> bool:
+    """Whether a batch of ``dataset`` is read as single samples anyway, so that these may be read apart."""
+    if is_exactly(dataset, Subset):
+        return reads_singly(dataset.dataset)
+    if is_shipped(dataset):
+        base = getattr(dataset, "base_dataset", None)
+        return not dataset.in_memory and (base is None or reads_singly(base))
+    return not hasattr(dataset, "__getitems__") and not is_in_memory(dataset)
 
 
 def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:

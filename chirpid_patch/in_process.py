@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from chirpid_patch.accelerator import pinning_device
-from chirpid_patch.fetch import Collate, load_batch
+from chirpid_patch.fetch import Collate
+from chirpid_patch.loading import TaskLoading
 from chirpid_patch.overlap import Overlap
 from chirpid_patch.prefetch import PrefetchQueue, PrefetchThreads
 from chirpid_patch.separate_random import SeparateRandomness
@@ -74,7 +74,7 @@ class InProcessIterator(Iterator[Any]):
     def _load_here(self) -> Any:
         task = self._next_task()
         with nullcontext() if self._randomness is None else self._randomness():
-            return load_task(self._dataset, task, self._collate)
+            return TaskLoading(self._dataset, self._collate).load(task)
 
     def _next_task(self) -> LoadTask:
         task = self._tasks.owed.popleft()
@@ -86,23 +86,24 @@ class InProcessIterator(Iterator[Any]):
         overlap.asked()
         queue = self._queue
         if overlap.threads and (queue is None or (queue.threads != overlap.threads and not len(queue))):
-            load = partial(load_task, self._dataset, collate=self._collate)
-            queue = self._queue = PrefetchQueue(self._threads(overlap.threads), load, self._dataset)
+            queue = self._queue = PrefetchQueue(
+                self._threads(overlap.threads), TaskLoading(self._dataset, self._collate)
+            )
         if queue is None or not (overlap.threads or len(queue)):
             batch, threads = self._load_here(), 0
         else:
             if not len(queue):
-                self._order(queue, queue.threads)
+                self._order(queue)
             self._next_task()
             batch, threads = queue.take(), queue.threads
         if queue is not None and overlap.threads == queue.threads:
-            self._order(queue, queue.threads)
+            self._order(queue)
         overlap.delivered(threads)
         return batch
 
-    def _order(self, queue: PrefetchQueue, most: int) -> None:
-        """Order tasks until ``most`` are on their way."""
-        while len(queue) < most and self._is_drawn(len(queue)):
+    def _order(self, queue: PrefetchQueue) -> None:
+        """Order as many tasks as keep the threads at work."""
+        while queue.wants_more and self._is_drawn(len(queue)):
             queue.order(self._tasks.owed[len(queue)])
 
     def _is_drawn(self, position: int) -> bool:
@@ -116,10 +117,3 @@ class InProcessIterator(Iterator[Any]):
     def __del__(self) -> None:
         if self._queue is not None:
             self._queue.drop()
-
-
-def load_task(dataset: Any, task: LoadTask, collate: Collate) -> Any:
-    """The batch of one task, or the single converted sample where automatic batching is off."""
-    if task.is_batch:
-        return load_batch(dataset, task.indices, task.key, collate)
-    return collate(dataset[task.indices])

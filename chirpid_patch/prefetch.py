@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
 from chirpid_patch.dataset_state import dataset_state
+from chirpid_patch.loading import TaskLoading
 from chirpid_patch.tasks import LoadTask
+
+#: A task's samples are read in so many parts for each thread, so that none is idle for long at its end.
+_PARTS_PER_THREAD = 2
 
 
 def _modes() -> tuple[bool, bool]:
@@ -61,16 +66,15 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 class PrefetchQueue:
     """Tasks being loaded on threads, their batches taken in the order they were ordered.
 
-    A batch is what ``load(task)`` gives where it is taken: with the gradient and inference mode the taker is in, and
+    A batch is what loading its task gives where it is taken: with the gradient and inference mode the taker is in, and
     from the dataset as it is then. One that was loaded in another mode, or before the dataset changed, is loaded
     again.
     """
 
-    def __init__(self, threads: PrefetchThreads, load: Callable[[LoadTask], Any], dataset: Any) -> None:
+    def __init__(self, threads: PrefetchThreads, loading: TaskLoading) -> None:
         self._threads = threads
-        self._load = load
-        self._dataset = dataset
-        self._ordered: deque[tuple[LoadTask, Future[tuple[Any, Any]]]] = deque()
+        self._loading = loading
+        self._ordered: deque[_Order] = deque()
 
     def __len__(self) -> int:
         return len(self._ordered)
@@ -80,25 +84,56 @@ class PrefetchQueue:
         """How many threads load."""
         return self._threads.count
 
-    def order(self, task: LoadTask) -> None:
-        """Have ``task`` loaded."""
-        self._ordered.append((task, self._threads.submit(partial(self._load_there, task, _modes()))))
+    @property
+    def wants_more(self) -> bool:
+        """Whether the tasks ordered are too few to keep all threads at work."""
+        ordered = self._ordered
+        if ordered and ordered[-1].parts:
+            return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
+        return len(ordered) < self.threads
 
-    def _load_there(self, task: LoadTask, modes: tuple[bool, bool]) -> tuple[Any, Any]:
+    def order(self, task: LoadTask) -> None:
+        """Have ``task`` loaded, in parts where its samples are read singly."""
+        modes = _modes()
+        ranges = self._loading.parts(task, _PARTS_PER_THREAD * self.threads)
+        parts = [self._submit(modes, partial(self._loading.samples, task, part)) for part in ranges]
+        # Threads take what was ordered first: all parts have been begun when their batch is.
+        load = partial(self._collated, parts) if parts else partial(self._loading.load, task)
+        self._ordered.append(_Order(task, parts, self._submit(modes, load)))
+
+    def _submit(self, modes: tuple[bool, bool], load: Callable[[], Any]) -> Future[Any]:
+        return self._threads.submit(partial(self._load_there, modes, load))
+
+    def _load_there(self, modes: tuple[bool, bool], load: Callable[[], Any]) -> tuple[Any, Any]:
         grad, inference = modes
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
-            state = dataset_state(self._dataset)
-            return (modes, state), self._load(task)
+            state = dataset_state(self._loading.dataset)
+            return (modes, state), load()
+
+    def _collated(self, parts: Sequence[Future[Any]]) -> Any:
+        return self._loading.collate([sample for part in parts for sample in part.result()[1]])
 
     def take(self) -> Any:
         """The batch of the task ordered first. Raises what loading it raised, and IndexError if none was ordered."""
-        task, future = self._ordered.popleft()
-        loaded_from, batch = future.result()
-        if loaded_from != (_modes(), dataset_state(self._dataset)):
-            return self._load(task)
+        order = self._ordered.popleft()
+        loaded_from, batch = order.batch.result()
+        now = _modes(), dataset_state(self._loading.dataset)
+        if loaded_from != now or any(part.result()[0] != now for part in order.parts):
+            return self._loading.load(order.task)
         return batch
 
     def drop(self) -> None:
         """Forget what was ordered; what has begun is finished for nothing."""
         while self._ordered:
-            self._ordered.popleft()[1].cancel()
+            order = self._ordered.popleft()
+            for future in (*order.parts, order.batch):
+                future.cancel()
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A task on its way: parts of its samples, if it is read in parts, and its batch."""
+
+    task: LoadTask
+    parts: list[Future[Any]]
+    batch: Future[Any]

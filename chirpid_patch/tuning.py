@@ -145,7 +145,7 @@ def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str
     before = trials[0].samples_per_second or 0.0
     # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
     count = min(most, 8 if measuring.waits else 2)
-    while 0 < count <= most and measuring.left() > 0:
+    while 0 < count <= most and measuring.left() >= seconds:
         trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
         trials.append(trial)
         if trial.samples_per_second is None or trial.samples_per_second < _WORTH * before:

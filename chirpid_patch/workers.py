@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_
 from chirpid_patch.child_watch import watch
 from chirpid_patch.compact import compact
 from chirpid_patch.fetch import Collate, is_in_memory
-from chirpid_patch.in_process import load_task
+from chirpid_patch.loading import TaskLoading
 from chirpid_patch.slots import BatchSlots, load_packed, open_slots
 from chirpid_patch.tasks import EpochTasks, LoadTask, draw_base_seed
 
@@ -64,7 +64,7 @@ class _TaskDataset(Dataset[tuple[int, Any]]):
 
     def _load(self, task: LoadTask) -> Any:
         with open_slots(self.collate is default_collate and is_in_memory(self.dataset)):
-            return load_task(self.dataset, task, self.collate)
+            return TaskLoading(self.dataset, self.collate).load(task)
 
 
 class _WorkerStart:

@@ -239,6 +239,35 @@ def test_a_users_collate_fn_and_transforms_run_in_threads_only_when_declared_thr
     assert seen > {here}
 
 
+def test_the_samples_of_one_batch_are_read_by_all_threads() -> None:
+    dataset = Recording(seconds=0.01)
+    loader = BatchedDataLoader(dataset, batch_size=20, prefetch_threads=5, thread_safe=True)
+    assert next(iter(loader))[1].tolist() == list(range(20))
+    assert len(dataset.threads) == 5
+
+
+def test_a_dataset_that_reads_batches_itself_gets_whole_batches() -> None:
+    class Many(Recording):
+        def __getitems__(self, indices: list[int]) -> Any:
+            seen.append(list(indices))
+            return [self[index] for index in indices]
+
+    seen: list[list[int]] = []
+    list(BatchedDataLoader(Many(), batch_size=4, prefetch_threads=2, thread_safe=True))
+    assert sorted(seen) == [list(range(start, start + 4)) for start in range(0, 20, 4)]
+
+
+def test_samples_read_in_parts_are_augmented_alike() -> None:
+    def run(threads: int) -> Any:
+        torch.manual_seed(1)
+        standardized = WorkerSafeStandardizedDataset(Recording(), range(20), 3.0, 2.0)
+        dataset = WorkerSafeAugmentedDataset(standardized, {"spec_augment_params": None, "gaussian_noise_params": {}})
+        loader = BatchedDataLoader(dataset, batch_size=6, shuffle=True, prefetch_threads=threads, thread_safe=True)
+        return epochs(loader, 2)
+
+    assert same(run(3), run(0))
+
+
 def test_an_error_stands_for_its_batch() -> None:
     dataset = Recording(fails_at=9)
     batches = iter(BatchedDataLoader(dataset, batch_size=4, prefetch_threads=3, thread_safe=True))
