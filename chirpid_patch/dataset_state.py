@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 _DERIVED = "_cached_"
 #: Longer sequences (of indices, of samples) count as one thing.
 _MOST_ITEMS = 16
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def dataset_state(value: Any) -> Any:
@@ -19,6 +20,8 @@ def dataset_state(value: Any) -> Any:
     It follows attributes of datasets and transforms, and in-place operations of PyTorch on the tensors behind them.
     It does not see writes to a long sequence of indices, or through NumPy to memory that a tensor shares.
     """
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Tensor):
         return id(value), 0 if value.is_inference() else value._version
     if isinstance(value, nn.Module):
@@ -28,6 +31,4 @@ def dataset_state(value: Any) -> Any:
         return id(value), *((name, dataset_state(part)) for name, part in parts if not name.startswith(_DERIVED))
     if isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS:
         return id(value), *map(dataset_state, value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     return id(value)

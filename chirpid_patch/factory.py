@@ -194,16 +194,19 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
         workers, threads, why = choice.num_workers, choice.prefetch_threads or None, choice.why
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
-    loader = BatchedDataLoader(
-        dataset,
-        draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
-        draws_like_persistent_workers=persistent and not workers,
-        prefetch_threads=threads,
-        thread_safe=thread_safe,
-        keep_workers=choice is not None and workers > 0,
-        benchmark=benchmark,
-        **_with_workers(options, workers, prefetch, persistent and asked > 0),
-    )
+    with warnings.catch_warnings():
+        if choice is not None:  # more workers than CPUs were measured to be faster
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        loader = BatchedDataLoader(
+            dataset,
+            draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
+            draws_like_persistent_workers=persistent and not workers,
+            prefetch_threads=threads,
+            thread_safe=thread_safe,
+            keep_workers=choice is not None and workers > 0,
+            benchmark=benchmark,
+            **_with_workers(options, workers, prefetch, persistent and asked > 0),
+        )
     return _decided(loader, f"{_way(workers, threads)}: {why}")
 
 

@@ -41,8 +41,7 @@ class InProcessIterator(Iterator[Any]):
         overlap: Overlap | None,
         threads: Callable[[int], PrefetchThreads],
     ) -> None:
-        self._dataset = dataset
-        self._collate = collate
+        self._loading = TaskLoading(dataset, collate)
         self._tasks = tasks
         self._length = length
         self._draws_ahead = ahead > 0
@@ -64,17 +63,22 @@ class InProcessIterator(Iterator[Any]):
         return self._length()
 
     def __next__(self) -> Any:
+        if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+            return self._next()
         # The name under which profilers show the wait for PyTorch's own loader, with our class in it.
         with torch.autograd.profiler.record_function("enumerate(DataLoader)#BatchedDataLoader.__next__"):
-            if not self._tasks.owed and not self._draw():
-                raise StopIteration
-            batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
-            return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
+            return self._next()
+
+    def _next(self) -> Any:
+        if not self._tasks.owed and not self._draw():
+            raise StopIteration
+        batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
+        return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
 
     def _load_here(self) -> Any:
         task = self._next_task()
         with nullcontext() if self._randomness is None else self._randomness():
-            return TaskLoading(self._dataset, self._collate).load(task)
+            return self._loading.load(task)
 
     def _next_task(self) -> LoadTask:
         task = self._tasks.owed.popleft()
@@ -85,26 +89,25 @@ class InProcessIterator(Iterator[Any]):
     def _load_ahead(self, overlap: Overlap) -> Any:
         overlap.asked()
         queue = self._queue
-        if overlap.threads and (queue is None or (queue.threads != overlap.threads and not len(queue))):
-            queue = self._queue = PrefetchQueue(
-                self._threads(overlap.threads), TaskLoading(self._dataset, self._collate)
-            )
-        if queue is None or not (overlap.threads or len(queue)):
-            batch, threads = self._load_here(), 0
+        usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == overlap.threads))
+        if overlap.threads and not usable:
+            queue = self._queue = PrefetchQueue(self._threads(overlap.threads), self._loading)
+        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self._tasks.owed[0]):
+            self._order(queue, 0.0)
+        if queue is None or not len(queue):
+            batch, threads = self._load_here(), 0  # also the first of an epoch: no thread could have it sooner
         else:
-            if not len(queue):
-                self._order(queue)
             self._next_task()
             batch, threads = queue.take(), queue.threads
         if queue is not None and overlap.threads == queue.threads:
-            self._order(queue)
+            self._order(queue, overlap.pause)
         overlap.delivered(threads)
         return batch
 
-    def _order(self, queue: PrefetchQueue) -> None:
+    def _order(self, queue: PrefetchQueue, pause: float) -> None:
         """Order as many tasks as keep the threads at work."""
         while queue.wants_more and self._is_drawn(len(queue)):
-            queue.order(self._tasks.owed[len(queue)])
+            queue.order(self._tasks.owed[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
         """Whether the task that many places after the next one is drawn, or may be, and now is."""

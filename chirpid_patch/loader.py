@@ -145,7 +145,7 @@ class BatchedDataLoader(DataLoader[Any]):
     def _prefetch_threads(self, count: int) -> PrefetchThreads:
         """The threads that load ahead, kept from epoch to epoch: a new one's memory is new, too, and slow at first."""
         threads = self._threads
-        if threads is None or threads.count != count or not threads.are_here:
+        if threads is None or threads.count != count or not threads.at_work:
             self._end_threads(wait=False)
             threads = self._threads = PrefetchThreads(count)
         return threads

@@ -15,6 +15,7 @@ class TaskLoading:
     def __init__(self, dataset: Any, collate: Collate) -> None:
         self.dataset = dataset
         self._collate = collate
+        self._singly = reads_singly(dataset)
 
     def load(self, task: LoadTask) -> Any:
         """The batch of ``task``, or the single converted sample where automatic batching is off."""
@@ -24,7 +25,7 @@ class TaskLoading:
 
     def parts(self, task: LoadTask, most: int) -> list[range]:
         """The positions of ``task``'s samples in up to ``most`` parts; none where it has to be loaded at once."""
-        if not task.is_batch or not reads_singly(self.dataset):
+        if not task.is_batch or not self._singly:
             return []
         count = len(task.indices)
         most = min(most, count)

@@ -116,9 +116,14 @@ _POOL_PER_SAMPLE = 8
 
 
 @lru_cache(maxsize=2)
+def _unit_pool(size: int) -> Values:
+    return _independent_noise(size, 1.0, np.empty(size, dtype=np.float32))
+
+
+@lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
     """``size`` independent values of N(0, std²), the same in every process."""
-    return _independent_noise(size, std, np.empty(size, dtype=np.float32))
+    return _unit_pool(size) * np.float32(std)
 
 
 def _pool_size(values: int) -> int:

@@ -22,6 +22,9 @@ _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
 #: Loading that keeps its CPU busy for less than this part of its time waits for something.
 _WAITING = 0.5
+#: Seconds a thread waits before it loads, where there is time: the loop goes on in Python with the batch it has just
+#: been given, and would have to wait for the interpreter lock again and again.
+_PAUSE = 5e-4
 _MOST_THREADS = 8
 _MOST_WAITING_THREADS = 16
 
@@ -67,6 +70,8 @@ class Overlap:
     def __init__(self, *, may_wait: bool = False) -> None:
         self._may_wait = may_wait
         self.threads = 0
+        #: Seconds for a thread to wait before it loads the batch it was just asked for.
+        self.pause = 0.0
         self.why = "no batches seen yet"
         self._settled = False
         self._candidate = 0
@@ -135,6 +140,7 @@ class Overlap:
             self._watch_again("there is one CPU, and the training does not leave it")
             return
         self._candidate = max(1, min(most, wanted))
+        self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
 

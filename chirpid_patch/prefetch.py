@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +32,7 @@ class PrefetchThreads:
     def __init__(self, count: int) -> None:
         self.count = count
         self._process = os.getpid()
+        self._closed = False
         here = torch.get_num_threads()
         all_there = threading.Barrier(count + 1)
         self._executor = ThreadPoolExecutor(count, "chirpid-prefetch", _begin_thread, (all_there,))
@@ -41,9 +43,9 @@ class PrefetchThreads:
         torch.set_num_threads(here)
 
     @property
-    def are_here(self) -> bool:
-        """Whether this process has the threads; a forked copy of it has not."""
-        return self._process == os.getpid()
+    def at_work(self) -> bool:
+        """Whether they take orders: not once closed, nor in a forked copy of the process, which has no threads."""
+        return not self._closed and self._process == os.getpid()
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Have ``call`` made on one of the threads."""
@@ -54,6 +56,7 @@ class PrefetchThreads:
 
         Never wait where garbage collection may be the caller: it can run anywhere, with any lock held.
         """
+        self._closed = True
         self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
@@ -84,27 +87,40 @@ class PrefetchQueue:
         """How many threads load."""
         return self._threads.count
 
+    def reads_at_once(self, task: LoadTask) -> bool:
+        """Whether ``task`` is loaded by one thread."""
+        return not self._loading.parts(task, 1)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the threads take orders."""
+        return self._threads.at_work
+
     @property
     def wants_more(self) -> bool:
         """Whether the tasks ordered are too few to keep all threads at work."""
         ordered = self._ordered
+        if not self.at_work:
+            return False
         if ordered and ordered[-1].parts:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, task: LoadTask) -> None:
-        """Have ``task`` loaded, in parts where its samples are read singly."""
+    def order(self, task: LoadTask, pause: float = 0.0) -> None:
+        """Have ``task`` loaded, after ``pause`` seconds, or at once and in parts where its samples are read singly."""
         modes = _modes()
         ranges = self._loading.parts(task, _PARTS_PER_THREAD * self.threads)
-        parts = [self._submit(modes, partial(self._loading.samples, task, part)) for part in ranges]
+        parts = [self._submit(modes, 0.0, partial(self._loading.samples, task, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
         load = partial(self._collated, parts) if parts else partial(self._loading.load, task)
-        self._ordered.append(_Order(task, parts, self._submit(modes, load)))
+        self._ordered.append(_Order(task, parts, self._submit(modes, pause, load)))
 
-    def _submit(self, modes: tuple[bool, bool], load: Callable[[], Any]) -> Future[Any]:
-        return self._threads.submit(partial(self._load_there, modes, load))
+    def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
+        return self._threads.submit(partial(self._load_there, modes, pause, load))
 
-    def _load_there(self, modes: tuple[bool, bool], load: Callable[[], Any]) -> tuple[Any, Any]:
+    def _load_there(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> tuple[Any, Any]:
+        if pause:
+            time.sleep(pause)
         grad, inference = modes
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
             state = dataset_state(self._loading.dataset)
@@ -116,7 +132,10 @@ class PrefetchQueue:
     def take(self) -> Any:
         """The batch of the task ordered first. Raises what loading it raised, and IndexError if none was ordered."""
         order = self._ordered.popleft()
-        loaded_from, batch = order.batch.result()
+        try:
+            loaded_from, batch = order.batch.result()
+        except CancelledError:  # the threads were closed before they came to it
+            return self._loading.load(order.task)
         now = _modes(), dataset_state(self._loading.dataset)
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
             return self._loading.load(order.task)

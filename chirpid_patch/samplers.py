@@ -23,12 +23,14 @@ def tasks_drawn_freely(loader: Any) -> int:
     if batches is not None and type(batches) is not BatchSampler:
         return 0
     sampler: Any = loader.sampler if batches is None else batches.sampler
+    if type(sampler) not in _DRAWING_AT_ONCE:
+        return 0
     count = len(sampler if batches is None else batches)
     if type(sampler) is RandomSampler and sampler.generator is not None:
         # It draws from the caller's generator at the start and, as a short last batch shows it, at the end.
         draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
         return 0 if draws_between else max(count - 1, 0)
-    return count if type(sampler) in _DRAWING_AT_ONCE else 0
+    return count
 
 
 #: These draw all they need when asked for the first index, or from a generator of their own.

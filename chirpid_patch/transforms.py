@@ -138,6 +138,11 @@ class GaussianNoise(BatchTransform):
         self.std = std
         self.p = p
         self.mode = mode
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        if self.mode not in NOISE_MODES:
+            raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
 
     def extra_repr(self) -> str:
         """The parameters, for ``repr``."""
@@ -147,8 +152,7 @@ class GaussianNoise(BatchTransform):
         """Raise TypeError unless the samples are floating-point, ValueError for a mode that does not exist."""
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
-        if self.mode not in NOISE_MODES:
-            raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
+        self._check_mode()
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Add noise to the given rows of ``batch`` (B, …) in place."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,13 +59,14 @@ class _TaskDataset(Dataset[tuple[int, Any]]):
     def __init__(self, dataset: Any, collate: Collate) -> None:
         self.dataset = compact(dataset)
         self.collate = collate
+        self._loading = TaskLoading(self.dataset, collate)
 
     def __getitem__(self, task: LoadTask) -> tuple[int, Any]:
         return task.number, load_packed(partial(self._load, task), task.slots)
 
     def _load(self, task: LoadTask) -> Any:
         with open_slots(self.collate is default_collate and is_in_memory(self.dataset)):
-            return TaskLoading(self.dataset, self.collate).load(task)
+            return self._loading.load(task)
 
 
 class _WorkerStart:
@@ -155,15 +157,18 @@ class WorkerPool:
     ) -> None:
         self._slots = BatchSlots(options["num_workers"] * (options.get("prefetch_factor") or 2))
         self._sampler = _TaskSampler(sampler, generator, batches, seed, self._slots)
-        self._loader: DataLoader[Any] = DataLoader(
-            _TaskDataset(dataset, collate),
-            batch_size=None,
-            sampler=self._sampler,
-            collate_fn=_as_it_is,
-            generator=self._sampler.mirror,
-            worker_init_fn=_WorkerStart(worker_init_fn),
-            **options,
-        )
+        with warnings.catch_warnings():
+            # Of more workers than CPUs: said when the loader itself was made.
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            self._loader: DataLoader[Any] = DataLoader(
+                _TaskDataset(dataset, collate),
+                batch_size=None,
+                sampler=self._sampler,
+                collate_fn=_as_it_is,
+                generator=self._sampler.mirror,
+                worker_init_fn=_WorkerStart(worker_init_fn),
+                **options,
+            )
         self._iterator: Any = None
         self._waiting = False
         self._owner = os.getpid()

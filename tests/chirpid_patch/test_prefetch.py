@@ -286,7 +286,7 @@ def test_threads_compute_on_one_cpu_and_leave_the_setting_alone() -> None:
         return samples
 
     list(BatchedDataLoader(tensors(), batch_size=4, collate_fn=note, prefetch_threads=2, thread_safe=True))
-    assert set(counts) == {1} and torch.get_num_threads() == before
+    assert set(counts[1:]) == {1} and torch.get_num_threads() == before  # the first batch is loaded here
     fresh: list[int] = []
     thread = threading.Thread(target=lambda: fresh.append(torch.get_num_threads()))
     thread.start()
