@@ -475,13 +475,17 @@ def test_augment_params_choose_the_mode(mode: Any) -> None:
 @pytest.mark.parametrize("wrong", ["fast", "", "TABLE", None], ids=repr)
 def test_a_mode_that_does_not_exist_is_a_value_error(wrong: Any) -> None:
     message = f"GaussianNoise has the modes table, exact, pooled, not {wrong!r}"
-    transform = GaussianNoise(p=1.0, mode=wrong)
+    with pytest.raises(ValueError, match=message):
+        GaussianNoise(mode=wrong)
+    transform = GaussianNoise(p=1.0)
+    transform.mode = wrong  # assigned later, it is told of when it is applied
     with pytest.raises(ValueError, match=message):
         transform(torch.rand(4))
     with pytest.raises(ValueError, match=message):
         transform.transform_batch_(torch.rand(2, 4), keys(2))
+    dataset = WorkerSafeAugmentedDataset(noisy_dataset("table").base_dataset, transforms=[transform])
     with pytest.raises(ValueError, match=message):
-        list(BatchedDataLoader(noisy_dataset(wrong), batch_size=4))
+        list(BatchedDataLoader(dataset, batch_size=4))
 
 
 @pytest.mark.parametrize("switches", [{}, {"use_gaussian_noise": False}], ids=str)
