@@ -90,11 +90,6 @@ class Overlap:
         overlap.threads, overlap.why, overlap._settled = threads, "given", True
         return overlap
 
-    @property
-    def settled(self) -> bool:
-        """Whether the decision is made."""
-        return self._settled
-
     def begin_epoch(self) -> None:
         """An epoch begins: the time since the last batch was no step."""
         self._delivered = None
