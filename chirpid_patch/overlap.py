@@ -12,6 +12,8 @@ from chirpid_patch.cpus import usable_cpus
 #: The first batches of a loop pay for warming up and tell nothing.
 _IGNORED = 2
 _WATCHED = 4
+#: So many batches at a time a settled loop is looked at: is it still the loop that was settled for?
+_LOOKED_AT = 16
 #: Batches measured of either way before they are compared, twice in turns.
 _BLOCK = 5
 _BLOCKS = 4
@@ -61,8 +63,8 @@ class Overlap:
     """The number of prefetch threads for one loader's loop, in ``threads``.
 
     Loading begins without threads. Once a few batches show that a CPU is idle meanwhile, threads are tried against
-    none, in turns, in the running loop; what gives the shorter time from batch to batch stays. The batches are the
-    same either way.
+    none, in turns, in the running loop; what gives the shorter time from batch to batch stays, until the loop's own
+    steps take another time. The batches are the same either way.
 
     may_wait: loading may wait for something else than a CPU or memory, so that more threads than CPUs can help.
     """
@@ -73,7 +75,9 @@ class Overlap:
         #: Seconds for a thread to wait before it loads the batch it was just asked for.
         self.pause = 0.0
         self.why = "no batches seen yet"
+        self._fixed = False
         self._settled = False
+        self._away = 0.0
         self._candidate = 0
         self._seen = 0
         self._pause = _WATCHED
@@ -87,7 +91,7 @@ class Overlap:
     def fixed(cls, threads: int) -> Overlap:
         """A decision made beforehand."""
         overlap = cls()
-        overlap.threads, overlap.why, overlap._settled = threads, "given", True
+        overlap.threads, overlap.why, overlap._fixed = threads, "given", True
         return overlap
 
     def begin_epoch(self) -> None:
@@ -96,17 +100,20 @@ class Overlap:
 
     def asked(self) -> None:
         """The loop asks for a batch."""
-        if not self._settled:
+        if not self._fixed:
             self._asked = _Clocks.now()
 
     def delivered(self, threads: int) -> None:
         """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
-        if self._settled:
+        if self._fixed:
             return
         before, self._delivered = self._delivered, _Clocks.now()
         if before is None or self._asked is None:
             return  # the first of an epoch
         step = _Step(self._asked.since(before), self._delivered.since(self._asked))
+        if self._settled:
+            self._look_again(step)
+            return
         if self._candidate:
             self._try(step, threads)
             return
@@ -136,8 +143,19 @@ class Overlap:
             return
         self._candidate = max(1, min(most, wanted))
         self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
+        self._away = away
         self._trial = {0: [], self._candidate: []}
         self._switch(self._candidate)
+
+    def _look_again(self, step: _Step) -> None:
+        """Begin anew if the loop's own steps take another time than when it was settled."""
+        self._watched.append(step)
+        if len(self._watched) < _LOOKED_AT:
+            return
+        away, self._watched = median(step.away.wall for step in self._watched), []
+        if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
+            self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
+            self._seen = _IGNORED
 
     def _watch_again(self, why: str) -> None:
         """Not now; look again later, and ever less often."""

@@ -392,6 +392,18 @@ def test_threads_stay_where_they_shorten_the_loop(
     assert overlap.threads == threads, overlap.why
 
 
+def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirpid_patch.overlap.usable_cpus", lambda: 2)
+    clock = SimulatedClocks(monkeypatch)
+    overlap = Overlap()
+    steps(overlap, clock, 3e-3, 1e-5, gain=0.5, busy=0.1)
+    assert overlap.threads == 2  # nothing but loading
+    steps(overlap, clock, 3e-3, 8e-3, gain=0.9, busy=0.1)
+    assert overlap.threads == 1 and overlap.pause > 0  # a device computes
+    steps(overlap, clock, 3e-3, 8e-2, gain=0.9, busy=2.0)
+    assert overlap.threads == 0  # the training uses both CPUs
+
+
 def test_the_first_batch_is_loaded_without_threads() -> None:
     before = prefetch_threads()
     loader = BatchedDataLoader(standardized(), batch_size=4)
