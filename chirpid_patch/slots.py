@@ -80,7 +80,12 @@ class BatchSlots:
             if slot is None:
                 if len(slots) >= self._most:
                     return ()
-                slot = Slot(UntypedStorage._new_shared(size), next(_numbers))  # type: ignore[no-untyped-call]
+                try:
+                    storage = UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
+                except (RuntimeError, OSError):  # shared memory is full: what there is has to do
+                    self._most = len(slots)
+                    return ()
+                slot = Slot(storage, next(_numbers))
                 _lent[slot.number] = slot
                 slots.append(slot)
             lent.append(slot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from chirpid_patch.keyed_random import Keys, derive, fresh_keys, uniforms
 from chirpid_patch.noise import NOISE_MODES, NoiseMode, add_noise_
 
 
-class BatchTransform(nn.Module):
+class BatchTransform(nn.Module, ABC):
     """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
 
     Calling it on one sample gives a new tensor, or the sample itself where the transform leaves it alone.
@@ -29,9 +30,9 @@ class BatchTransform(nn.Module):
     def check(self, samples: Tensor) -> None:
         """Raise if a batch (B, …) of such samples cannot be transformed."""
 
+    @abstractmethod
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Transform the given rows of ``batch`` (B, …) in place."""
-        raise NotImplementedError
 
     def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
         """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""

@@ -255,3 +255,25 @@ def test_workers_that_are_started_afresh_use_slots_too(method: str) -> None:
     assert same_batches(list(loader), plain) and same_batches(list(loader), plain)
     assert len(sent_packed(loader)) == 10
     loader.shutdown()
+
+
+def test_full_shared_memory_is_made_do_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = []
+
+    class RoomForTwo:
+        made = 0
+
+        @classmethod
+        def _new_shared(cls, size: int) -> Any:
+            if cls.made == 2:
+                refused.append(size)
+                raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left (28)")
+            cls.made += 1
+            return torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr("chirpid_patch.slots.UntypedStorage", RoomForTwo)
+    loader = BatchedDataLoader(tensors(60), batch_size=4, num_workers=2, persistent_workers=True)
+    plain = list(DataLoader(tensors(60), batch_size=4))
+    assert all(same_batches(list(loader), plain) for _ in range(3))
+    assert len(refused) == 1 and not loader.lost_workers
+    loader.shutdown()
