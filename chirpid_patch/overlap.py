@@ -80,7 +80,7 @@ class Overlap:
         self._away = 0.0
         self._candidate = 0
         self._seen = 0
-        self._pause = _WATCHED
+        self._watch_after = _WATCHED
         self._watched: list[_Step] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
@@ -155,13 +155,13 @@ class Overlap:
         away, self._watched = median(step.away.wall for step in self._watched), []
         if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
             self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
-            self._seen = _IGNORED
+            self._seen, self._watch_after = _IGNORED, _WATCHED
 
     def _watch_again(self, why: str) -> None:
         """Not now; look again later, and ever less often."""
         self.why = why
-        self._pause *= 4
-        self._seen = _IGNORED - self._pause
+        self._watch_after *= 4
+        self._seen = _IGNORED - self._watch_after
 
     def _switch(self, threads: int) -> None:
         self.threads = threads

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
 
 class StandardizedSubset(Dataset[Any]):
@@ -104,6 +105,19 @@ def run(loader: DataLoader[Any], epochs: int = 2, seed: int = 3) -> tuple[list[A
             seen.append(batch)
             torch.rand(1)
     return seen, global_states()
+
+
+class DrawsAsItGoes(Sampler[int]):
+    """A sampler of the user's that draws from the global generator for every index."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(torch.randint(self.n, ())) for _ in range(self.n))
 
 
 def same(left: Any, right: Any) -> bool:

@@ -9,18 +9,16 @@ import pickle
 import random
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from originals import same
+from originals import DrawsAsItGoes, same
 from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
-    Sampler,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -114,19 +112,6 @@ def test_a_generator_of_the_callers_moves_as_with_the_plain_loader() -> None:
         return seen
 
     assert same(run(BatchedDataLoader, prefetch_threads=2), run(DataLoader))
-
-
-class DrawsAsItGoes(Sampler[int]):
-    """A sampler of the user's that draws from the global generator for every index."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __iter__(self) -> Iterator[int]:
-        return (int(torch.randint(self.n, ())) for _ in range(self.n))
 
 
 def test_batches_belong_to_their_receiver() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from originals import PairDataset, global_states, run, same, seed_all, tensor_data
+from originals import DrawsAsItGoes, PairDataset, global_states, run, same, seed_all, tensor_data
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -493,19 +493,6 @@ def test_workers_that_were_chosen_are_kept_from_epoch_to_epoch(monkeypatch: pyte
             pids.append({child.pid for child in set(multiprocessing.active_children()) - before})
     assert len(pids[0]) == 2 and pids[0] == pids[1] == pids[2]
     assert not set(multiprocessing.active_children()) - before
-
-
-class DrawsAsItGoes(Sampler[int]):
-    """Draws from the global generator for every index."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __iter__(self) -> Iterator[int]:
-        return (int(torch.randint(self.n, ())) for _ in range(self.n))
 
 
 class DrawsWhenAsked(DrawsAsItGoes):
