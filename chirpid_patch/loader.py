@@ -69,6 +69,8 @@ class BatchedDataLoader(DataLoader[Any]):
         self.decision = ""
         self.draws_ahead = max(draws_ahead, 1) if draws_like_persistent_workers else draws_ahead
         self.draws_like_persistent_workers = draws_like_persistent_workers
+        if prefetch_threads is not None and prefetch_threads < 0:
+            raise ValueError(f"prefetch_threads must be a number of threads, 0 or more, not {prefetch_threads}")
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.keep_workers = keep_workers

@@ -389,6 +389,11 @@ def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) 
     assert overlap.threads == 0  # the training uses both CPUs
 
 
+def test_a_negative_number_of_threads_is_refused() -> None:
+    with pytest.raises(ValueError, match="prefetch_threads must be .* not -1"):
+        BatchedDataLoader(standardized(), prefetch_threads=-1)
+
+
 def test_the_first_batch_is_loaded_without_threads() -> None:
     before = prefetch_threads()
     loader = BatchedDataLoader(standardized(), batch_size=4)
