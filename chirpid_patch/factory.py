@@ -38,6 +38,7 @@ class OptimalDataLoaderFactory:
         Without it and ``num_workers``, no process is started.
     thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers from
         global generators. They may then be read by threads that load ahead.
+    prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
     tune: choose by measuring, with worker processes among the candidates whether or not the replaced call had any.
         The choice is remembered for this dataset and machine; ``tune_seconds`` (default 3) bounds the measuring, and
         ``tune_step``, called with a batch, stands for a step of the training meanwhile.
@@ -167,7 +168,7 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     max_workers = options.pop("max_workers", None)
     measuring = _Measuring.of(options)
     optimize, benchmark = bool(options.pop("optimize", True)), bool(options.pop("benchmark", False))
-    thread_safe = bool(options.pop("thread_safe", False))
+    thread_safe, threads = bool(options.pop("thread_safe", False)), options.pop("prefetch_threads", None)
     if benchmark:
         make_audible(logger)
     explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
@@ -188,10 +189,10 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     if explicit is None and not isinstance(dataset, IterableDataset) and _sample_count(dataset, None):
         choice = measuring.choice(dataset, {**options, "prefetch_factor": prefetch}, thread_safe, max_workers)
     if choice is None:
-        threads = None
         workers, why = _choose_workers(dataset, explicit, max_workers, options, work)
     else:
-        workers, threads, why = choice.num_workers, choice.prefetch_threads or None, choice.why
+        workers, why = choice.num_workers, choice.why
+        threads = (choice.prefetch_threads or None) if threads is None else threads
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
     with warnings.catch_warnings():

@@ -25,7 +25,12 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
+from chirpid_patch import (
+    BatchedDataLoader,
+    OptimalDataLoaderFactory,
+    WorkerSafeAugmentedDataset,
+    WorkerSafeStandardizedDataset,
+)
 from chirpid_patch.overlap import Overlap
 
 AUGMENTATION = {"spec_augment_params": {"p": 0.9}, "gaussian_noise_params": {"std": 0.1, "p": 0.9}}
@@ -389,8 +394,16 @@ def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) 
     assert overlap.threads == 0  # the training uses both CPUs
 
 
+@pytest.mark.parametrize("threads", [0, 2])
+def test_the_factory_hands_the_number_of_threads_on(threads: int) -> None:
+    make = OptimalDataLoaderFactory.create_training_loader
+    loader: Any = make(standardized(), 4, prefetch_threads=threads)
+    assert loader.overlap.threads == threads and len(list(loader)) == 6
+    assert len(list(make(standardized(), 4, prefetch_threads=threads, optimize=False))) == 6
+
+
 def test_a_negative_number_of_threads_is_refused() -> None:
-    with pytest.raises(ValueError, match="prefetch_threads must be .* not -1"):
+    with pytest.raises(ValueError, match="prefetch_threads must be"):
         BatchedDataLoader(standardized(), prefetch_threads=-1)
 
 
