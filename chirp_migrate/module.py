@@ -6,7 +6,10 @@ can propose :class:`~chirp_migrate.plan.Edit` objects that are spliced into the 
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
@@ -15,12 +18,10 @@ from typing import TypeVar
 
 import libcst as cst
 import libcst.matchers as m
-from libcst.metadata import (
-    MetadataWrapper,
-    PositionProvider,
-    QualifiedNameProvider,
-    QualifiedNameSource,
-)
+
+from chirp_migrate.import_table import absolute_name
+from chirp_migrate.names import Binding, Kind, Scopes
+from chirp_migrate.spans import NotReproduced, node_spans
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -33,8 +34,36 @@ _LAYOUT = re.compile(
 )
 
 
+#: What a name is set to where the module that provides it is missing.
+_PLACEHOLDERS = frozenset({"None", "object", "Any"})
+
+
 class UnparsableModule(Exception):
-    """The text is not Python that LibCST reads and reproduces; the message says where and why."""
+    """The text is not Python that can be read here; the message says where and why."""
+
+
+def syntax_tree(text: str) -> ast.Module:
+    """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks).
+
+    Also what keeps LibCST, which recurses without a limit, from text nested too deeply.
+
+    Raises:
+        UnparsableModule: it is not Python of the running version.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" is for the one who runs the code
+            tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+    except (RecursionError, MemoryError) as error:
+        raise UnparsableModule("expressions nested too deeply to be read") from error
+    except SyntaxError as error:
+        if error.msg.startswith("too many nested"):
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+        raise UnparsableModule(f"syntax error in line {error.lineno}") from error
+    except ValueError as error:
+        raise UnparsableModule(f"not Python: {error}") from error
+    assert isinstance(tree, ast.Module)
+    return tree
 
 
 class Module:
@@ -51,33 +80,26 @@ class Module:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.text = text
-        # A form feed alone on its line is white space to Python, but LibCST drops it: same length, same lines.
-        parsed = re.sub(r"(?m)^\f(?=[\r\n])", " ", text)
+        syntax_tree(text)
         try:
-            tree = cst.parse_module(parsed)
+            self.tree = cst.parse_module(text)
+            self._spans = node_spans(self.tree, text)
         except cst.ParserSyntaxError as error:
-            raise UnparsableModule(f"syntax error in line {error.raw_line}") from error
+            raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
-        if tree.code != parsed:
-            raise UnparsableModule("LibCST does not reproduce this file exactly, so it is left alone")
-        self._wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
-        self.tree = self._wrapper.module
+        except NotReproduced as error:
+            raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
 
     @property
     def name(self) -> str:
         """Dotted module name as the backend imports it from its root (``utils.training_engine``)."""
-        parts = list(PurePosixPath(self.path).with_suffix("").parts)
-        if parts and parts[-1] == "__init__":
-            parts.pop()
-        return ".".join(parts)
+        return module_name(self.path)
 
     @property
     def package(self) -> str:
         """Dotted name of the package that relative imports of this module start from."""
-        if PurePosixPath(self.path).name == "__init__.py":
-            return self.name
-        return self.name.rpartition(".")[0]
+        return package_name(self.path)
 
     @cached_property
     def newline(self) -> str:
@@ -111,19 +133,13 @@ class Module:
         return [node for one in types for node in by_type.get(one, ())]  # type: ignore[misc]
 
     @cached_property
-    def _positions(self) -> Mapping[cst.CSTNode, object]:
-        return self._wrapper.resolve(PositionProvider)
-
-    @cached_property
-    def _qualified(self) -> Mapping[cst.CSTNode, object]:
-        return self._wrapper.resolve(QualifiedNameProvider)
+    def scopes(self) -> Scopes:
+        """The scopes of this module, for who wants to know what binds a name."""
+        return Scopes(self.tree, self.parents, self.find)
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets ``(start, end)`` of ``node`` without surrounding white space."""
-        code_range = self._positions[node]
-        start, end = code_range.start, code_range.end  # type: ignore[attr-defined]
-        starts = self.line_starts
-        return starts[start.line - 1] + start.column, starts[end.line - 1] + end.column
+        return self._spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
         """Source text of ``node``, its own parentheses included."""
@@ -151,30 +167,49 @@ class Module:
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
         """Fully qualified names ``node`` may stand for, relative imports made absolute.
 
-        Names defined in this module come back prefixed with the module's own dotted name.
+        Names defined in this module come back prefixed with the module's own dotted name; a name that only
+        ``import *`` can have brought comes back once for every module it may come from.
         """
-        names: set[str] = set()
-        found = self._qualified.get(node, ())
-        if callable(found):
-            found = found()
-        for qualified in found:  # type: ignore[attr-defined]
-            if qualified.source is QualifiedNameSource.LOCAL:
-                names.add(f"{self.name}.{qualified.name}")
-            elif qualified.source is QualifiedNameSource.BUILTIN:
-                names.add(qualified.name)
-            else:
-                names.add(self.absolute(qualified.name))
+        path = _path(node)
+        if path is None:
+            return set()
+        name, _, rest = path.partition(".")
+        found = self.scopes.lookup(name, node)
+        if found is None and self.scopes.is_builtin(name):
+            return {f"builtins.{path}"}
+        if found is None:
+            return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in self._stars}
+        scope, bindings = found
+        names = {
+            self.absolute(f"{binding.qualified}.{rest}" if rest else binding.qualified)
+            for binding in bindings
+            if binding.kind is Kind.IMPORT
+        }
+        local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and _is_placeholder(one))]
+        if local:
+            names.add(f"{self.name}.{scope.prefix}{path}")
+        if names and scope is self.scopes.module:
+            names |= {f"{source}.{path}" for source in self._stars_behind(bindings)}
         return names
+
+    @property
+    def _stars(self) -> list[str]:
+        return [source for source, _ in self.scopes.stars if not _never_loads(source)]
+
+    def _stars_behind(self, bindings: list[Binding]) -> list[str]:
+        """Foreign modules whose ``import *`` comes after every binding of a name, and may bind it anew."""
+        if not self.scopes.stars:
+            return []
+        last = max(self.span(binding.node)[0] for binding in bindings)
+        return [
+            source
+            for source, statement in self.scopes.stars
+            if not _never_loads(source) and not source.startswith((".", "torch.")) and self.span(statement)[0] > last
+        ]
 
     def absolute(self, name: str) -> str:
         """Resolve leading dots of a relative import against this module's package."""
-        bare = name.lstrip(".")
-        dots = len(name) - len(bare)
-        if not dots:
-            return name
-        package = self.package.split(".") if self.package else []
-        base = package[: len(package) - (dots - 1)] if dots > 1 else package
-        return ".".join([*base, bare]) if bare else ".".join(base)
+        return absolute_name(name, self.package)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Parents of ``node`` from the nearest to the module."""
@@ -199,6 +234,44 @@ class Module:
                 break
             current = ancestor
         return current
+
+
+def module_name(path: str) -> str:
+    """Dotted name of the module at a posix path relative to the root."""
+    parts = list(PurePosixPath(path).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
+
+
+def package_name(path: str) -> str:
+    """Dotted name of the package that relative imports of the module at ``path`` start from."""
+    name = module_name(path)
+    return name if PurePosixPath(path).name == "__init__.py" else name.rpartition(".")[0]
+
+
+def _path(node: cst.CSTNode) -> str | None:
+    """Dotted path of a name, attribute, or what a call or subscript is made of; ``None`` for other expressions."""
+    if isinstance(node, cst.Call):
+        node = node.func
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    if isinstance(node, cst.FunctionDef | cst.ClassDef):
+        return node.name.value
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
+
+
+def _is_placeholder(binding: Binding) -> bool:
+    """Whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
+    return isinstance(binding.node, cst.AssignTarget) and binding.value in _PLACEHOLDERS
+
+
+def _never_loads(source: str) -> bool:
+    """Whether a module is known to have no data loading among the names ``import *`` takes from it."""
+    first = source.partition(".")[0]
+    return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 @cache

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import PurePosixPath
 
 import libcst as cst
 
-from chirp_migrate.module import Module, UnparsableModule
+from chirp_migrate.import_table import ImportTable
+from chirp_migrate.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
@@ -19,13 +22,31 @@ class Project:
     Args:
         texts: decoded source by posix path relative to the root.
         notebooks: raw text of the notebooks by path; only searched for imports.
+        name: dotted name of the package that the root itself is, if it is one.
     """
 
-    def __init__(self, texts: Mapping[str, str], notebooks: Mapping[str, str] | None = None) -> None:
+    def __init__(self, texts: Mapping[str, str], notebooks: Mapping[str, str] | None = None, name: str = "") -> None:
         self._texts = dict(texts)
         self._notebooks = dict(notebooks or {})
+        self._name = name
         self._modules: dict[str, Module | None] = {}
-        self._paths = {_dotted(path): path for path in self._texts}
+        self._tables: dict[str, ImportTable | None] = {}
+        self._aliases: dict[str, set[str]] = {}
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        """Path by every dotted name of a module: seen from the root, and from the folder above its package."""
+        packages = {str(PurePosixPath(path).parent) for path in self._texts if path.endswith("__init__.py")}
+        paths: dict[str, str] = {}
+        for path in self._texts:
+            folder = PurePosixPath(path).parent
+            while str(folder) in packages and str(folder) != ".":
+                folder = folder.parent
+            inside = str(PurePosixPath(path).relative_to(folder))
+            paths.setdefault(module_name(inside), path)
+            if self._name:
+                paths.setdefault(f"{self._name}.{module_name(path)}".rstrip("."), path)
+        return {**paths, **{module_name(path): path for path in self._texts}}
 
     def text(self, path: str) -> str:
         """Current text of the file at ``path``."""
@@ -35,6 +56,7 @@ class Project:
         """Replace the text of one file (a rewritten module is what the others see)."""
         self._texts[path] = text
         self._modules.pop(path, None)
+        self._tables.pop(path, None)
 
     def module(self, path: str) -> Module:
         """The parsed module at ``path``.
@@ -50,37 +72,87 @@ class Project:
             raise UnparsableModule("could not be read before")
         return module
 
+    def table(self, path: str) -> ImportTable | None:
+        """What the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
+        if path not in self._tables:
+            try:
+                self._tables[path] = ImportTable.read(syntax_tree(self._texts[path]), package_name(path))
+            except UnparsableModule:
+                self._tables[path] = None
+        return self._tables[path]
+
     def resolve(self, qualified: str) -> str:
         """Follow re-exports through modules of the backend to the name's origin.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
-        there; a name defined in the backend, or outside, comes back as it is.
+        there; a name defined in the backend, or outside, or that may be one of several comes back as it is.
         """
         for _ in range(_REEXPORT_LIMIT):
-            module_name, _, name = qualified.rpartition(".")
-            path = self._paths.get(module_name)
-            if path is None:
+            owner, _, name = qualified.rpartition(".")
+            path = self._paths.get(owner)
+            table = self.table(path) if path is not None and self._may_bind(path, name) else None
+            if table is None or table.defines(name):
                 return qualified
-            target = _import_target(self._texts[path], name)
-            if target is None:
+            targets = table.imports.get(name) or self._from_stars(table, name)
+            if len(targets) != 1 or qualified in targets:
                 return qualified
-            try:
-                followed = self.module(path).absolute(target)
-            except UnparsableModule:
-                return qualified
-            if followed == qualified:
-                return qualified
-            qualified = followed
+            (qualified,) = targets
         return qualified
 
+    def _may_bind(self, path: str, name: str) -> bool:
+        text = self._texts[path]
+        return name in text or "*" in text
+
+    def _from_stars(self, table: ImportTable, name: str) -> set[str]:
+        return {f"{source}.{name}" for source in table.stars if self._star_may_give(source, name)}
+
+    def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
+        """Whether ``from source import *`` may bind ``name``: unknown modules may."""
+        path = self._paths.get(source)
+        if path is None:
+            return name in _TORCH_DATA if source == "torch.utils.data" else True
+        table = self.table(path)
+        if table is None or not table.exports(name):
+            return table is None
+        if table.defines(name) or name in table.imports:
+            return True
+        return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
+
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
-        """Qualified names ``node`` may stand for, re-exports followed."""
-        return {self.resolve(found) for found in module.qualified_names(node)}
+        """Qualified names ``node`` may stand for, re-exports and ``import *`` followed."""
+        names = module.qualified_names(node)
+        if module.scopes.stars:
+            names = {name for name in names if self._is_possible(module, name)}
+        return {self.resolve(self._beside(module, name)) for name in names}
+
+    def _is_possible(self, module: Module, name: str) -> bool:
+        """Whether a name that ``import *`` may have brought can come from there."""
+        owner, _, last = name.rpartition(".")
+        stars = {module.absolute(source) for source, _ in module.scopes.stars}
+        return owner not in stars or self._star_may_give(owner, last) or self._is_imported(module, name)
+
+    @staticmethod
+    def _is_imported(module: Module, name: str) -> bool:
+        bindings = module.scopes.module.bindings.get(name.rpartition(".")[2], [])
+        return any(module.absolute(one.qualified) == name for one in bindings)
+
+    def _beside(self, module: Module, name: str) -> str:
+        """A name from a module in the same folder, as scripts import each other, by its name from the root."""
+        owner = name.rpartition(".")[0]
+        folder = package_name(module.path)
+        return (
+            f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
+        )
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
         """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
         module, statement = self._definition(qualified)
         return (module, statement) if module is not None and isinstance(statement, cst.ClassDef) else None
+
+    def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
+        """Module and definition of a top-level function of the backend, if ``qualified`` names one."""
+        module, statement = self._definition(qualified)
+        return (module, statement) if module is not None and isinstance(statement, cst.FunctionDef) else None
 
     def function_parameters(self, qualified: str) -> tuple[str, ...] | None:
         """Parameter names of a top-level function of the backend, if ``qualified`` names one."""
@@ -90,9 +162,10 @@ class Project:
         return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
 
     def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
-        module_name, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(module_name)
-        if path is None:
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        if path is None or table is None or not (name in table.classes or name in table.functions):
             return None, None
         try:
             module = self.module(path)
@@ -104,9 +177,13 @@ class Project:
         return None, None
 
     def aliases(self, name: str) -> set[str]:
-        """Other names under which any module of the backend imports ``name``."""
-        pattern = re.compile(rf"\b{re.escape(name)}\s+as\s+(\w+)")
-        return {alias for text in self._texts.values() for alias in pattern.findall(text)}
+        """Other names under which any module of the backend imported ``name`` when first asked."""
+        if name not in self._aliases:
+            pattern = re.compile(rf"\b{re.escape(name)}\s+as\s+(\w+)")
+            self._aliases[name] = {
+                alias for text in self._texts.values() if name in text for alias in pattern.findall(text)
+            }
+        return self._aliases[name]
 
     def search(self, pattern: str) -> bool:
         """Whether a regular expression matches in any Python file of the backend."""
@@ -122,10 +199,8 @@ class Project:
         imports = re.compile(rf"from\s+[\w.]*\b{re.escape(last)}\s+import\b")
         word = re.compile(rf"\b{re.escape(name)}\b")
         dotted = re.compile(rf"\b{re.escape(last)}\s*\.\s*{re.escape(name)}\b")
-        for path, text in (*self._texts.items(), *self._notebooks.items()):
-            if path == module.path:
-                continue
-            if dotted.search(text):
+        for text in self._others(module.path, last):
+            if name in text and dotted.search(text):
                 return True
             for statement in imports.finditer(text):
                 clause = text[statement.end() : statement.end() + 2000]
@@ -138,20 +213,35 @@ class Project:
     def mentions(self, attribute: str, besides: str) -> bool:
         """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(
-            pattern.search(text) for path, text in (*self._texts.items(), *self._notebooks.items()) if path != besides
-        )
+        return any(pattern.search(text) for text in self._others(besides, attribute))
+
+    def _others(self, besides: str, word: str) -> Iterable[str]:
+        """Texts of the other files, notebooks included, that hold a word."""
+        every = (*self._texts.items(), *self._notebooks.items())
+        return (text for path, text in every if path != besides and word in text)
 
 
-def _dotted(path: str) -> str:
-    return re.sub(r"/__init__$", "", path.removesuffix(".py")).replace("/", ".")
-
-
-def _import_target(text: str, name: str) -> str | None:
-    """Where a module's text imports ``name`` from at top level, as ``module.name``; ``None`` when it does not."""
-    for match in re.finditer(r"(?m)^from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\r\n#]*)", text):
-        for clause in re.sub(r"#[^\r\n]*", "", match.group(2)).strip("()").split(","):
-            words = clause.split()
-            if words and words[-1] == name and len(words) in (1, 3):
-                return f"{match.group(1)}.{words[0]}"
-    return None
+#: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
+_TORCH_DATA = frozenset(
+    {
+        "BatchSampler",
+        "ChainDataset",
+        "ConcatDataset",
+        "DataLoader",
+        "Dataset",
+        "DistributedSampler",
+        "IterableDataset",
+        "RandomSampler",
+        "Sampler",
+        "SequentialSampler",
+        "StackDataset",
+        "Subset",
+        "SubsetRandomSampler",
+        "TensorDataset",
+        "WeightedRandomSampler",
+        "default_collate",
+        "default_convert",
+        "get_worker_info",
+        "random_split",
+    }
+)

@@ -1,0 +1,93 @@
+"""What a module binds at its top level, read with ``ast``: enough to follow a name through a backend, and cheap."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["ImportTable", "absolute_name"]
+
+
+def absolute_name(name: str, package: str) -> str:
+    """Resolve the leading dots of a relative import against the dotted name of a package."""
+    bare = name.lstrip(".")
+    dots = len(name) - len(bare)
+    if not dots:
+        return name
+    parts = package.split(".") if package else []
+    base = parts[: len(parts) - (dots - 1)] if dots > 1 else parts
+    return ".".join([*base, bare]) if bare else ".".join(base)
+
+
+@dataclass(frozen=True)
+class ImportTable:
+    """Names at the top level of a module, those in ``if``, ``try`` and ``with`` blocks included.
+
+    Attributes:
+        imports: for each imported name what it may stand for, relative names made absolute.
+        stars: modules whose names come in with ``import *``, made absolute.
+        classes: names of the classes defined there.
+        functions: names of the functions defined there.
+        values: names that are assigned.
+        exported: what ``__all__`` lists, if it is a literal.
+    """
+
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
+    classes: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    values: set[str] = field(default_factory=set)
+    exported: set[str] | None = None
+
+    @classmethod
+    def read(cls, tree: ast.Module, package: str) -> ImportTable:
+        """The table of a parsed module; ``package`` is what its relative imports start from."""
+        table = cls()
+        exported: set[str] | None = None
+        for node in _top_level(tree.body):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    table.imports.setdefault(name, set()).add(alias.name if alias.asname else name)
+            elif isinstance(node, ast.ImportFrom):
+                table._take(node, package)
+            elif isinstance(node, ast.ClassDef):
+                table.classes.add(node.name)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                table.functions.add(node.name)
+            else:
+                names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+                table.values.update(names)
+                if "__all__" in names and isinstance(node, ast.Assign):
+                    strings = (n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant))
+                    exported = {one for one in strings if isinstance(one, str)}
+        return cls(table.imports, table.stars, table.classes, table.functions, table.values, exported)
+
+    def _take(self, node: ast.ImportFrom, package: str) -> None:
+        source = absolute_name("." * node.level + (node.module or ""), package)
+        for alias in node.names:
+            if alias.name == "*":
+                self.stars.append(source)
+            else:
+                self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
+
+    def defines(self, name: str) -> bool:
+        """Whether the module itself binds ``name`` to something of its own."""
+        return name in self.classes or name in self.functions or name in self.values
+
+    def exports(self, name: str) -> bool:
+        """Whether ``import *`` takes ``name``, where the module has it."""
+        return name in self.exported if self.exported is not None else not name.startswith("_")
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of the module's own scope, without what lies in functions and classes."""
+    for statement in body:
+        if isinstance(statement, ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try):
+            for block in ("body", "orelse", "finalbody"):
+                yield from _top_level(getattr(statement, block, []))
+            for handler in getattr(statement, "handlers", []):
+                yield from _top_level(handler.body)
+        else:
+            yield statement

@@ -1,0 +1,250 @@
+"""What a name in a module stands for: Python's scopes, read from the tree, for the names that are asked about.
+
+LibCST's own providers resolve every name of a file, which costs several times the parsing; rules ask about few.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import libcst as cst
+
+__all__ = ["Binding", "Kind", "Scope", "Scopes"]
+
+_BUILTINS = frozenset(dir(builtins))
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
+#: Nodes that bind names, other than parameters.
+_BINDERS = (
+    cst.Import,
+    cst.ImportFrom,
+    cst.FunctionDef,
+    cst.ClassDef,
+    cst.AssignTarget,
+    cst.AnnAssign,
+    cst.AugAssign,
+    cst.For,
+    cst.CompFor,
+    cst.NamedExpr,
+    cst.AsName,
+    cst.MatchAs,
+    cst.MatchStar,
+    cst.MatchMapping,
+)
+
+
+class Kind(Enum):
+    """What gives a name its value."""
+
+    IMPORT = "import"
+    DEFINITION = "definition"
+    PARAMETER = "parameter"
+    VALUE = "value"
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place that gives a name its value.
+
+    Attributes:
+        kind: what it is.
+        node: the import, definition, parameter, or the node that holds the target.
+        qualified: for an import, the dotted name it stands for, leading dots of a relative import kept.
+        value: for an assignment, the name that is assigned, if it is a plain one.
+    """
+
+    kind: Kind
+    node: cst.CSTNode
+    qualified: str = ""
+    value: str = ""
+
+
+@dataclass
+class Scope:
+    """A scope of Python: a module, class, function, lambda or comprehension.
+
+    Attributes:
+        node: what makes it.
+        parent: the scope around it; ``None`` for the module.
+        bindings: places that bind each name here, in no particular order.
+        elsewhere: names declared ``global`` (to the module) or ``nonlocal``, by the declaration.
+    """
+
+    node: cst.CSTNode
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    elsewhere: dict[str, type[cst.CSTNode]] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the names bound here in their qualified names."""
+        if self.parent is None:
+            return ""
+        if isinstance(self.node, cst.ClassDef):
+            return f"{self.parent.prefix}{self.node.name.value}."
+        if isinstance(self.node, cst.FunctionDef):
+            return f"{self.parent.prefix}{self.node.name.value}.<locals>."
+        return f"{self.parent.prefix}<{type(self.node).__name__.lower()}>."
+
+
+class Scopes:
+    """The scopes of one module.
+
+    Args:
+        tree: its tree.
+        parents: parent of every node of code.
+        find: every node of the given types.
+    """
+
+    def __init__(
+        self,
+        tree: cst.Module,
+        parents: Mapping[cst.CSTNode, cst.CSTNode],
+        find: Callable[..., Sequence[cst.CSTNode]],
+    ) -> None:
+        self._parents = parents
+        self.module = Scope(tree, None)
+        self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
+        #: Modules whose names come in with ``import *``, as written, with the statement.
+        self.stars: list[tuple[str, cst.ImportFrom]] = []
+        for statement in find(cst.Global, cst.Nonlocal):
+            assert isinstance(statement, cst.Global | cst.Nonlocal)
+            scope = self.scope_of(statement)
+            for item in statement.names:
+                scope.elsewhere[item.name.value] = type(statement)
+        for node in find(*_BINDERS):
+            self._bind(node)
+        for parameter in find(cst.Param):
+            assert isinstance(parameter, cst.Param)
+            scope = self.scope_of(parameter.name)
+            scope.bindings.setdefault(parameter.name.value, []).append(Binding(Kind.PARAMETER, parameter))
+
+    def scope_of(self, node: cst.CSTNode) -> Scope:
+        """The scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
+        child, outside = node, False
+        while True:
+            parent = self._parents.get(child)
+            if parent is None:
+                return self.module
+            if isinstance(parent, cst.Param):
+                outside = child is not parent.name
+            elif isinstance(parent, cst.FunctionDef | cst.Lambda):
+                if child is parent.body or (child is parent.params and not outside):
+                    return self._scope(parent)
+                outside = False
+            elif isinstance(parent, cst.ClassDef):
+                if child is parent.body:
+                    return self._scope(parent)
+            elif isinstance(parent, cst.CompFor):
+                outside = child is parent.iter and isinstance(self._parents[parent], _COMPREHENSIONS)
+            elif isinstance(parent, _COMPREHENSIONS):
+                if not outside:
+                    return self._scope(parent)
+                outside = False
+            child = parent
+
+    def _scope(self, node: cst.CSTNode) -> Scope:
+        if node not in self._scopes:
+            self._scopes[node] = Scope(node, self.scope_of(node))
+        return self._scopes[node]
+
+    def lookup(self, name: str, node: cst.CSTNode) -> tuple[Scope, list[Binding]] | None:
+        """The scope that ``name``, read at ``node``, belongs to and its bindings there; ``None`` when none binds it."""
+        scope: Scope | None = self.scope_of(node)
+        first = True
+        while scope is not None:
+            if scope.elsewhere.get(name) is cst.Global:
+                scope = self.module
+            if name in scope.bindings and (first or not isinstance(scope.node, cst.ClassDef)):
+                return scope, scope.bindings[name]
+            first = first and isinstance(scope.node, _COMPREHENSIONS)
+            scope = scope.parent
+        return None
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether a name that nothing binds is one of Python's own."""
+        return name in _BUILTINS
+
+    def _bind(self, node: cst.CSTNode) -> None:
+        if isinstance(node, cst.Import | cst.ImportFrom):
+            self._bind_import(node)
+            return
+        if isinstance(node, cst.FunctionDef | cst.ClassDef):
+            self._add(self.scope_of(node), node.name.value, Binding(Kind.DEFINITION, node))
+            return
+        if isinstance(node, cst.AsName) and isinstance(self._parents[node], cst.ImportAlias):
+            return
+        scope = self.scope_of(node)
+        if isinstance(node, cst.NamedExpr):
+            while isinstance(scope.node, _COMPREHENSIONS):
+                scope = scope.parent or self.module
+        elif isinstance(node, cst.CompFor):
+            scope = self._comprehension(node)
+        value = ""
+        if isinstance(node, cst.AssignTarget) and isinstance(assign := self._parents[node], cst.Assign):
+            value = assign.value.value if isinstance(assign.value, cst.Name) else ""
+        for name in _target_names(node):
+            self._add(scope, name, Binding(Kind.VALUE, node, value=value))
+
+    def _comprehension(self, node: cst.CSTNode) -> Scope:
+        while not isinstance(node, _COMPREHENSIONS):
+            node = self._parents[node]
+        return self._scope(node)
+
+    def _add(self, scope: Scope, name: str, binding: Binding) -> None:
+        declared = scope.elsewhere.get(name)
+        if declared is cst.Global:
+            scope = self.module
+        elif declared is cst.Nonlocal:
+            outer = scope.parent
+            while outer is not None and (isinstance(outer.node, cst.ClassDef) or name not in outer.bindings):
+                outer = outer.parent
+            scope = outer or scope
+        scope.bindings.setdefault(name, []).append(binding)
+
+    def _bind_import(self, node: cst.Import | cst.ImportFrom) -> None:
+        scope = self.scope_of(node)
+        if isinstance(node, cst.Import):
+            for alias in node.names:
+                whole = alias.evaluated_name
+                name = alias.evaluated_alias or whole.partition(".")[0]
+                self._add(scope, name, Binding(Kind.IMPORT, node, whole if alias.asname is not None else name))
+            return
+        source = "." * len(node.relative) + (_dotted(node.module) if node.module is not None else "")
+        if isinstance(node.names, cst.ImportStar):
+            self.stars.append((source, node))
+            return
+        joint = "" if source.endswith(".") else "."
+        for alias in node.names:
+            name = alias.evaluated_alias or alias.evaluated_name
+            self._add(scope, name, Binding(Kind.IMPORT, node, f"{source}{joint}{alias.evaluated_name}"))
+
+
+def _dotted(node: cst.BaseExpression) -> str:
+    if isinstance(node, cst.Attribute):
+        return f"{_dotted(node.value)}.{node.attr.value}"
+    assert isinstance(node, cst.Name)
+    return node.value
+
+
+def _target_names(node: cst.CSTNode) -> Iterator[str]:
+    """Names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
+    if isinstance(node, cst.MatchAs | cst.MatchStar):
+        pending: list[cst.CSTNode | None] = [node.name]
+    elif isinstance(node, cst.MatchMapping):
+        pending = [node.rest]
+    elif isinstance(node, cst.AsName):
+        pending = [node.name]
+    else:
+        pending = [node.target]  # type: ignore[attr-defined]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, cst.Name):
+            yield one.value
+        elif isinstance(one, cst.Tuple | cst.List):
+            pending += [element.value for element in one.elements]
+        elif isinstance(one, cst.StarredElement):
+            pending.append(one.value)

@@ -1,0 +1,82 @@
+"""Where every node of a LibCST tree stands in the text, found in the same pass that writes the tree out.
+
+LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. The
+spans are those of the text as it was: where the tree writes other white space, its other characters are matched up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import accumulate
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+__all__ = ["NotReproduced", "node_spans"]
+
+_BLANK = re.compile(r"\s+")
+
+
+class NotReproduced(ValueError):
+    """The tree does not stand for the text: they differ in more than white space."""
+
+
+def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
+    """Offsets ``(start, end)`` of every node in ``text``, without the white space around it.
+
+    Raises:
+        NotReproduced: ``tree`` is not a tree of ``text``.
+    """
+    state = _SpanState(tree.default_indent, tree.default_newline)
+    tree._codegen(state)
+    written = "".join(state.tokens)
+    if written == text:
+        return state.spans
+    starts, ends = _matched(written, text)
+    return {node: (starts[start], ends[end]) for node, (start, end) in state.spans.items()}
+
+
+def _matched(written: str, text: str) -> tuple[list[int], list[int]]:
+    """For every offset of ``written``: where a node that starts there starts in ``text``, and where one ends."""
+    if _BLANK.sub("", written) != _BLANK.sub("", text):
+        raise NotReproduced
+    solid = [offset for offset, character in enumerate(text) if not character.isspace()]
+    before = [0, *accumulate(not character.isspace() for character in written)]
+    starts = [solid[count] if count < len(solid) else len(text) for count in before]
+    ends = [solid[count - 1] + 1 if count else 0 for count in before]
+    return starts, ends
+
+
+class _SpanState(CodegenState):
+    """Writes a tree out and notes where each node starts and ends."""
+
+    def __init__(self, default_indent: str, default_newline: str) -> None:
+        super().__init__(default_indent, default_newline)
+        self.spans: dict[cst.CSTNode, tuple[int, int]] = {}
+        self._offset = 0
+        self._starts: list[int] = []
+
+    def add_token(self, value: str) -> None:
+        self.tokens.append(value)
+        self._offset += len(value)
+
+    def add_indent_tokens(self) -> None:
+        for token in self.indent_tokens:
+            self.add_token(token)
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._starts.append(self._offset)
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self.spans.setdefault(node, (self._starts.pop(), self._offset))
+
+    @contextmanager
+    def record_syntactic_position(
+        self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
+    ) -> Iterator[None]:
+        start = self._offset
+        yield
+        first = start if start_node is None else self.spans[start_node][0]
+        self.spans[node] = (first, self._offset if end_node is None else self.spans[end_node][1])
