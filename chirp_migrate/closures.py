@@ -1,30 +1,89 @@
-"""What a lambda or local class takes from the function around it, and whether taking it early changes anything."""
+"""What a function, lambda or class takes from the functions around it."""
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.module import Module, matching
+from chirp_migrate.module import Module, matching, walk
+from chirp_migrate.names import Binding, Kind, Scope
 
-_BUILTINS = frozenset(dir(builtins))
+__all__ = ["Capture", "bindings", "captures", "is_read", "is_variable", "mentions", "reads_of"]
+
+_MENTIONS: WeakKeyDictionary[Module, dict[str, list[cst.Name]]] = WeakKeyDictionary()
 
 
-def captured_names(module: Module, node: cst.Lambda | cst.ClassDef) -> list[str]:
-    """Names that ``node`` reads from enclosing functions, in order of first use."""
-    outer: set[str] = set()
-    for function in _enclosing_functions(module, node):
-        outer |= {name for name, _ in bindings(module, function)}
-    inner = {name for name, _ in bindings(module, node)}
-    found: list[str] = []
-    for name in matching(node, m.Name()):
-        assert isinstance(name, cst.Name)
-        if name.value in outer and name.value not in inner and name.value not in found and is_read(module, name):
-            found.append(name.value)
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """A name that belongs to a function around.
+
+    Attributes:
+        name: the name.
+        scope: what it belongs to.
+        bindings: every place that gives it a value.
+        reads: where it is read.
+    """
+
+    name: str
+    scope: Scope
+    bindings: list[Binding]
+    reads: list[cst.Name] = field(default_factory=list)
+
+    @property
+    def is_import(self) -> bool:
+        """Whether an import inside the function gives it its value, at least in one place."""
+        return any(one.kind is Kind.IMPORT for one in self.bindings)
+
+
+def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
+    """Names read in ``parts`` that belong to functions, classes or comprehensions around them, in order of first use.
+
+    Of a function, ``parts`` are its body, or its defaults, which are evaluated outside of it.
+    """
+    found: dict[str, Capture] = {}
+    for part in parts:
+        around = {one for one in module.ancestors(part) if getattr(one, "body", None) is not part}
+        for node in walk(part):
+            if not isinstance(node, cst.Name) or not _is_mention(module, node):
+                continue
+            owner = module.scopes.lookup(node.value, node)
+            if owner is not None and owner[0].node in around and not isinstance(owner[0].node, cst.Module):
+                found.setdefault(node.value, Capture(node.value, *owner)).reads.append(node)
     return found
+
+
+def mentions(module: Module, name: str) -> list[cst.Name]:
+    """Every place where ``name`` stands for a variable, whichever one: reads, targets and ``del``, no definitions."""
+    if module not in _MENTIONS:
+        index: dict[str, list[cst.Name]] = {}
+        for node in module.find(cst.Name):
+            if _is_mention(module, node):
+                index.setdefault(node.value, []).append(node)
+        _MENTIONS[module] = index
+    return _MENTIONS[module].get(name, [])
+
+
+def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
+    """Where the variable ``name`` of ``scope`` is mentioned, also in the functions inside it."""
+    found = []
+    for node in mentions(module, name):
+        owner = module.scopes.lookup(name, node)
+        if owner is not None and owner[0] is scope:
+            found.append(node)
+    return found
+
+
+def _is_mention(module: Module, node: cst.Name) -> bool:
+    if not is_read(module, node):
+        return False
+    parent = module.parents[node]
+    while isinstance(parent, cst.Attribute):
+        parent = module.parents[parent]
+    return not isinstance(parent, cst.ImportAlias | cst.ImportFrom | cst.MatchKeywordElement)
 
 
 def is_variable(module: Module, name: cst.CSTNode) -> bool:
@@ -68,63 +127,3 @@ def bindings(module: Module, scope: cst.FunctionDef | cst.Lambda | cst.ClassDef)
         assert isinstance(definition, cst.FunctionDef | cst.ClassDef)
         if definition is not scope:
             yield definition.name.value, module.span(definition)[0]
-
-
-def early_binding_problem(module: Module, node: cst.CSTNode, names: list[str]) -> str | None:
-    """Why taking the values of ``names`` where ``node`` stands could differ from reading them when it is called.
-
-    ``None`` when it cannot: no name is bound again later, or it is bound anew in each turn of a loop that ``node``
-    does not outlive.
-    """
-    start = module.span(node)[0]
-    function = module.enclosing_function(node)
-    if function is None:
-        return None
-    loop = next((a for a in module.ancestors(node) if isinstance(a, cst.For | cst.While)), None)
-    if loop is not None and module.enclosing_function(loop) is not function:
-        loop = None
-    for name in names:
-        places = [offset for bound, offset in bindings(module, function) if bound == name]
-        if any(offset > start and not _inside(module, node, offset) for offset in places):
-            return f"`{name}` is assigned again after it"
-        if (
-            loop is not None
-            and any(_inside(module, loop, offset) for offset in places)
-            and _outlives(module, node, loop)
-        ):
-            return f"it may outlive the turn of the loop in which `{name}` is assigned"
-    if any(isinstance(n, cst.Nonlocal) for n in matching(function, m.Nonlocal())):
-        return "the function around it rebinds names from inner functions"
-    return None
-
-
-def _outlives(module: Module, node: cst.CSTNode, loop: cst.For | cst.While) -> bool:
-    """Whether something made from ``node`` may be kept beyond the current turn of ``loop``."""
-    statement = next((a for a in module.ancestors(node) if isinstance(a, cst.SimpleStatementLine)), None)
-    if statement is None:
-        return True
-    start = module.span(statement)[0]
-    carriers = {
-        n.value for t in matching(statement, m.AssignTarget()) for n in matching(t, m.Name()) if isinstance(n, cst.Name)
-    }
-    lines = [s for s in matching(loop, m.SimpleStatementLine()) if module.span(s)[0] >= start]
-    for line in sorted(lines, key=lambda s: module.span(s)[0]):
-        mentioned = {n.value for n in matching(line, m.Name()) if isinstance(n, cst.Name)}
-        if line is not statement and not mentioned & carriers:
-            continue
-        kept = m.AssignTarget(m.Subscript() | m.Attribute()) | m.Yield()
-        grown = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend") | m.Name("add") | m.Name("insert")))
-        if matching(line, kept) or matching(line, grown) or matching(line, m.AugAssign()):
-            return True
-        targets = matching(line, m.AssignTarget())
-        carriers |= {n.value for t in targets for n in matching(t, m.Name()) if isinstance(n, cst.Name)}
-    return False
-
-
-def _inside(module: Module, node: cst.CSTNode, offset: int) -> bool:
-    start, end = module.span(node)
-    return start <= offset < end
-
-
-def _enclosing_functions(module: Module, node: cst.CSTNode) -> Iterator[cst.FunctionDef | cst.Lambda]:
-    return (a for a in module.ancestors(node) if isinstance(a, cst.FunctionDef | cst.Lambda))

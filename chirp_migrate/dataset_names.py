@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 import libcst as cst
 import libcst.matchers as m
@@ -16,7 +17,8 @@ import libcst.matchers as m
 from chirp_migrate.module import Module, code_children, matching
 from chirp_migrate.project import Project
 
-_NAME = re.compile(
+#: Names that people give to datasets.
+DATASET_NAME = re.compile(
     r"\w*(dataset|data_set|subset)|_*(\w+_)?ds|_*(\w+_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
     re.IGNORECASE,
 )
@@ -95,16 +97,16 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if values and name not in parameters(scope) and all(_is_other_value(module, project, one) for one in values):
         return False
     last = name.rpartition(".")[2]
-    return _NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
+    return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
 
 
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Where ``name`` gets its value: the class for ``self.…``, else the nearest function binding it, or the module."""
+    """Where ``name`` gets its value: the class for ``self.…``, else the nearest scope that binds it, or the module."""
     first = name.partition(".")[0]
     if first == "self" and "." in name:
         return module.enclosing_class(node) or module.tree
-    functions = (one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef | cst.Lambda))
-    return next((one for one in functions if binds(one, first)), module.tree)
+    found = module.scopes.lookup(first, node)
+    return module.tree if found is None else found[0].node
 
 
 def binds(function: cst.CSTNode, name: str) -> bool:
@@ -181,12 +183,26 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
-    for call in matching(scope, m.Call()):
-        assert isinstance(call, cst.Call)
-        given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
-        given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
-        if any(dotted(value) == name for value in given):
+    start, end = module.span(scope)
+    for call in _given(module).get(name, ()):
+        if start <= module.span(call)[0] < end:
             names = project.resolved_names(module, call.func)
             if names and all(_TAKES_DATASETS.fullmatch(one) for one in names):
                 return True
     return False
+
+
+_GIVEN: WeakKeyDictionary[Module, dict[str, list[cst.Call]]] = WeakKeyDictionary()
+
+
+def _given(module: Module) -> dict[str, list[cst.Call]]:
+    """Calls of the module by the name of what they are given first, or as ``dataset=``."""
+    if module not in _GIVEN:
+        calls: dict[str, list[cst.Call]] = {}
+        for call in module.find(cst.Call):
+            given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
+            given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
+            for name in {dotted(value) for value in given} - {None}:
+                calls.setdefault(str(name), []).append(call)
+        _GIVEN[module] = calls
+    return _GIVEN[module]

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from chirp_migrate.module import syntax_tree
 from chirp_migrate.plan import Edit
 
 _PURE_CALLS = re.compile(
     r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
     r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
 )
+_WORD = re.compile(r"\w+")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -41,12 +44,13 @@ def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool])
         after: module text after it.
         is_public: whether another file may take a top-level name from this module; such names stay.
     """
-    known = set(_bindings(ast.parse(before)))
-    idle = set(_unused(ast.parse(before)))
     while True:
+        # Only what is written less often than before can have become dead, and that is a few names at most.
+        names = _rarer(before, after)
+        known, idle = _bindings(syntax_tree(before), names), _unused(syntax_tree(before), names)
         dead = {
             binding: place
-            for binding, place in _unused(ast.parse(after)).items()
+            for binding, place in (_unused(syntax_tree(after), names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         edits = _removals(after, dead)
@@ -56,7 +60,11 @@ def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool])
             after = after[: edit.start] + edit.replacement + after[edit.end :]
 
 
-def _bindings(tree: ast.Module) -> dict[_Binding, list[_Dead]]:
+def _rarer(before: str, after: str) -> frozenset[str]:
+    return frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
+
+
+def _bindings(tree: ast.Module, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
     found: dict[_Binding, list[_Dead]] = {}
     for scope, block, statement in _statements(tree):
         if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -69,40 +77,39 @@ def _bindings(tree: ast.Module) -> dict[_Binding, list[_Dead]]:
                 found.setdefault(_Binding(scope, target.id), []).append(_Dead(statement, None, block))
         elif isinstance(statement, ast.FunctionDef) and scope and not statement.decorator_list:
             found.setdefault(_Binding(scope, statement.name), []).append(_Dead(statement, None, block))
-    return found
+    return {binding: places for binding, places in found.items() if binding.name in names}
 
 
-def _unused(tree: ast.Module) -> dict[_Binding, list[_Dead]]:
-    loads = {"": _loads(tree) | _exported(tree)}
+def _unused(tree: ast.Module, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+    bindings = _bindings(tree, names)
+    scopes = {binding.scope for binding in bindings}
+    loads = {"": _loads(tree) | _exported(tree)} if "" in scopes else {}
     for scope, function in _functions(tree):
-        loads.setdefault(scope, set()).update(_loads(function))
+        if scope in scopes:
+            loads.setdefault(scope, set()).update(_loads(function))
     return {
         binding: places
-        for binding, places in _bindings(tree).items()
+        for binding, places in bindings.items()
         if binding.name not in loads[binding.scope] and "locals" not in loads[binding.scope]
     }
 
 
 def _loads(node: ast.AST) -> set[str]:
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    """Names that are read in ``node``, those in annotations written as strings included."""
+    found: set[str] = set()
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Global | ast.Nonlocal):
+        if isinstance(inner, ast.Name):
+            if not isinstance(inner.ctx, ast.Store):
+                found.add(inner.id)
+        elif isinstance(inner, ast.Global | ast.Nonlocal):
             found.update(inner.names)
         elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
             found.add(inner.target.id)
-    for annotation in _annotations(node):
-        found.update(re.findall(r"\w+", annotation))
-    return found
-
-
-def _annotations(node: ast.AST) -> Iterator[str]:
-    """Annotations written as strings."""
-    for inner in ast.walk(node):
         for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):
-            if isinstance(annotation, ast.AST):
-                for constant in ast.walk(annotation):
-                    if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-                        yield constant.value
+            for constant in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                    found.update(_WORD.findall(constant.value))
+    return found
 
 
 def _exported(tree: ast.Module) -> set[str]:

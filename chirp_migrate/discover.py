@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +50,17 @@ class Discovery:
     Attributes:
         root: absolute folder that the paths are relative to.
         files: posix paths of the Python files to look at, sorted.
-        notebooks: posix paths of the notebooks beside them, sorted.
+        notebooks: posix paths of the notebooks to look at, sorted.
         left_out: folders and files that were not looked at, sorted, with the reason.
+        context: posix paths of files and notebooks that the user left out, sorted: they are part of the backend, so
+            what they import from it matters, but they are not rewritten.
     """
 
     root: Path
     files: tuple[str, ...]
     notebooks: tuple[str, ...]
     left_out: tuple[Skipped, ...]
+    context: tuple[str, ...] = ()
 
 
 def root_of(path: Path) -> Path:
@@ -79,72 +82,96 @@ def root_of(path: Path) -> Path:
     raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your backend.")
 
 
-def discover(path: Path) -> Discovery:
+def discover(
+    path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
+) -> Discovery:
     """Find the Python files and notebooks at or below ``path``; only names are looked at.
 
     Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
     build output, a vendored ``chirpid_patch``, links that leave the tree, Python files above 4 MiB, and what git
     ignores (unless git ignores ``path`` itself: then it was named on purpose).
 
+    Args:
+        path: folder of the backend, or one Python file or notebook.
+        notebooks: whether notebooks are looked at, too.
+        left_out_by: says why the user wants a file (posix path relative to the root) left out, or ``None``. It is
+            not asked about a file that was named itself.
+
     Raises:
-        UsageProblem: ``path`` does not exist or holds no Python file.
+        UsageProblem: ``path`` does not exist or holds no Python file or notebook.
     """
     root = root_of(path)
     if not path.is_dir():
-        if path.suffix != ".py":
-            raise UsageProblem(f"{path} is not a Python file: give a .py file or the folder of your backend.")
-        return Discovery(root, (path.resolve().name,), (), ())
+        name = path.resolve().name
+        if path.suffix not in (".py", ".ipynb"):
+            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your backend.")
+        return Discovery(root, (name,), (), ()) if path.suffix == ".py" else Discovery(root, (), (name,), ())
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
-    found = sorted(_walk(root, ignored, left_out))
+    context: list[str] = []
+    found: list[str] = []
+    for name in sorted(_walk(root, "", ignored, left_out)):
+        reason = left_out_by(name)
+        if reason is None and not notebooks and name.endswith(".ipynb"):
+            reason = "a notebook"
+        if reason is None:
+            found.append(name)
+        else:
+            context.append(name)
+            left_out.append(Skipped(name, reason))
     files = tuple(name for name in found if name.endswith(".py"))
-    notebooks = tuple(name for name in found if name.endswith(".ipynb"))
-    if not files:
+    books = tuple(name for name in found if name.endswith(".ipynb"))
+    if not files and not books:
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
         raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your backend.")
-    return Discovery(root, files, notebooks, tuple(sorted(left_out, key=lambda one: one.path)))
+    return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
 
 
-def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[str]:
-    def unreadable(error: OSError) -> None:
-        where = Path(error.filename).relative_to(root).as_posix()
-        left_out.append(Skipped(where, f"cannot be listed: {error.strerror}"))
-
-    for folder, folders, names in os.walk(root, onerror=unreadable):
-        here = Path(folder)
-        kept = []
-        for name in sorted(folders):
-            relative = (here / name).relative_to(root).as_posix()
-            reason = _folder_reason(here / name, at_root=here == root)
+def _walk(folder: Path, prefix: str, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[str]:
+    """Files below ``folder``; ``prefix`` is its path relative to the root, with a slash behind it."""
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError as error:
+        left_out.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
+        return
+    for entry in entries:
+        relative = prefix + entry.name
+        if _is_folder(entry):
+            reason = _folder_reason(entry, at_root=not prefix)
             if reason is None and f"{relative}/" in ignored:
                 reason = "ignored by git"
             if reason is None:
-                kept.append(name)
-            else:
-                left_out.append(Skipped(relative, reason))
-        folders[:] = kept
-        for name in names:
-            if not name.endswith((".py", ".ipynb")):
-                continue
-            relative = (here / name).relative_to(root).as_posix()
-            reason = "ignored by git" if relative in ignored else _file_reason(here / name, root)
-            if reason is None and _is_added(here / name, relative):
+                yield from _walk(folder / entry.name, f"{relative}/", ignored, left_out)
+        elif entry.name.endswith((".py", ".ipynb")):
+            reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
+            if reason is None and _is_added(folder / entry.name, relative):
                 reason = "added by an earlier apply"
             if reason is None:
                 yield relative
-            else:
-                left_out.append(Skipped(relative, reason))
+        else:
+            continue
+        if reason is not None:
+            left_out.append(Skipped(relative, reason))
 
 
-def _folder_reason(folder: Path, *, at_root: bool) -> str | None:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
+
+
+def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
     if folder.is_symlink():
         return "a link to a folder"
     if folder.name in _FOLDERS:
         return _FOLDERS[folder.name]
     if folder.name.endswith(".egg-info"):
         return "build output"
-    if (folder / "pyvenv.cfg").exists() or (folder / "conda-meta").is_dir():
+    if os.path.exists(f"{folder.path}/pyvenv.cfg") or os.path.isdir(f"{folder.path}/conda-meta"):  # noqa: PTH110,PTH112 - for speed
         return "a virtual environment"
     if at_root and folder.name == "chirpid_patch":
         return "the vendored runtime"
@@ -158,15 +185,17 @@ def _is_added(path: Path, relative: str) -> bool:
         return False
 
 
-def _file_reason(path: Path, root: Path) -> str | None:
+def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
     try:
-        found = path.stat()
-        real = path.resolve()
-    except (OSError, RuntimeError):  # dangling links and link loops
+        found = entry.stat()
+    except OSError:  # dangling links and link loops
         return "a link that leads nowhere"
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
-    if path.is_symlink():
+    path = Path(entry.path)
+    if entry.is_symlink():
+        root = path.parents[relative.count("/")]
+        real = path.resolve()
         if not real.is_relative_to(root):
             return "a link that leaves the folder"
         if real.suffix == path.suffix:

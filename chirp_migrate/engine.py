@@ -6,185 +6,140 @@ never imported or run.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
-from difflib import SequenceMatcher
+from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.deadcode import remove_newly_dead
 from chirp_migrate.discover import discover
-from chirp_migrate.imports import conflicting, import_edits
-from chirp_migrate.module import Module, UnparsableModule
-from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.notebook import NotebookSource
+from chirp_migrate.parallel import migrate_files
+from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped
 from chirp_migrate.project import Project
-from chirp_migrate.rules import Proposal, Rule, all_rules
-from chirp_migrate.source import SourceFile, UnreadableSource, apply_edits
+from chirp_migrate.rewriting import FileResult, concerned_rules, migrate_file, rewrite
+from chirp_migrate.rules import Rule
+from chirp_migrate.settings import Settings
+from chirp_migrate.source import SourceFile, UnreadableSource
 
-#: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
-_PASS_LIMIT = 12
+__all__ = ["FileResult", "Progress", "migrate_file", "plan_tree", "read_source", "rewrite"]
 
 Progress = Callable[[int, int, str], None]
+Source = SourceFile | NotebookSource
 
 
-def plan_tree(root: Path, *, unsafe: bool = False, progress: Progress | None = None) -> Plan:
-    """Plan the migration of every Python file under ``root``.
+def plan_tree(
+    root: Path,
+    *,
+    unsafe: bool | None = None,
+    notebooks: bool | None = None,
+    settings: Settings | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan the migration of every Python file and notebook under ``root``.
+
+    A file that has nothing to say to any rule costs its reading and a search for words: it is not parsed, and not
+    reported when it is no Python.
 
     Args:
-        root: folder of the backend, or one Python file.
-        unsafe: also apply rules that change behaviour.
+        root: folder of the backend, or one Python file or notebook.
+        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
+        notebooks: also look at notebooks; ``None``: as the settings say.
+        settings: which files and rules; by default all.
+        jobs: number of processes; ``None``: as many as pay.
         progress: called as ``progress(done, total, path)``.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
     """
-    discovery = discover(root)
-    sources: dict[str, SourceFile] = {}
-    skipped: list[Skipped] = []
-    for path in discovery.files:
-        try:
-            sources[path] = SourceFile.read(discovery.root / path)
-        except (UnreadableSource, OSError) as error:
-            skipped.append(Skipped(path, _reason(error)))
-    notebooks = {path: _raw_text(discovery.root / path) for path in discovery.notebooks}
-    project = Project({path: source.text for path, source in sources.items()}, notebooks)
+    settings = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
+    rules = settings.rules
+    found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    sources, unread = _read_all(found.root, (one for one in (*found.files, *found.context) if one.endswith(".py")))
+    raw = {one: _raw_text(found.root / one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
+    books, unread_books = _read_all(found.root, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
+    sources |= books
+    texts = {path: source.text for path, source in sources.items()}
+    name = found.root.name if (found.root / "__init__.py").exists() else ""
+    project = Project(texts, {path: text for path, text in raw.items() if path not in books}, name)
+    looked_at = [path for path in (*found.files, *found.notebooks) if path in sources]
+    concerned = [path for path in looked_at if concerned_rules(rules, texts[path], project)]
+    # What cannot be decoded can still be searched for words.
+    skipped = [
+        Skipped(path, _reason(error))
+        for path, error in (unread | unread_books).items()
+        if path not in found.context
+        and (isinstance(error, OSError) or concerned_rules(rules, _raw_text(found.root / path), project))
+    ]
 
     files: list[FilePlan] = []
     findings: list[Finding] = []
-    candidates = [p for p, source in sources.items() if any(r.concerns(source.text, project) for r in all_rules())]
-    for done, path in enumerate(candidates):
+    notes: list[str] = []
+    if progress is not None and concerned:
+        progress(0, len(concerned), concerned[0])
+    for done, result in enumerate(migrate_files(concerned, project, settings, jobs), start=1):
         if progress is not None:
-            progress(done, len(candidates), path)
-        source = sources[path]
-        try:
-            text, found = rewrite(path, source.text, project, unsafe=unsafe)
-        except UnparsableModule as error:
-            skipped.append(Skipped(path, str(error)))
-            continue
-        except Exception as error:  # a defect of one rule must not keep the other files from being migrated
-            project.update(path, source.text)
-            reason = f"internal error in a rule, please report it: {type(error).__name__}: {error}"
-            skipped.append(Skipped(path, reason))
-            continue
-        findings += found
-        if text != source.text:
-            project.update(path, text)
-            files.append(FilePlan(path, source.data, source.encode(text), "rewrite"))
-    if progress is not None and candidates:
-        progress(len(candidates), len(candidates), "")
-    skipped += _unparsable(sources, candidates)
-    return Plan(discovery.root, tuple(files), tuple(findings), tuple(skipped))
+            progress(done, len(concerned), result.path)
+        source, problem = sources[result.path], result.problem
+        if problem is None and result.text != source.text:
+            try:
+                files.append(FilePlan(result.path, source.data, source.encode(result.text), "rewrite"))
+            except UnreadableSource as error:
+                problem = str(error)
+        notes += [*result.notes, *_unseen(result.path, source, rules)]
+        if problem is None:
+            findings += _placed(result.findings, source)
+        else:
+            skipped.append(Skipped(result.path, problem))
+    skipped.sort(key=lambda one: one.path)
+    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes))
 
 
-def _unparsable(sources: dict[str, SourceFile], parsed: Iterable[str]) -> list[Skipped]:
-    """Files no rule looked at that are not Python at all: the user wants to know about those too."""
-    skipped = []
-    for path in sorted(sources.keys() - set(parsed)):
-        try:
-            compile(sources[path].data, path, "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            skipped.append(Skipped(path, f"syntax error in line {line}" if line else f"not Python: {error}"))
-    return skipped
-
-
-def rewrite(
-    path: str,
-    text: str,
-    project: Project,
-    *,
-    unsafe: bool = False,
-    rules: Sequence[Rule] | None = None,
-) -> tuple[str, list[Finding]]:
-    """Apply the rules to one module until none of them proposes an edit.
-
-    Returns:
-        The new text and the findings, with lines and columns of the text as it was given.
+def read_source(path: Path) -> Source:
+    """Read one file of the backend, whatever kind its suffix says it is.
 
     Raises:
-        UnparsableModule: when ``text`` cannot be parsed.
+        UnreadableSource: its bytes are not text that round-trips, or no notebook of Python.
+        OSError: it cannot be read.
     """
-    original = text
-    findings: list[Finding] = []
-    chosen_rules = all_rules() if rules is None else rules
-    for _ in range(_PASS_LIMIT):
-        module = project.module(path) if project.text(path) == text else Module(path, text)
-        position = _position_in(original, module)
-        proposals = [
-            (rule, proposal)
-            for rule in chosen_rules
-            if rule.concerns(text, project)
-            for proposal in rule.check(module, project)
-        ]
-        chosen, remaining = _choose(module, proposals, unsafe)
-        findings += [_finding(rule, proposal, path, position, Status.REWRITE) for rule, proposal in chosen]
-        if not chosen:
-            findings += [_finding(rule, p, path, position, status) for rule, p, status in remaining]
-            findings.sort(key=lambda f: (f.line, f.column, f.rule))
-            return text, findings
-        edits = [edit for _, proposal in chosen for edit in proposal.edits]
-        needed = {one for _, proposal in chosen for one in proposal.imports}
-        spliced = apply_edits(text, [*edits, *import_edits(module, needed)])
-        text = remove_newly_dead(text, spliced, lambda name, m=module: project.imported_elsewhere(m, name))  # type: ignore[misc]
-        project.update(path, text)
-    raise AssertionError(f"the rules do not settle on {path}")
+    return NotebookSource.read(path) if path.suffix == ".ipynb" else SourceFile.read(path)
 
 
-def _choose(
-    module: Module, proposals: Sequence[tuple[Rule, Proposal]], unsafe: bool
-) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
-    """Proposals to apply in this pass (none overlapping another), and those that stay findings."""
-    chosen: list[tuple[Rule, Proposal]] = []
-    remaining: list[tuple[Rule, Proposal, Status]] = []
-    taken: list[Edit] = []
-    for rule, proposal in proposals:
-        clash = conflicting(module, proposal.imports)
-        if not proposal.edits:
-            remaining.append((rule, proposal, Status.REPORT))
-        elif clash:
-            names = ", ".join(sorted(clash))
-            message = f"{proposal.message}; left alone, because {names} already means something else in this file"
-            remaining.append((rule, Proposal(proposal.offset, message), Status.REPORT))
-        elif rule.safety is Safety.BEHAVIOUR and not unsafe:
-            remaining.append((rule, proposal, Status.OPT_IN))
-        elif not any(_overlap(edit, other) for edit in proposal.edits for other in taken):
-            chosen.append((rule, proposal))
-            taken += proposal.edits
-    return chosen, remaining
+def _read_all(root: Path, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
+    """The files that can be read, and why the others cannot."""
+    sources: dict[str, Source] = {}
+    unread: dict[str, UnreadableSource | OSError] = {}
+    for path in paths:
+        try:
+            sources[path] = read_source(root / path)
+        except (UnreadableSource, OSError) as error:
+            unread[path] = error
+    return sources, unread
 
 
-def _overlap(one: Edit, other: Edit) -> bool:
-    if one.start == one.end or other.start == other.end:
-        return one.start < other.end and other.start < one.end and (one.start, one.end) != (other.start, other.end)
-    return one.start < other.end and other.start < one.end
+def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
+    """Whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
+    return any(word in text for rule in rules for word in rule.trigger)
 
 
-def _position_in(original: str, module: Module) -> Callable[[int], tuple[int, int]]:
-    """Map an offset of ``module`` to line and column of the text the user has."""
-    if module.text == original:
-        return module.position
-    old, new = original.splitlines(), module.text.splitlines()
-    lines: dict[int, int] = {}
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for j in range(j1, j2):
-            lines[j + 1] = (i1 + (j - j1) if tag == "equal" else min(i1 + (j - j1), max(i2 - 1, i1))) + 1
-
-    def position(offset: int) -> tuple[int, int]:
-        line, column = module.position(offset)
-        return lines.get(line, 1), column
-
-    return position
+def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
+    """Findings with the place a person would look at: in a notebook, the cell and the line in it."""
+    if isinstance(source, SourceFile):
+        return list(findings)
+    places = [(finding, source.locate(finding.line)) for finding in findings]
+    return [replace(finding, cell=cell, line=line) for finding, (cell, line) in places]
 
 
-def _finding(
-    rule: Rule, proposal: Proposal, path: str, position: Callable[[int], tuple[int, int]], status: Status
-) -> Finding:
-    line, column = position(proposal.offset)
-    safety = Safety.ADVICE if status is Status.REPORT else rule.safety
-    return Finding(rule.code, rule.name, path, line, column, proposal.message, safety, status)
+def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
+    """Notes on cells of a notebook that no rule has seen though they hold a word that one looks for."""
+    if isinstance(source, SourceFile):
+        return []
+    reasons = dict(source.unreadable)
+    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, rules)})
+    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
 
 
 def _raw_text(path: Path) -> str:
-    """Text of a notebook for looking up words in it; one that cannot be read imports nothing we could know of."""
+    """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

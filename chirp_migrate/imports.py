@@ -1,22 +1,34 @@
-"""The import that rewritten code needs, added where a reader would look for it."""
+"""The import that rewritten code needs, added where a reader would look for it and where it can do no harm.
+
+The runtime imports torch. Where a module imports torch in a ``try``, an ``if`` or a function, so that it works or loads
+quickly without, the runtime is imported there too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.module import Module
+from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit
 
 #: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
 Import = tuple[str, str]
 
+_RUNTIME = "chirpid_patch"
+#: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.
+_NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
+
+_Statement = cst.Import | cst.ImportFrom
+
 
 def runtime(clause: str) -> Import:
     """A name from the runtime package."""
-    return ("chirpid_patch", clause)
+    return (_RUNTIME, clause)
 
 
 def bound_name(clause: str) -> str:
@@ -26,89 +38,168 @@ def bound_name(clause: str) -> str:
 
 def conflicting(module: Module, needed: Collection[Import]) -> set[str]:
     """Names of ``needed`` that already mean something else at the top level of the module."""
-    ours = {(source, clause) for source in {n[0] for n in needed} for clause in _imported(module, source)}
-    taken: set[str] = set()
-    for statement in module.tree.body:
-        if isinstance(statement, cst.ClassDef | cst.FunctionDef):
-            taken.add(statement.name.value)
-        elif isinstance(statement, cst.SimpleStatementLine):
-            for small in statement.body:
-                if isinstance(small, cst.ImportFrom) and not isinstance(small.names, cst.ImportStar):
-                    taken |= {alias.evaluated_alias or alias.evaluated_name for alias in small.names}
-                elif isinstance(small, cst.Assign):
-                    taken |= {t.target.value for t in small.targets if isinstance(t.target, cst.Name)}
-    return {bound_name(n[1]) for n in needed if n not in ours and bound_name(n[1]) in taken}
+    return {bound_name(one[1]) for one in needed if _meanings(module, one) - {_qualified(one)}}
 
 
-def import_edits(module: Module, needed: Collection[Import]) -> list[Edit]:
-    """Edits that make ``needed`` available; none when it all is."""
+def import_edits(module: Module, needed: Collection[Import], first_use: int | None = None) -> list[Edit]:
+    """Edits that make ``needed`` available at the top level; none when it all is.
+
+    Args:
+        module: where it is needed.
+        needed: the imports.
+        first_use: offset of the first place that needs one of them; an import below is no use to it.
+    """
     edits: list[Edit] = []
-    lines: list[str] = []
-    for source in sorted({n[0] for n in needed}):
-        present = _imported(module, source)
-        missing = sorted(n[1] for n in needed if n[0] == source and n[1] not in present)
+    lines: list[tuple[int, str]] = []
+    for source in sorted({one[0] for one in needed}):
+        missing = sorted(one[1] for one in needed if one[0] == source and not _meanings(module, one))
         existing = _import_from(module, source)
+        if existing is not None and first_use is not None and module.span(existing)[0] > first_use:
+            existing = None
         if missing and existing is not None:
             last = existing.names[-1]  # type: ignore[index]
             end = module.span(last.asname.name if last.asname is not None else last.name)[1]
             edits.append(Edit(end, end, "".join(f", {clause}" for clause in missing)))
+        elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
+            edits.append(_beside(module, guarded, _line(module, source, missing)))
         elif missing:
-            lines.append(_line(module, source, missing))
-    if lines:
-        offset, lead = _place(module)
-        edits.append(Edit(offset, offset, lead + "".join(lines)))
-    return edits
+            offset, lead = _place(module, behind_torch=source == _RUNTIME)
+            lines.append((offset, f"{lead}{_line(module, source, missing)}{module.newline}"))
+    return [*edits, *(Edit(offset, offset, line) for offset, line in lines)]
+
+
+def local_import_edits(module: Module, name: cst.Name, needed: Import) -> list[Edit] | None:
+    """Edits that import ``needed`` beside the function-level imports that ``name`` comes from.
+
+    ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
+    """
+    found = module.scopes.lookup(name.value, name)
+    if found is None or found[0] is module.scopes.module or _loads_torch(module):
+        return None
+    statements = [one.node for one in found[1] if isinstance(one.node, _Statement)]
+    line = _line(module, needed[0], [needed[1]])
+    return [_beside(module, one, line) for one in statements if not _has_neighbour(module, one, line)]
+
+
+def _qualified(needed: Import) -> str:
+    return f"{needed[0]}.{needed[1].split()[0]}"
+
+
+def _meanings(module: Module, needed: Import) -> set[str]:
+    """What the name that ``needed`` would bind stands for at the top level now; an empty string for own code."""
+    bindings = module.scopes.module.bindings.get(bound_name(needed[1]), ())
+    return {module.absolute(one.qualified) if one.kind is Kind.IMPORT else "" for one in bindings}
 
 
 def _line(module: Module, source: str, clauses: list[str]) -> str:
     line = f"from {source} import {', '.join(clauses)}"
     if len(line) > 100:
         line = f"from {source} import (" + "".join(f"{module.newline}    {c}," for c in clauses) + module.newline + ")"
-    return line + module.newline
+    return line
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
-    for statement in module.tree.body:
-        for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-            if isinstance(small, cst.ImportFrom) and not small.relative and small.module is not None:
-                if isinstance(small.names, cst.ImportStar) or module.source(small.module) != source:
-                    continue
-                return small
+    """The top-level statement that takes names from ``source``; it may stand where torch may be missing."""
+    for statement in module.find(cst.ImportFrom):
+        if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
+            continue
+        if module.scopes.scope_of(statement) is module.scopes.module and module.source(statement.module) == source:
+            return statement
     return None
 
 
-def _imported(module: Module, source: str) -> list[str]:
-    found = _import_from(module, source)
-    if found is None or isinstance(found.names, cst.ImportStar):
-        return []
-    return [
-        f"{alias.evaluated_name} as {alias.evaluated_alias}" if alias.asname is not None else alias.evaluated_name
-        for alias in found.names
-    ]
+def _top_level_imports(module: Module) -> Iterator[tuple[int, list[str]]]:
+    """Position in the body of each statement that only imports, and the modules it imports from."""
+    for position, statement in enumerate(module.tree.body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            continue
+        if all(isinstance(small, _Statement) for small in statement.body):
+            yield position, [source for small in statement.body for source in _sources(module, small)]
 
 
-def _place(module: Module) -> tuple[int, str]:
-    """Offset for new import lines and the white space before them: behind the leading imports, or the docstring."""
-    last_import: cst.CSTNode | None = None
-    docstring: cst.CSTNode | None = None
-    for statement in module.tree.body:
-        if isinstance(statement, cst.SimpleStatementLine):
-            first = statement.body[0]
-            if all(isinstance(small, cst.Import | cst.ImportFrom) for small in statement.body):
-                last_import = statement
-                continue
-            if (
-                last_import is None
-                and docstring is None
-                and m.matches(first, m.Expr(m.SimpleString() | m.ConcatenatedString()))
-            ):
-                docstring = statement
-                continue
-        break
-    anchor = last_import or docstring
-    if anchor is None:
-        start = module.span(module.tree.body[0])[0] if module.tree.body else len(module.text)
-        return module.line_start(start), ""
-    end = module.line_end(module.span(anchor)[1])
+def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
+    if isinstance(statement, cst.Import):
+        return [alias.evaluated_name for alias in statement.names]
+    assert isinstance(statement, cst.ImportFrom)
+    dots = "." * len(statement.relative)
+    return [dots + (module.source(statement.module) if statement.module is not None else "")]
+
+
+def _loads_torch(module: Module) -> bool:
+    return any(_NEEDS_TORCH.match(source) for _, sources in _top_level_imports(module) for source in sources)
+
+
+def _guarded_import(module: Module) -> cst.CSTNode | None:
+    """The first import of torch, where the module imports it only under some condition."""
+    if _loads_torch(module):
+        return None
+    for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda one: module.span(one)[0]):
+        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_checkers(module, statement):
+            continue
+        if any(_NEEDS_TORCH.match(source) for source in _sources(module, statement)):
+            return statement
+    return None
+
+
+def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
+    guards = (one for one in module.ancestors(statement) if isinstance(one, cst.If))
+    return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
+
+
+def _beside(module: Module, statement: cst.CSTNode, line: str) -> Edit:
+    """``line`` behind an import statement, on a line of its own where the statement has one."""
+    parent = module.parents[statement]
+    end = module.span(statement)[1]
+    if isinstance(parent, cst.SimpleStatementLine):
+        behind = module.line_end(module.span(parent)[1] - 1)
+        lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
+        return Edit(behind, behind, f"{lead}{module.indentation(module.span(parent)[0])}{line}{module.newline}")
+    return Edit(end, end, f"; {line}")
+
+
+def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
+    """Whether the block of ``statement`` imports the same already."""
+    block = module.parents[module.parents[statement]]
+    return any(
+        module.source(small).strip() == line
+        for other in getattr(block, "body", ())
+        if isinstance(other, cst.SimpleStatementLine)
+        for small in other.body
+    )
+
+
+def _place(module: Module, behind_torch: bool) -> tuple[int, str]:
+    """Offset for new import lines and the white space before them: behind the first run of imports.
+
+    ``behind_torch``: behind the run in which torch is first imported, since what a module sets up before that has to
+    stay before it; and behind a top-level change of ``sys.path``, which the runtime may need to be found.
+    """
+    body = module.tree.body
+    imports = dict(_top_level_imports(module))
+    torch = [position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources))]
+    start = torch[0] if torch and behind_torch else next(iter(imports), -1)
+    changes = (p for p, one in enumerate(body) if isinstance(one, cst.SimpleStatementLine) and _changes_path(one))
+    paths = list(changes) if behind_torch else []
+    if start >= 0 and paths and paths[-1] > start:
+        start = paths[-1] + 1 if paths[-1] + 1 in imports else paths[-1]
+    while start >= 0 and start + 1 in imports:
+        start += 1
+    anchor = body[start] if start >= 0 else None
+    is_docstring = anchor is None and bool(body) and m.matches(body[0], _DOCSTRING)
+    if anchor is None and not is_docstring:
+        offset = module.span(body[0])[0] if body else len(module.text)
+        return module.line_start(offset), ""
+    end = module.line_end(module.span(anchor or body[0])[1])
     lead = "" if module.text[:end].endswith(("\n", "\r")) else module.newline
-    return end, lead + (module.newline if anchor is docstring else "")
+    return end, lead + (module.newline if is_docstring else "")
+
+
+_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+_CHANGES_PATH = m.Attribute(m.Name("sys"), m.Name("path"))
+
+
+def _changes_path(statement: cst.SimpleStatementLine) -> bool:
+    return any(
+        isinstance(small, cst.Expr | cst.Assign | cst.AugAssign) and m.findall(small, _CHANGES_PATH)
+        for small in statement.body
+    )

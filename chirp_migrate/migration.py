@@ -10,40 +10,48 @@ from chirp_migrate.dependency import dependency_plan
 from chirp_migrate.engine import Progress, plan_tree
 from chirp_migrate.plan import FilePlan, Plan
 from chirp_migrate.scaffold import scaffold_files
+from chirp_migrate.settings import Settings
 from chirp_migrate.vendor import vendor_files
 
 
 @dataclass(frozen=True)
 class Migration:
-    """A plan, and what the user should know besides it."""
+    """A plan, what the user should know besides it, and the rules that ran (``None`` means all)."""
 
     plan: Plan
     notes: tuple[str, ...]
+    codes: frozenset[str] | None = None
 
 
 def plan_migration(
     path: Path,
     *,
-    unsafe: bool = False,
+    unsafe: bool | None = None,
+    notebooks: bool | None = None,
+    settings: Settings | None = None,
     scaffold: bool = True,
     vendor: bool = False,
+    jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Migration:
     """Plan everything ``apply`` would do at ``path``; nothing is written.
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        unsafe: also apply rules that change behaviour.
+        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
+        notebooks: also look at notebooks; ``None``: as the settings say.
+        settings: which files and rules; by default all (see :func:`~chirp_migrate.settings.read_settings`).
         scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests.
         vendor: copy the runtime into the backend instead of depending on it.
+        jobs: number of processes that plan; ``None``: as many as pay.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
     """
-    plan = plan_tree(path, unsafe=unsafe, progress=progress)
+    plan = plan_tree(path, unsafe=unsafe, notebooks=notebooks, settings=settings, jobs=jobs, progress=progress)
     root = plan.root
     files = list(plan.files)
-    notes: list[str] = []
+    notes = list(plan.notes)
     if path.is_dir() and files:
         if scaffold:
             files += [FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)]
@@ -53,4 +61,5 @@ def plan_migration(
             dependency, note = dependency_plan(root, __version__)
             files += [dependency] if dependency is not None else []
             notes += [note] if note is not None else []
-    return Migration(replace(plan, files=tuple(files)), tuple(notes))
+    codes = settings.codes if settings is not None else None
+    return Migration(replace(plan, files=tuple(files)), tuple(notes), codes)

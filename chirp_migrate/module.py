@@ -11,10 +11,10 @@ import re
 import sys
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -42,8 +42,9 @@ class UnparsableModule(Exception):
     """The text is not Python that can be read here; the message says where and why."""
 
 
+@lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
-    """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks).
+    """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
 
     Also what keeps LibCST, which recurses without a limit, from text nested too deeply.
 
@@ -74,7 +75,7 @@ class Module:
         text: decoded source, newlines untranslated.
 
     Raises:
-        UnparsableModule: on a syntax error, or when the tree does not reproduce the text exactly.
+        UnparsableModule: on a syntax error.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -83,13 +84,10 @@ class Module:
         syntax_tree(text)
         try:
             self.tree = cst.parse_module(text)
-            self._spans = node_spans(self.tree, text)
         except cst.ParserSyntaxError as error:
             raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
-        except NotReproduced as error:
-            raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
 
     @property
     def name(self) -> str:
@@ -116,10 +114,14 @@ class Module:
     def _index(self) -> tuple[dict[cst.CSTNode, cst.CSTNode], dict[type[cst.CSTNode], list[cst.CSTNode]]]:
         parents: dict[cst.CSTNode, cst.CSTNode] = {}
         by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
-        for node in walk(self.tree):
+        pending: list[cst.CSTNode] = [self.tree]
+        while pending:
+            node = pending.pop()
             by_type.setdefault(type(node), []).append(node)
-            for child in code_children(node):
+            children = code_children(node)
+            for child in children:
                 parents[child] = node
+            pending += reversed(children)
         return parents, by_type
 
     @property
@@ -137,8 +139,21 @@ class Module:
         """The scopes of this module, for who wants to know what binds a name."""
         return Scopes(self.tree, self.parents, self.find)
 
+    @cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, tuple[int, int]]:
+        try:
+            return node_spans(self.tree, self.text)
+        except RecursionError as error:
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+        except NotReproduced as error:
+            raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
+
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Offsets ``(start, end)`` of ``node`` without surrounding white space."""
+        """Offsets ``(start, end)`` of ``node`` without surrounding white space.
+
+        Raises:
+            UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
+        """
         return self._spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
@@ -188,24 +203,21 @@ class Module:
         local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and _is_placeholder(one))]
         if local:
             names.add(f"{self.name}.{scope.prefix}{path}")
-        if names and scope is self.scopes.module:
-            names |= {f"{source}.{path}" for source in self._stars_behind(bindings)}
         return names
 
     @property
     def _stars(self) -> list[str]:
         return [source for source, _ in self.scopes.stars if not _never_loads(source)]
 
-    def _stars_behind(self, bindings: list[Binding]) -> list[str]:
-        """Foreign modules whose ``import *`` comes after every binding of a name, and may bind it anew."""
-        if not self.scopes.stars:
-            return []
-        last = max(self.span(binding.node)[0] for binding in bindings)
-        return [
-            source
-            for source, statement in self.scopes.stars
-            if not _never_loads(source) and not source.startswith((".", "torch.")) and self.span(statement)[0] > last
-        ]
+    def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
+        """Further qualified names of ``node``, if an ``import *`` behind all that binds it should bind it anew."""
+        path = _path(node)
+        found = self.scopes.lookup(path.partition(".")[0], node) if path is not None and self.scopes.stars else None
+        if found is None or found[0] is not self.scopes.module:
+            return set()
+        last = max(self.span(binding.node)[0] for binding in found[1])
+        later = (source for source, star in self.scopes.stars if self.span(star)[0] > last and not _never_loads(source))
+        return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in later}
 
     def absolute(self, name: str) -> str:
         """Resolve leading dots of a relative import against this module's package."""
@@ -237,15 +249,15 @@ class Module:
 
 
 def module_name(path: str) -> str:
-    """Dotted name of the module at a posix path relative to the root."""
-    parts = list(PurePosixPath(path).with_suffix("").parts)
+    """Dotted name of the module at a posix path relative to the root; a notebook's is one that nothing can import."""
+    pure = PurePosixPath(path)
+    parts = list(pure.parts if pure.suffix == ".ipynb" else pure.with_suffix("").parts)
     return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
 
 
 def package_name(path: str) -> str:
     """Dotted name of the package that relative imports of the module at ``path`` start from."""
-    name = module_name(path)
-    return name if PurePosixPath(path).name == "__init__.py" else name.rpartition(".")[0]
+    return ".".join(PurePosixPath(path).parent.parts)
 
 
 def _path(node: cst.CSTNode) -> str | None:
@@ -275,18 +287,33 @@ def _never_loads(source: str) -> bool:
 
 
 @cache
-def _code_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__dataclass_fields__ if not _LAYOUT.search(name))
+def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
+    """What reads the fields of a node that hold code, in order of the text."""
+    names = [name for name in kind.__dataclass_fields__ if not _LAYOUT.search(name)]
+    return lambda node: tuple(getattr(node, name) for name in names)
 
 
-def code_children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+class _NodeTypes(dict[type, bool]):
+    """Whether a type is one of nodes; isinstance of an abstract class is slow for hundreds of thousands of values."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, cst.CSTNode)
+        return self[kind]
+
+
+_IS_NODE = _NodeTypes()
+
+
+def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """Child nodes in order of the text, white space, commas and brackets left out."""
-    for name in _code_fields(type(node)):
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (one for one in value if isinstance(one, cst.CSTNode))
+    children: list[cst.CSTNode] = []
+    for value in _code_fields(type(node))(node):
+        kind = type(value)
+        if _IS_NODE[kind]:
+            children.append(value)
+        elif kind is tuple or kind is list:
+            children += [one for one in value if _IS_NODE[type(one)]]
+    return children
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -295,7 +322,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while pending:
         current = pending.pop()
         yield current
-        pending += reversed(list(code_children(current)))
+        pending += reversed(code_children(current))
 
 
 def matching(node: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]:

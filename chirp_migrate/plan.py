@@ -30,11 +30,16 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported."""
+    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
+
+    ``SUPPRESSED``: left alone because the user said so. ``FINE``: nothing to do, counted only.
+    """
 
     REWRITE = "rewrite"
     OPT_IN = "opt-in"
     REPORT = "report"
+    SUPPRESSED = "suppressed"
+    FINE = "fine"
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Finding:
         message: what was found and what is done about it, or why it is left alone.
         safety: what rewriting it means for the training.
         status: what happens to it.
+        why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.
+        cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
     """
 
     rule: str
@@ -69,6 +76,13 @@ class Finding:
     message: str
     safety: Safety
     status: Status
+    why: str = ""
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The line, and in a notebook the cell, as people are told of it."""
+        return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
     def to_json(self) -> dict[str, Any]:
         """All attributes by their names; the enumerations as their values."""
@@ -81,6 +95,8 @@ class Finding:
             "message": self.message,
             "safety": self.safety.value,
             "status": self.status.value,
+            "why": self.why,
+            "cell": self.cell,
         }
 
 
@@ -125,12 +141,16 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order."""
+    """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order.
+
+    ``notes`` are sentences about the run that belong to no single finding.
+    """
 
     root: Path
     files: tuple[FilePlan, ...]
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...] = ()
 
 
 def sha256(content: bytes) -> str:

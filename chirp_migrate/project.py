@@ -123,18 +123,17 @@ class Project:
         names = module.qualified_names(node)
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
+            names |= {name for name in module.names_from_later_stars(node) if self._is_possible(module, name)}
         return {self.resolve(self._beside(module, name)) for name in names}
 
     def _is_possible(self, module: Module, name: str) -> bool:
         """Whether a name that ``import *`` may have brought can come from there."""
         owner, _, last = name.rpartition(".")
-        stars = {module.absolute(source) for source, _ in module.scopes.stars}
-        return owner not in stars or self._star_may_give(owner, last) or self._is_imported(module, name)
-
-    @staticmethod
-    def _is_imported(module: Module, name: str) -> bool:
-        bindings = module.scopes.module.bindings.get(name.rpartition(".")[2], [])
-        return any(module.absolute(one.qualified) == name for one in bindings)
+        sources = {module.absolute(source) for source, _ in module.scopes.stars}
+        if owner not in sources:
+            return True
+        explicit = module.scopes.module.bindings.get(last, [])
+        return self._star_may_give(owner, last) or any(module.absolute(one.qualified) == name for one in explicit)
 
     def _beside(self, module: Module, name: str) -> str:
         """A name from a module in the same folder, as scripts import each other, by its name from the root."""

@@ -35,7 +35,8 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _matched(written, text)
-    return {node: (starts[start], ends[end]) for node, (start, end) in state.spans.items()}
+    last = len(written)  # the newline that a module may lack is written and taken back
+    return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 
 def _matched(written: str, text: str) -> tuple[list[int], list[int]]:

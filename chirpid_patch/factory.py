@@ -23,6 +23,21 @@ from chirpid_patch.waits import EpochWaits, make_audible
 
 logger = logging.getLogger("chirpid_patch")
 
+#: Parameters of ``torch.utils.data.DataLoader`` behind the dataset that may be given by position.
+_POSITIONAL = (
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+)
 _TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
 
 
@@ -94,29 +109,24 @@ class OptimalDataLoaderFactory:
         return _create(dataset, batch_size, shuffle, kwargs)
 
     @classmethod
-    def create_loader(
-        cls,
-        dataset: Any,
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Any = None,
-        batch_sampler: Any = None,
-        num_workers: int = 0,
-        **kwargs: Any,
-    ) -> DataLoader[Any]:
+    def create_loader(cls, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader[Any]:
         """A loader for the arguments of ``torch.utils.data.DataLoader``, known only when the call runs.
 
         ``num_workers`` is what the caller would have had at most, as ``max_workers`` elsewhere.
+
+        Raises:
+            TypeError: more positional arguments than ``DataLoader`` takes, or one that is given twice.
         """
-        return cls.create_training_loader(
-            dataset,
-            batch_size,
-            shuffle=bool(shuffle),
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            max_workers=num_workers,
-            **kwargs,
-        )
+        if len(args) > len(_POSITIONAL):
+            raise TypeError(f"a DataLoader takes {len(_POSITIONAL) + 1} positional arguments, not {len(args) + 1}")
+        given = dict(zip(_POSITIONAL, args, strict=False))
+        twice = sorted(given.keys() & kwargs.keys())
+        if twice:
+            raise TypeError(f"DataLoader got multiple values for argument {twice[0]!r}")
+        options = {**given, **kwargs}
+        batch_size, shuffle = options.pop("batch_size", 1), bool(options.pop("shuffle", None))
+        options["max_workers"] = options.pop("num_workers", 0)
+        return cls.create_training_loader(dataset, batch_size, shuffle=shuffle, **options)
 
     @classmethod
     def create_validation_loader(

@@ -23,6 +23,8 @@ _COMMANDS = {
     "apply": "chirp_migrate.cli.apply:apply",
     "rollback": "chirp_migrate.cli.rollback:rollback_command",
     "verify": "chirp_migrate.verify.command:verify",
+    "rules": "chirp_migrate.cli.rules:rules",
+    "explain": "chirp_migrate.cli.explain:explain",
     "completion": "chirp_migrate.cli.completion:completion",
 }
 

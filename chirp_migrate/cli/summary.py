@@ -2,119 +2,157 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TextIO
 
 from chirp_migrate import __version__
+from chirp_migrate.cli.paint import Paint, count, wrapped
 from chirp_migrate.diff import count_changes
+from chirp_migrate.ledger import Ledger
 from chirp_migrate.migration import Migration
-from chirp_migrate.plan import SCHEMA, Finding, Plan, Skipped, Status
+from chirp_migrate.plan import SCHEMA, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.rules import all_rules
 
-_WIDTH = 80
 _NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
-
-
-@dataclass(frozen=True)
-class Paint:
-    """Terminal colours, or none."""
-
-    on: bool
-
-    @classmethod
-    def for_stream(cls, stream: TextIO, choice: str) -> Paint:
-        """Colours on a terminal unless NO_COLOR is set; ``always`` and ``never`` decide it."""
-        automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        return cls(choice == "always" or (choice == "auto" and automatic))
-
-    def __call__(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.on else text
-
-    def diff_line(self, line: str) -> str:
-        """One line of a diff in its colour."""
-        body, end = (line[:-1], "\n") if line.endswith("\n") else (line, "")
-        if line.startswith(("+++", "---")):
-            return self(body, "1") + end
-        codes = {"+": "32", "-": "31", "@": "36", "#": "2"}
-        return self(body, codes[line[0]]) + end if line and line[0] in codes else line
+_NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
+#: How statuses are called where they are counted.
+_DONE = {
+    Status.REWRITE: "rewritten",
+    Status.OPT_IN: "proposed",
+    Status.REPORT: "listed",
+    Status.SUPPRESSED: "suppressed",
+    Status.FINE: "fine",
+}
 
 
 def totals(plan: Plan) -> str:
     """One line: how many files change, by how many lines."""
     if not plan.files:
-        return "Nothing to do: already migrated, or nothing here that any rule knows."
+        return _NOTHING
     added, removed = map(sum, zip(*(count_changes(file) for file in plan.files), strict=True))
     created = sum(file.before is None for file in plan.files)
     rewritten = len(plan.files) - created
-    return f"{_count(rewritten, 'file')} to rewrite, {created} to add: +{added} -{removed} lines. Nothing was written."
+    return f"{count(rewritten, 'file')} to rewrite, {created} to add: +{added} -{removed} lines. Nothing was written."
 
 
-def applied(migration: Migration, left: Sequence[Skipped], path: Path, paint: Paint) -> str:
+def applied(migration: Migration, left: Sequence[Skipped], path: Path, paint: Paint, *, verbose: bool = False) -> str:
     """The report after an apply."""
     plan = migration.plan
-    skipped = [*plan.skipped, *left]
     kept = {one.path for one in left}
     lines: list[str] = []
     done = [file for file in plan.files if file.path not in kept]
     for file in done:
         added, removed = count_changes(file)
         lines.append(f"{paint(file.path, '1')}  {_NOTES.get(file.note, file.note)}, +{added} -{removed}")
-        findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
-        lines += _findings(findings, paint)
-    for status, title in (
-        (Status.OPT_IN, "Proposed, not applied: these change training (--unsafe applies them)"),
-        (Status.REPORT, "Left alone"),
-    ):
-        findings = [f for f in plan.findings if f.status is status]
-        if findings:
-            lines += ["", f"{title}:"]
-            for name, group in groupby(findings, key=lambda f: f.path):
-                lines += [f"{name}", *_findings(list(group), paint)]
-    if skipped:
-        lines += ["", "Not handled:"]
-        lines += [line for one in skipped for line in _wrapped(f"{one.path}: {one.reason}", "  ")]
-    if not done:
-        lines.append("Nothing to do: already migrated, or nothing here that any rule knows.")
-    else:
+        rewrites = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
+        lines += _findings(rewrites, paint, verbose=verbose)
+    lines += remarks(migration, left, paint, verbose=verbose)
+    if done:
         rewritten = sum(file.before is not None for file in done)
-        lines += ["", f"{_count(rewritten, 'file')} rewritten, {len(done) - rewritten} added."]
-        lines += [line for note in migration.notes for line in _wrapped(note, "")]
+        lines += ["", f"{count(rewritten, 'file')} rewritten, {len(done) - rewritten} added."]
+    else:
+        lines += ["", _NOTHING]
+    lines += notes(migration)
+    lines += account(migration, left)
+    if done:
         lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
         lines.append(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _findings(findings: Sequence[Finding], paint: Paint) -> list[str]:
-    lines = []
-    for finding in findings:
-        head = f"{finding.line:>5}  {finding.rule}  "
-        text = _wrapped(finding.message, " " * len(head), first=head)
-        lines += [text[0].replace(finding.rule, paint(finding.rule, "36"), 1), *text[1:]]
+def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verbose: bool = False) -> list[str]:
+    """Lines on everything that was seen and not rewritten, with the reasons; places that are alike are folded."""
+    plan = migration.plan
+    advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
+    reports = [f for f in plan.findings if f.status is Status.REPORT]
+    sections = [
+        (
+            "Proposed, not applied: these change training (--unsafe applies them)",
+            [f for f in plan.findings if f.status is Status.OPT_IN],
+        ),
+        ("Left alone", [f for f in reports if f.rule not in advice]),
+        ("Advice", [f for f in reports if f.rule in advice]),
+    ]
+    if verbose:
+        sections.append(("Suppressed", [f for f in plan.findings if f.status is Status.SUPPRESSED]))
+    lines: list[str] = []
+    for title, findings in sections:
+        lines += ["", f"{title}:"] if findings else []
+        for name, group in groupby(findings, key=lambda f: f.path):
+            lines += [name, *_findings(list(group), paint, verbose=verbose)]
+    skipped = [*plan.skipped, *left]
+    if skipped:
+        lines += ["", "Not handled:"]
+        lines += [line for one in skipped for line in wrapped(f"{one.path}: {one.reason}", "  ")]
     return lines
 
 
-def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent if first is None else first,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def notes(migration: Migration) -> list[str]:
+    """Lines of what else the user should know."""
+    return [line for note in migration.notes for line in wrapped(note, "")]
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def account(migration: Migration, left: Sequence[Skipped], *, planned: bool = False) -> list[str]:
+    """Lines of the ledger: what became of every loader, and what the other rules found."""
+    ledger = _ledger(migration, left)
+    lines: list[str] = []
+    if ledger.counting:
+        one = ledger.sites
+        parts = [
+            f"{one.get(Status.REWRITE, 0)} {'to migrate' if planned else 'migrated'}",
+            f"{one.get(Status.FINE, 0)} already fine",
+            f"{one.get(Status.SUPPRESSED, 0)} suppressed",
+            *([f"{one[Status.OPT_IN]} proposed"] if one.get(Status.OPT_IN) else []),
+            f"{one.get(Status.REPORT, 0)} listed {'behind the diff' if planned else 'above'}",
+        ]
+        lines += wrapped(f"Loaders: {ledger.found} found = {' + '.join(parts)}.", "  ", first="")
+        if set(ledger.reasons) - {"other"}:
+            reasons = ", ".join(f"{number} {why}" for why, number in ledger.reasons.items())
+            lines += wrapped(f"Listed loaders: {reasons}.", "  ", first="")
+    counting = {rule.code for rule in all_rules() if rule.counts_sites}
+    others = [
+        f"{code} " + ", ".join(f"{counts[status]} {word}" for status, word in _DONE.items() if counts.get(status))
+        for code, counts in ledger.rules.items()
+        if code not in counting
+    ]
+    if others:
+        lines += wrapped(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", "  ", first="")
+    if ledger.unread:
+        were = "is" if ledger.unread == 1 else "are"
+        lines.append(f"{count(ledger.unread, 'file')} could not be handled and {were} not counted.")
+    return lines
 
 
-def as_json(migration: Migration, left: Iterable[Skipped]) -> dict[str, object]:
+def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> list[str]:
+    """A line or more for each finding; those that say the same of several lines are folded unless ``verbose``."""
+    kinds: dict[tuple[object, ...], list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        kinds.setdefault((number,) if verbose else (finding.rule, _kind(finding)), []).append(finding)
+    lines = []
+    for first, *more in kinds.values():
+        head = f"{first.place:>5}  {first.rule}  "
+        indent = " " * len(head)
+        text = wrapped(first.message, indent, first=head)
+        lines += [text[0].replace(first.rule, paint(first.rule, "36"), 1), *text[1:]]
+        if more:
+            places = ("; " if first.cell else ", ").join(one.place for one in more)
+            noun = "at" if first.cell else "line" if len(more) == 1 else "lines"
+            lines += wrapped(f"and {len(more)} more like this: {noun} {places}", indent)
+    return lines
+
+
+def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
+    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.codes)
+
+
+def _kind(finding: Finding) -> str:
+    """What makes findings of one rule alike: a report's reason where its message only adds a name."""
+    return finding.why if finding.safety is Safety.ADVICE and finding.why else finding.message
+
+
+def as_json(migration: Migration, left: Sequence[Skipped]) -> dict[str, object]:
     """The plan without file contents, for machines."""
     plan = migration.plan
     reasons = {rule.code: rule.reason for rule in all_rules()}
@@ -124,5 +162,6 @@ def as_json(migration: Migration, left: Iterable[Skipped]) -> dict[str, object]:
         "files": [file.to_json() for file in plan.files],
         "findings": [{**finding.to_json(), "reason": reasons[finding.rule]} for finding in plan.findings],
         "skipped": [one.to_json() for one in (*plan.skipped, *left)],
+        "ledger": _ledger(migration, left).to_json(),
         "notes": list(migration.notes),
     }

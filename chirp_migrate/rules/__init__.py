@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 
 from chirp_migrate.rules.base import Proposal, Rule
 
-__all__ = ["Proposal", "Rule", "all_rules"]
+__all__ = ["Proposal", "Rule", "all_rules", "codes_of", "selected_codes", "unknown_rule"]
 
 
 @cache
@@ -29,3 +31,43 @@ def all_rules() -> tuple[Rule, ...]:
                     raise ValueError(f"two rules have the code {member.code}")
                 rules[member.code] = member()
     return tuple(rules[code] for code in sorted(rules))
+
+
+def codes_of(selector: str) -> frozenset[str]:
+    """Codes of the rules that ``selector`` means: a code, the beginning of codes (``CHP01``), a name, or ``ALL``.
+
+    Empty when there is no such rule. Upper and lower case are the same.
+    """
+    wanted = selector.upper()
+    return frozenset(
+        rule.code
+        for rule in all_rules()
+        if wanted in ("ALL", rule.name.upper()) or (wanted.startswith("CHP") and rule.code.startswith(wanted))
+    )
+
+
+def unknown_rule(selector: str) -> str:
+    """What to say of a selector that means no rule: half a sentence that names the nearest one."""
+    names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
+    nearest = names[get_close_matches(selector.upper(), names, n=1, cutoff=0.0)[0]]
+    return f"there is no rule {selector!r}; the nearest is {nearest.code} ({nearest.name})"
+
+
+def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
+    """Codes that are selected and not ignored; of two selectors the one that says more decides, as in ruff.
+
+    ``select CHP011, ignore CHP01`` selects CHP011. Between equals, ``ignore`` wins.
+    """
+    wanted, unwanted = _weights(select), _weights(ignore)
+    return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
+
+
+def _weights(selectors: Iterable[str]) -> dict[str, int]:
+    """How much the most telling selector says of each rule it means."""
+    weights: dict[str, int] = {}
+    for selector in selectors:
+        for code in codes_of(selector):
+            beginning = code.startswith(selector.upper())
+            weight = len(selector) if beginning else 0 if selector.upper() == "ALL" else len(code)
+            weights[code] = max(weights.get(code, 0), weight)
+    return weights

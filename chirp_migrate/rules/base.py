@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,12 +26,16 @@ class Proposal:
         message: what was found and what is done about it, or why it is left alone, in words a user can act on.
         edits: replacements in the text; none means "reported, not rewritten".
         imports: what the replacement needs imported.
+        fine: nothing is wanting here; the place is only counted (see ``Rule.counts_sites``).
+        why: short machine-readable reason, such as ``used-as-value``, by which reports are counted.
     """
 
     offset: int
     message: str
     edits: tuple[Edit, ...] = ()
     imports: frozenset[Import] = frozenset()
+    fine: bool = False
+    why: str = ""
 
 
 class Rule(ABC):
@@ -41,6 +47,8 @@ class Rule(ABC):
         reason: one paragraph: why the rewritten code is better.
         safety: what applying the rule means for the training (see :class:`~chirp_migrate.plan.Safety`).
         trigger: words of which at least one occurs in any text this rule can have something to say about.
+        counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
+            the ledger of a run counts it.
     """
 
     code: ClassVar[str]
@@ -48,6 +56,15 @@ class Rule(ABC):
     reason: ClassVar[str]
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
+    counts_sites: ClassVar[bool] = False
+
+    @property
+    def summary(self) -> str:
+        """What the rule does, in one line: the first line of its module's docstring (or of its reason)."""
+        docstring = inspect.getdoc(inspect.getmodule(type(self)))
+        line = (docstring or self.reason).partition("\n")[0]
+        text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
+        return (text[:1].upper() + text[1:]).replace("``", "`")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
 from typing import ClassVar
 
 import libcst as cst
@@ -10,9 +14,10 @@ import libcst.matchers as m
 
 from chirp_migrate.arguments import insert_argument, one_per_line, realign, remove_arguments
 from chirp_migrate.config_scope import config_expression
-from chirp_migrate.imports import runtime
+from chirp_migrate.imports import local_import_edits, runtime
 from chirp_migrate.knobs import is_taken_over, only_seeds
-from chirp_migrate.module import Module
+from chirp_migrate.loader_uses import UseKind, use_of
+from chirp_migrate.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -36,6 +41,7 @@ POSITIONAL = (
     "generator",
 )
 _FACTORY = "OptimalDataLoaderFactory"
+_CALL = re.compile(r"\bDataLoader\s*\(")
 
 
 class DataLoaderFactory(Rule):
@@ -48,49 +54,106 @@ class DataLoaderFactory(Rule):
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("DataLoader",)
+    counts_sites: ClassVar[bool] = True
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Also modules that know the class by a name another module gave it."""
-        return super().concerns(text, project) or any(alias in text for alias in project.aliases("DataLoader"))
+        """Modules that build a loader; also by a name that another module gave the class."""
+        words = frozenset({"DataLoader", _FACTORY, *project.aliases("DataLoader")})
+        return any(word in text for word in words) and (_CALL.search(text) is not None or _may_build(text, words))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *project.aliases("DataLoader")}
-        for node in module.find(cst.Name, cst.Attribute):
+        mentions = [*module.find(cst.Name), *module.find(cst.Attribute)]
+        for node in sorted(mentions, key=lambda one: module.span(one)[0]):
             assert isinstance(node, cst.Name | cst.Attribute)
-            if (node.value if isinstance(node, cst.Name) else node.attr.value) not in spellings:
-                continue
-            if not self._is_dataloader(module, project, node):
-                continue
-            parent = module.parents[node]
-            if isinstance(parent, cst.Call) and parent.func is node:
-                yield _rewrite(module, project, parent)
-            elif not _harmless_use(module, node):
-                yield Proposal(
-                    module.span(node)[0],
-                    "DataLoader is used as a value here, so the call that builds the loader cannot be seen; "
-                    "build it with OptimalDataLoaderFactory by hand where it is called",
-                )
-
-    @staticmethod
-    def _is_dataloader(module: Module, project: Project, node: cst.Name | cst.Attribute) -> bool:
-        parent = module.parents[node]
-        if isinstance(parent, cst.Attribute) and parent.attr is node:
-            return False
-        names = project.resolved_names(module, node)
-        return bool(names) and names <= DATALOADER
+            last = node.value if isinstance(node, cst.Name) else node.attr.value
+            if isinstance(node, cst.Attribute) and last.startswith("create_") and last.endswith("loader"):
+                if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
+                    yield Proposal(module.span(node)[0], "built by the factory", fine=True)
+            elif last in spellings and _is_read(module, node):
+                names = project.resolved_names(module, node)
+                if names & DATALOADER:
+                    yield from _check_use(module, project, node, sorted(names - DATALOADER))
 
 
-def _harmless_use(module: Module, node: cst.CSTNode) -> bool:
-    """Whether the class is only named: in an import, an annotation, a base class list or an ``isinstance`` test."""
-    for ancestor in module.ancestors(node):
-        if isinstance(ancestor, cst.ImportFrom | cst.Import | cst.Annotation):
+@lru_cache(maxsize=64)
+def _may_build(text: str, spellings: frozenset[str]) -> bool:
+    """Whether the class, or the factory, is more than imported and annotated with; decides who is parsed by LibCST."""
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return True  # whoever reads it next says why not
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if name in spellings or (isinstance(node, ast.alias) and node.asname and node.name in spellings):
             return True
-        if isinstance(ancestor, cst.Call):
-            return m.matches(ancestor.func, m.Name("isinstance") | m.Name("issubclass"))
-        if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
-            return False
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns"):
+                pending += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST)]
     return False
+
+
+def _is_read(module: Module, node: cst.Name | cst.Attribute) -> bool:
+    """Whether a name is looked up here, and is not the last part of a dotted one, a keyword, or what is bound."""
+    parent = module.parents[node]
+    if isinstance(parent, cst.Attribute):
+        return parent.value is node
+    if isinstance(parent, cst.Arg | cst.Param | cst.ClassDef | cst.FunctionDef):
+        return (parent.keyword if isinstance(parent, cst.Arg) else parent.name) is not node
+    return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)
+
+
+def _check_use(
+    module: Module, project: Project, node: cst.Name | cst.Attribute, others: list[str]
+) -> Iterable[Proposal]:
+    """The proposal for one mention of the class, if it is more than a mention."""
+    use, offset = use_of(module, project, node), module.span(node)[0]
+    if use.kind is UseKind.NAMED:
+        return
+    if others:
+        yield Proposal(
+            offset,
+            f"DataLoader may be PyTorch's or {' or '.join(others)} here, so it is left alone; give the two names of "
+            "their own to have PyTorch's migrated",
+            why="ambiguous-name",
+        )
+    elif use.kind is UseKind.CALL and use.call is not None:
+        yield _with_local_import(module, node, _rewrite(module, project, use.call))
+    elif use.kind is UseKind.CALLABLE:
+        message = "the class is only called here, with arguments known at run time: the factory reads them there"
+        edits = (Edit(*module.span(node), f"{_FACTORY}.create_loader"),)
+        imports = frozenset({runtime(_FACTORY)})
+        yield _with_local_import(module, node, Proposal(offset, message, edits, imports))
+    elif use.kind is UseKind.SUBCLASS:
+        yield Proposal(
+            offset,
+            f"{use.where} subclasses DataLoader, so what its loaders do is its own; let it inherit from "
+            "chirpid_patch.BatchedDataLoader, which takes the same arguments, if it does not replace the iteration",
+            why="subclass",
+        )
+    else:
+        yield Proposal(
+            offset,
+            f"the class DataLoader is {use.where}, so the call that builds the loader cannot be seen; "
+            f"build it with {_FACTORY}.create_loader where it is called",
+            why="used-as-value",
+        )
+
+
+def _with_local_import(module: Module, node: cst.Name | cst.Attribute, proposal: Proposal) -> Proposal:
+    """The factory imported where the class was, if that is in a function of a module that loads without torch."""
+    root: cst.BaseExpression = node
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    if not proposal.edits or not isinstance(root, cst.Name):
+        return proposal
+    beside = local_import_edits(module, root, runtime(_FACTORY))
+    if beside is None:
+        return proposal
+    return replace(proposal, edits=(*proposal.edits, *beside), imports=frozenset())
 
 
 def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
@@ -104,7 +167,9 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
         elif position < len(POSITIONAL):
             arguments[POSITIONAL[position]] = position
     if "dataset" not in arguments:
-        return Proposal(offset, "this DataLoader call names no dataset, so it is left alone")
+        return Proposal(offset, "this DataLoader call names no dataset, so it is left alone", why="no-dataset")
+    if len(arguments) < len(call.args):
+        return Proposal(offset, "this DataLoader call gives more arguments than it takes", why="too-many-arguments")
 
     removed: set[int] = set()
     edits: list[Edit] = []

@@ -40,6 +40,10 @@ class WorkerSafeDatasetClass(Rule):
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that may define a dataset of their own."""
+        return "__getitem__" in text and super().concerns(text, project)
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite top-level dataset classes whose samples are understood."""
         for statement in module.tree.body:

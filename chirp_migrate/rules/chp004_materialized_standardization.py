@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,6 +23,8 @@ from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, ite
 
 _SHIPPED = "WorkerSafeStandardizedDataset"
 _SAMPLE = name("<sample>")
+#: The look of a division behind a bracket, or by name.
+_DIVIDES = re.compile(r"\)\s*/|div|normalize")
 
 
 class MaterializedStandardization(Rule):
@@ -35,16 +38,18 @@ class MaterializedStandardization(Rule):
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that divide something, as standardising does, beside datasets."""
+        return super().concerns(text, project) and _DIVIDES.search(text) is not None
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
-        for node in matching(module.tree, m.ListComp()):
-            assert isinstance(node, cst.ListComp)
+        for node in module.find(cst.ListComp):
             found = _from_comprehension(module, node)
             if found is not None:
                 yield _rewrite_comprehension(module, project, node, found)
-        for node in matching(module.tree, m.For()):
-            assert isinstance(node, cst.For)
-            proposal = _examine_loop(module, project, node)
+        for loop in module.find(cst.For):
+            proposal = _examine_loop(module, project, loop)
             if proposal is not None:
                 yield proposal
 

@@ -13,6 +13,7 @@ from chirp_migrate.dataset_class import evaluator, is_torch_dataset, read_datase
 from chirp_migrate.dataset_meaning import INDEX, SELF, Meaning, meaning_of, substitute
 from chirp_migrate.handover import Handover, hand_over
 from chirp_migrate.imports import runtime
+from chirp_migrate.lifting import nests
 from chirp_migrate.module import Module, matching
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
@@ -31,17 +32,23 @@ class DatasetWrapper(Rule):
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules with a class in a function, or one made by ``type``, that may be a dataset."""
+        if "__getitem__" not in text or not super().concerns(text, project):
+            return False
+        return "type(" in text or nests(text, "class")
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood local dataset classes where they are constructed."""
-        for node in matching(module.tree, m.ClassDef()):
-            assert isinstance(node, cst.ClassDef)
+        for node in module.find(cst.ClassDef):
             if module.enclosing_function(node) is not None:
                 proposal = _local_class(module, project, node)
                 if proposal is not None:
                     yield proposal
-        for node in matching(module.tree, m.Call(m.Name("type"), args=[m.Arg(), m.Arg(m.Tuple()), m.Arg(m.Dict())])):
-            assert isinstance(node, cst.Call)
-            proposal = _made_by_type(module, project, node)
+        for call in module.find(cst.Call):
+            if not m.matches(call, m.Call(m.Name("type"), args=[m.Arg(), m.Arg(m.Tuple()), m.Arg(m.Dict())])):
+                continue
+            proposal = _made_by_type(module, project, call)
             if proposal is not None:
                 yield proposal
 

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import libcst as cst
-import libcst.matchers as m
 
-from chirp_migrate.closures import captured_names, early_binding_problem, is_read
-from chirp_migrate.lifting import free_name, insert_above
-from chirp_migrate.module import Module, matching
+from chirp_migrate.closures import Capture, captures, reads_of
+from chirp_migrate.destinations import Destinations, base_names
+from chirp_migrate.lifting import (
+    NotMovable,
+    definition_range,
+    free_name,
+    import_edits,
+    import_lines,
+    insert_above,
+    joined,
+    left_over_imports,
+    moved,
+    nests,
+    removal,
+    statement_after_docstring,
+)
+from chirp_migrate.module import Module
+from chirp_migrate.movability import check_values, is_unused
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.rules.chp005_dataset_wrapper import constructor_calls
-from chirp_migrate.statements import block_deletion
+from chirp_migrate.signatures import parameter_edits, parameters_offset
 
-_DATASETS = frozenset({"torch.utils.data.Dataset", "torch.utils.data.IterableDataset"})
+_WORDS = re.compile(r"Dataset|Sampler")
+#: Bases without a constructor that would have to be called.
+_BARE = re.compile(r"torch\.utils\.data\.((dataset|sampler)\.)?(Dataset|IterableDataset|Sampler)|typing\.Generic")
 
 
 class LocalDatasetClass(Rule):
@@ -29,133 +45,151 @@ class LocalDatasetClass(Rule):
         "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
     )
     safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
+    trigger: ClassVar[tuple[str, ...]] = ("Dataset", "Sampler")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Modules with classes in functions, and with words for what these may be."""
+        return _WORDS.search(text) is not None and nests(text, "class")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Move function-local dataset classes in front of the function."""
-        for node in matching(module.tree, m.ClassDef()):
-            assert isinstance(node, cst.ClassDef)
-            if module.enclosing_function(node) is None:
-                continue
-            names = {n for base in node.bases for n in project.resolved_names(module, base.value)}
-            if names & _DATASETS or any(n.startswith("chirpid_patch.WorkerSafe") for n in names):
-                yield _lift(module, node)
-
-
-def _lift(module: Module, node: cst.ClassDef) -> Proposal:
-    offset, title = module.span(node.name)[0], node.name.value
-    moved = _Moved(module, node)
-    problem = moved.problem()
-    if problem is not None:
-        return Proposal(
-            offset,
-            f"{title} is local to a function and cannot go to worker processes, but {problem}; move it by hand",
-        )
-    calls = constructor_calls(module, node)
-    if calls is None:
-        return Proposal(
-            offset, f"{title} is local to a function and used as a value there; move it to the module by hand"
-        )
-    name = free_name(module, title) if module.text.count(f"class {title}") > 1 else title
-    edits = [
-        block_deletion(module, node),
-        insert_above(module, module.top_level_statement(node), moved.text(name)),
-    ]
-    for call in calls:
-        if name != title:
-            edits.append(Edit(*module.span(call.func), name))
-        end = module.span(call)[1] - 1
-        separator = ", " if call.args else ""
-        added = ", ".join(f"{captured}={captured}" for captured in moved.captured)
-        if added:
-            edits.append(Edit(end, end, separator + added))
-    return Proposal(
-        offset,
-        f"{title} is local to a function and cannot go to worker processes: it moves to the module",
-        tuple(edits),
-    )
+        """Move function-local dataset and sampler classes in front of the function."""
+        destinations = Destinations(module, project)
+        taken: set[str] = set()
+        for node in module.find(cst.ClassDef):
+            if module.enclosing_function(node) is not None and destinations.of_class(node) is not None:
+                try:
+                    yield _Moved(module, project, node).proposal(taken)
+                except NotMovable as reason:
+                    yield Proposal(
+                        module.span(node.name)[0],
+                        f"{node.name.value} is local to a function and cannot go to worker processes, but {reason}; "
+                        "move it by hand",
+                    )
 
 
 class _Moved:
     """A class on its way to the module: what it captures becomes keyword-only constructor arguments."""
 
-    def __init__(self, module: Module, node: cst.ClassDef) -> None:
-        self.module, self.node = module, node
-        self.captured = captured_names(module, node)
+    def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
+        self.module, self.project, self.node = module, project, node
+        self.scope = module.scopes.scope_of(node)
+        self.title = node.name.value
+        captured = captures(module, node.body)
+        captured.pop(self.title, None)
+        self.imports = [one for one in captured.values() if one.is_import]
+        self.values = [one for one in captured.values() if not one.is_import]
         body = node.body.body if isinstance(node.body, cst.IndentedBlock) else ()
-        self.methods = [s for s in body if isinstance(s, cst.FunctionDef)]
-        self.init = next((f for f in self.methods if f.name.value == "__init__"), None)
-        taken = {n.attr.value for n in matching(node, m.Attribute(m.Name("self"))) if isinstance(n, cst.Attribute)}
-        taken |= {f.name.value for f in self.methods}
-        self.attribute = {c: c if c not in taken else f"_captured_{c}" for c in self.captured}
+        self.methods = [one for one in body if isinstance(one, cst.FunctionDef)]
+        self.init = next((one for one in self.methods if one.name.value == "__init__"), None)
+        on_self = {one.attr.value for one in module.find(cst.Attribute) if node in module.ancestors(one)}
+        on_self |= {one.name.value for one in self.methods}
+        self.attribute = {one.name: f"_captured_{one.name}" if one.name in on_self else one.name for one in self.values}
 
-    def problem(self) -> str | None:
-        """Why the class cannot simply be moved."""
+    def proposal(self, taken: set[str]) -> Proposal:
+        """The edits that move the class; its new name is added to ``taken``.
+
+        Raises:
+            NotMovable: it cannot be moved, for the reason given.
+        """
+        module, node, title = self.module, self.node, self.title
+        self._check()
+        calls = constructor_calls(module, node)
+        if calls is None:
+            raise NotMovable("it is used as a value there")
+        namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
+        is_free = not namesakes and is_unused(module, self.project, title, self.scope)
+        name = title if is_free else free_name(module, [title], taken)
+        taken.add(name)
+        start, end = definition_range(module, node)
+        own = [
+            one for one in reads_of(module, title, self.scope) if start <= module.span(one)[0] < end and name != title
+        ]
+        inside = [Edit(*module.span(node.name), name), *(Edit(*module.span(one), name) for one in own)]
+        text = moved(module, (start, end), "", [*inside, *self._handed_in(), *self._imported()])
+        edits = [removal(module, start, end), insert_above(module, node, text)]
+        edits += left_over_imports(module, (start, end), self.imports)
+        for call in calls:
+            edits += self._construction(call, name)
+        message = f"{title} is local to a function and cannot go to worker processes: it moves to the module"
+        return Proposal(module.span(node.name)[0], message, joined(edits))
+
+    def _construction(self, call: cst.Call, name: str) -> Iterator[Edit]:
+        """Edits of a constructor call: the name, and the captured values."""
+        if name != self.title:
+            yield Edit(*self.module.span(call.func), name)
+        for one in self.values:
+            owner = self.module.scopes.lookup(one.name, call)
+            if owner is None or owner[0] is not one.scope:
+                raise NotMovable(f"`{one.name}` is another name where it is constructed")
+        if self.values:
+            end = self.module.span(call)[1] - 1
+            comma = call.args and not isinstance(call.args[-1].comma, cst.Comma)
+            yield Edit(end, end, (", " if comma else "") + ", ".join(f"{one.name}={one.name}" for one in self.values))
+
+    def _check(self) -> None:
         node, module = self.node, self.module
-        if node.decorators or node.keywords or not isinstance(node.body, cst.IndentedBlock):
-            return "it is decorated or takes class keywords"
-        if any(f.decorators for f in self.methods) and self.captured:
-            return "one of its methods is decorated"
-        if any(not f.params.params or f.params.params[0].name.value != "self" for f in self.methods):
-            return "one of its methods does not take `self`"
-        if self.init is not None and (self.init.params.star_kwarg or isinstance(self.init.params.star_arg, cst.Param)):
-            return "its constructor takes any arguments"
-        if node.name.value in self.captured:
-            return "it refers to itself by name"
-        inside = [self.module.span(f) for f in self.methods]
-        for read in self._reads():
-            place = module.span(read)[0]
-            if not any(start <= place < end for start, end in inside):
-                return f"its class body uses `{read.value}` of the function"
-        strings = matching(node, m.SimpleString() | m.FormattedString() | m.ConcatenatedString())
-        if any("\n" in module.source(s) and not isinstance(module.parents[s], cst.Expr) for s in strings):
-            return "it holds strings of several lines"
-        return early_binding_problem(module, node, self.captured)
+        if node.decorators or node.keywords:
+            raise NotMovable("it is decorated or takes class keywords")
+        for name in captures(module, *(one.value for one in node.bases)):
+            raise NotMovable(f"its base class comes from `{name}` of the function")
+        for one in (*self.values, *self.imports):
+            self._check_reads(one)
+        check_values(module, node, self.values)
+        if self.values and self.init is None:
+            bases = set(base_names(module, self.project, node))
+            if not all(_BARE.fullmatch(base) for base in bases):
+                raise NotMovable("the constructor of its base class would have to be called")
+        if self.values and self.init is not None and not isinstance(self.init.body, cst.IndentedBlock):
+            raise NotMovable("its constructor is written in one line")
 
-    def _reads(self) -> list[cst.Name]:
-        names = matching(self.node, m.Name())
-        return [n for n in names if isinstance(n, cst.Name) and n.value in self.captured and is_read(self.module, n)]
+    def _check_reads(self, captured: Capture) -> None:
+        """See that a captured name is only read in methods, where ``self`` is known."""
+        for read in captured.reads:
+            method = self._method_of(read)
+            if method is None:
+                raise NotMovable(f"its class body uses `{read.value}` of the function")
+            if captured.is_import or method is self.init:
+                continue
+            own = self.module.scopes.lookup("self", read)
+            if method.decorators or own is None or own[0].node is not method:
+                raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
 
-    def text(self, name: str) -> str:
-        """Source of the class at module level, newlines as ``\\n``."""
+    def _method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
+        """The method in whose body a name is read."""
+        around = set(self.module.ancestors(read))
+        return next((one for one in self.methods if one.body in around), None)
+
+    def _handed_in(self) -> list[Edit]:
+        """Edits that keep what the constructor is given, and read it from ``self``."""
         module = self.module
-        start = module.line_start(module.span(self.node)[0])
-        end = module.line_end(module.span(self.node)[1] - 1)
-        edits = [Edit(*module.span(self.node.name), name)]
-        init_span = module.span(self.init) if self.init is not None else (0, 0)
-        for read in self._reads():
-            a, b = module.span(read)
-            if not init_span[0] <= a < init_span[1]:
-                edits.append(Edit(a, b, f"self.{self.attribute[read.value]}"))
-        indent = module.indentation(module.span(self.methods[0])[0]) if self.methods else "    "
-        inner = indent + "    "
-        stores = [f"{inner}self.{self.attribute[c]} = {c}" for c in self.captured]
-        if self.captured and self.init is not None:
-            edits.append(self._parameters(self.init))
+        edits = [
+            Edit(*module.span(read), f"self.{self.attribute[one.name]}")
+            for one in self.values
+            for read in one.reads
+            if self._method_of(read) is not self.init
+        ]
+        if not self.values:
+            return edits
+        names = [one.name for one in self.values]
+        old = module.indentation(module.span(self.node)[0])
+        if self.init is not None:
             first = module.line_start(module.span(statement_after_docstring(self.init))[0])
-            edits.append(Edit(first, first, "\n".join(stores) + "\n"))
-        elif self.captured:
-            place = module.line_start(module.span(self.methods[0])[0])
-            header = f"{indent}def __init__(self, *, {', '.join(self.captured)}):"
-            edits.append(Edit(place, place, "\n".join([header, *stores]) + "\n\n"))
-        text = module.text[start:end]
-        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-            text = text[: edit.start - start] + edit.replacement + text[edit.end - start :]
-        return textwrap.dedent(text.replace("\r\n", "\n")).rstrip("\n")
+            inner = module.indentation(first).removeprefix(old)
+            edits += parameter_edits(module, self.init.params, parameters_offset(module, self.init), [], names)
+            lines = [f"{inner}self.{self.attribute[name]} = {name}" for name in names]
+            return [*edits, Edit(first, first, "".join(line + module.newline for line in lines))]
+        first = definition_range(module, self.methods[0])[0]
+        step = module.indentation(module.span(self.methods[0])[0]).removeprefix(old)
+        lines = [f"{step}def __init__(self, *, {', '.join(names)}):"]
+        lines += [f"{step}{module.tree.default_indent}self.{self.attribute[name]} = {name}" for name in names]
+        return [*edits, Edit(first, first, "".join(line + module.newline for line in (*lines, "")))]
 
-    def _parameters(self, init: cst.FunctionDef) -> Edit:
-        parameters = [*init.params.params, *init.params.kwonly_params]
-        last = parameters[-1]
-        end = self.module.span(last)[1]
-        if last.default is not None:
-            brackets = getattr(last.default, "rpar", ())
-            end = self.module.span(last.default)[1] + sum(len(self.module.source(one)) for one in brackets)
-        star = "" if init.params.kwonly_params else "*, "
-        return Edit(end, end, f", {star}{', '.join(self.captured)}")
-
-
-def statement_after_docstring(function: cst.FunctionDef) -> cst.CSTNode:
-    """First statement of a function that is not its docstring (the docstring when there is nothing else)."""
-    body = list(function.body.body)
-    documented = m.matches(body[0], m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())]))
-    return body[1] if documented and len(body) > 1 else body[0]
+    def _imported(self) -> list[Edit]:
+        """Edits that repeat imports of the function in the methods that use them."""
+        edits: list[Edit] = []
+        for method in self.methods:
+            used = [one for one in self.imports if any(self._method_of(read) is method for read in one.reads)]
+            old = self.module.indentation(self.module.span(self.node)[0])
+            indent = self.module.indentation(self.module.span(method)[0]).removeprefix(old)
+            edits += import_edits(self.module, method, indent, import_lines(self.module, used))
+        return edits

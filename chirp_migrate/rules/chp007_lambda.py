@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import captured_names, early_binding_problem
-from chirp_migrate.imports import Import
-from chirp_migrate.lifting import free_name, insert_above
-from chirp_migrate.module import Module, matching
+from chirp_migrate.closures import captures
+from chirp_migrate.dataset_names import dotted
+from chirp_migrate.destinations import Destinations, may_have_destinations
+from chirp_migrate.lifting import (
+    NotMovable,
+    free_name,
+    import_lines,
+    in_string,
+    insert_above,
+    insert_behind,
+    insertion_offset,
+    joined,
+    left_over_imports,
+    whole_span,
+)
+from chirp_migrate.module import Module
+from chirp_migrate.movability import check_body, check_values, method_name, outer_name, owning_method
+from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.symbolic import names_in_code
-
-_KEYWORDS = frozenset(
-    {"collate_fn", "worker_init_fn", "transform", "target_transform", "transforms", "batch_transform"}
-)
-_DATASETS = (
-    "torch.utils.data.Dataset",
-    "torch.utils.data.IterableDataset",
-    "torch.utils.data.dataset.Dataset",
-)
+from chirp_migrate.signatures import bindings_of, bound_defaults, parameter_edits, partial_call
+from chirp_migrate.source import apply_edits
 
 
 class PicklableFunction(Rule):
@@ -37,181 +44,133 @@ class PicklableFunction(Rule):
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("lambda",)
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Modules with lambdas, and with words for what may hold them."""
+        return super().concerns(text, project) and may_have_destinations(text)
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Lift lambdas that reach a loader, a dataset or a transform."""
-        for node in matching(module.tree, m.Lambda()):
-            assert isinstance(node, cst.Lambda)
-            wish = _destination(module, project, node)
+        destinations = Destinations(module, project)
+        # The names that local functions take when they move (CHP012).
+        local = [(one.name.value.strip("_"), outer_name(module, one)) for one in module.find(cst.FunctionDef)]
+        taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
+        for node in module.find(cst.Lambda):
+            wish = destinations.of(node)
             if wish is not None:
-                yield _lift(module, project, node, wish)
+                try:
+                    yield _lift(module, project, node, f"_{wish.strip('_')}", taken)
+                except NotMovable as reason:
+                    message = f"this lambda cannot go to worker processes, but {reason}; make it a function by hand"
+                    yield Proposal(module.span(node)[0], message)
 
 
-def _destination(module: Module, project: Project, node: cst.Lambda) -> str | None:
-    """Name for the function if the lambda goes where worker processes need it, else ``None``."""
-    parent = module.parents[node]
-    while isinstance(parent, cst.Element | cst.List | cst.Tuple):
-        parent = module.parents[parent]
-    if isinstance(parent, cst.Arg):
-        call = module.parents[parent]
-        if not isinstance(call, cst.Call):
-            return None
-        keyword = parent.keyword.value if parent.keyword is not None else ""
-        if keyword in _KEYWORDS:
-            return f"_{keyword}"
-        called = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-        if m.matches(called, m.Name("Lambda")):
-            return f"_{_assigned_name(module, call) or 'transform'}"
-        if any(_is_dataset(project, n) for n in project.resolved_names(module, call.func)):
-            return f"_{keyword or 'function'}"
-        return None
-    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
-        target = parent.targets[0].target
-        if m.matches(target, m.Attribute(m.Name("self"), m.Name())):
-            owner = module.enclosing_class(node)
-            if owner is not None and _is_dataset_class(module, project, owner):
-                assert isinstance(target, cst.Attribute)
-                return f"_{target.attr.value.lstrip('_')}"
-        if isinstance(target, cst.Name) and _handed_over(module, node, target.value):
-            return f"_{target.value.lstrip('_')}"
-    return None
-
-
-def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
-    parent = module.parents[node]
-    if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
-        return parent.targets[0].target.value.lstrip("_")
-    return None
-
-
-def _is_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    return any(_is_dataset(project, n) for base in node.bases for n in project.resolved_names(module, base.value))
-
-
-def _is_dataset(project: Project, qualified: str, depth: int = 0) -> bool:
-    if qualified in _DATASETS or qualified.startswith("chirpid_patch.WorkerSafe"):
-        return True
-    found = project.class_definition(qualified) if depth < 5 else None
-    if found is None:
-        return False
-    owner, node = found
-    return any(
-        _is_dataset(project, name, depth + 1)
-        for base in node.bases
-        for name in project.resolved_names(owner, base.value)
-    )
-
-
-def _handed_over(module: Module, node: cst.Lambda, name: str) -> bool:
-    """Whether a local that holds a lambda is passed on as one of the keywords that loaders and datasets keep."""
-    scope = module.enclosing_function(node) or module.tree
-    return any(
-        isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value in _KEYWORDS
-        for argument in matching(scope, m.Arg(value=m.Name(name)))
-    )
-
-
-def _lift(module: Module, project: Project, node: cst.Lambda, wish: str) -> Proposal:
-    offset, span = module.span(node)[0], module.span(node)
-    captured = captured_names(module, node)
-    problem = early_binding_problem(module, node, captured)
-    if problem is None and any(
-        isinstance(n, cst.NamedExpr | cst.Yield) for n in matching(node, m.NamedExpr() | m.Yield())
-    ):
-        problem = "it assigns or yields inside"
-    if problem is None and node.params.star_kwarg is not None and captured:
-        problem = "it takes any keyword and closes over names"
-    if problem is None and _taken_defaults(module, node) and "self" in captured:
-        problem = "it closes over `self` and takes defaults from local names"
-    if problem is not None:
-        return Proposal(offset, f"this lambda cannot go to worker processes, but {problem}; make it a function by hand")
+def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str]) -> Proposal:
+    """Make a function of a lambda; its name is added to ``taken``."""
+    span = module.span(node)
+    captured = captures(module, node.body)
+    values = [one for one in captured.values() if not one.is_import]
+    imported = [one for one in captured.values() if one.is_import]
+    check_body(module, node)
+    check_values(module, node, values)
     forwarded = _forwarded(module, node)
     if forwarded is not None:
-        return Proposal(offset, f"a lambda that only calls `{forwarded}`: passed directly", (Edit(*span, forwarded),))
-    if "self" in captured and m.matches(module.parents[node], m.Assign()):
-        return _as_method(module, node, wish, captured)
-    name = free_name(module, wish)
-    used = [c for c in captured if c in names_in_code(node.body)]
-    definition = f"def {name}({_parameters(module, node, used)}):\n    return {_body(module, node)}"
-    replacement, imports = _bound(name, [*_taken_defaults(module, node), *((c, c) for c in used)])
-    edits = (Edit(*span, replacement), insert_above(module, module.top_level_statement(node), definition))
-    return Proposal(offset, f"a lambda cannot go to worker processes: it becomes the function {name}", edits, imports)
+        message = f"a lambda that only calls `{forwarded}`: passed directly"
+        return Proposal(span[0], message, (Edit(*span, forwarded),))
+    bound = bound_defaults(module, node.params, insertion_offset(module, node))
+    own = captured.get("self")
+    method = owning_method(module, own) if own is not None else None
+    keywords = [one.name for one in values if method is None or one is not own]
+    wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
+    name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
+    value, imports = partial_call(
+        module, node, f"self.{name}" if method else name, bindings_of(module, bound, keywords)
+    )
 
-
-def _as_method(module: Module, node: cst.Lambda, wish: str, captured: list[str]) -> Proposal:
-    """A lambda over ``self`` kept on ``self`` becomes a method."""
-    offset = module.span(node)[0]
-    method = module.enclosing_function(node)
-    assert method is not None
-    name = free_name(module, wish)
-    others = [c for c in captured if c != "self"]
-    indent = module.indentation(module.span(method)[0])
-    parameters = _parameters(module, node, others)
-    header = f"{indent}def {name}(self{', ' if parameters else ''}{parameters}):"
-    definition = module.newline.join(["", header, f"{indent}    return {_body(module, node)}", ""])
-    behind = module.line_end(module.span(method)[1] - 1)
-    replacement, imports = _bound(f"self.{name}", [(c, c) for c in others])
-    edits = (Edit(*module.span(node), replacement), Edit(behind, behind, definition))
-    return Proposal(offset, f"a lambda cannot go to worker processes: it becomes the method {name}", edits, imports)
-
-
-def _bound(function: str, values: list[tuple[str, str]]) -> tuple[str, frozenset[Import]]:
-    """Source of ``function`` with keyword values bound to it, and the import that takes."""
-    if not values:
-        return function, frozenset()
-    bound = ", ".join(f"{keyword}={value}" for keyword, value in values)
-    return f"partial({function}, {bound})", frozenset({("functools", "partial")})
-
-
-def _taken_defaults(module: Module, node: cst.Lambda) -> list[tuple[str, str]]:
-    """Parameters whose default reads a local (``lambda x, m=mean: …``): bound where the lambda stood."""
-    outer = set(captured_names(module, node))
-    return [
-        (p.name.value, module.source(p.default))
-        for p in node.params.params
-        if p.default is not None and names_in_code(p.default) & outer
+    start = module.text.index("lambda", span[0]) + len("lambda")
+    if isinstance(node.whitespace_after_lambda, cst.BaseParenthesizableWhitespace):
+        start += len(module.tree.code_for_node(node.whitespace_after_lambda))
+    edits = parameter_edits(module, node.params, start, bound, keywords, "self" if method else "")
+    moved = (Edit(one.start - start, one.end - start, one.replacement) for one in edits)
+    parameters = apply_edits(module.text[start : max(start, module.span(node.params)[1])], moved)
+    indent = module.indentation(module.span(method)[0]) if method is not None else ""
+    inner = indent + module.tree.default_indent
+    lines = [
+        *import_lines(module, imported),
+        *_returned(module, node, inner),
     ]
+    definition = module.newline.join([f"{indent}def {name}({parameters}):", *(inner + line for line in lines)])
+    place = insert_behind(module, method, definition) if method is not None else insert_above(module, node, definition)
+    taken.add(f"self.{name}" if method else name)
+    what = f"the {'method' if method else 'function'} {name}"
+    message = f"a lambda cannot go to worker processes: it becomes {what}"
+    edits = [Edit(*span, value), place, *left_over_imports(module, span, imported)]
+    return Proposal(span[0], message, joined(edits), imports)
 
 
 def _forwarded(module: Module, node: cst.Lambda) -> str | None:
-    """``f`` for ``lambda a, b: f(a, b)``."""
-    body = node.body
-    simple = all(p.default is None for p in node.params.params) and not isinstance(node.params.star_arg, cst.Param)
-    if not isinstance(body, cst.Call) or not simple or node.params.kwonly_params or node.params.star_kwarg:
+    """``f`` for ``lambda a, b: f(a, b)``, where ``f`` is surely the same when the lambda is made."""
+    parameters, body = node.params, node.body
+    names = [one.name.value for one in parameters.params]
+    plain = m.matches(parameters, m.Parameters(params=[m.ZeroOrMore(m.Param(default=None))], kwonly_params=[]))
+    others = parameters.posonly_params or isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg
+    if not isinstance(body, cst.Call) or not plain or others:
         return None
-    parameters = [p.name.value for p in node.params.params]
-    arguments = [a.value.value for a in body.args if isinstance(a.value, cst.Name) and not a.star and a.keyword is None]
-    if arguments != parameters or len(body.args) != len(parameters):
-        return None
-    is_path = isinstance(body.func, cst.Name | cst.Attribute) and not matching(body.func, m.Call() | m.Subscript())
-    return module.source(body.func) if is_path and not names_in_code(body.func) & set(parameters) else None
-
-
-def _parameters(module: Module, node: cst.Lambda, captured: list[str]) -> str:
-    taken = {keyword for keyword, _ in _taken_defaults(module, node)}
-    own = [
-        p.name.value if p.name.value in taken else module.source(p).strip().rstrip(",").rstrip()
-        for p in node.params.params
+    given = [
+        one.value.value for one in body.args if isinstance(one.value, cst.Name) and not one.star and not one.keyword
     ]
-    if isinstance(node.params.star_arg, cst.Param):
-        own.append(module.source(node.params.star_arg).strip().rstrip(",").rstrip())
-    elif node.params.kwonly_params or captured:
-        own.append("*")
-    own += [module.source(p).strip().rstrip(",").rstrip() for p in node.params.kwonly_params]
-    own += captured
-    if node.params.star_kwarg is not None:
-        own.append(module.source(node.params.star_kwarg).strip())
-    return ", ".join(own)
+    path = dotted(body.func)
+    if given != names or len(body.args) != len(names) or path is None or path.partition(".")[0] in names:
+        return None
+    owner = module.scopes.lookup(path.partition(".")[0], body.func)
+    if owner is None:
+        return path if "." not in path and module.scopes.is_builtin(path) else None
+    scope, places = owner
+    if isinstance(scope.node, cst.Module):
+        early = module.enclosing_function(node) is not None or module.span(places[0].node)[0] < module.span(node)[0]
+        if len(places) != 1 or not early:
+            return None
+    is_import = all(one.kind is Kind.IMPORT for one in places)
+    return path if "." not in path or is_import or _is_method(module, node, path) else None
 
 
-def _body(module: Module, node: cst.Lambda) -> str:
-    text = module.source(node.body)
-    first, *rest = text.splitlines()
-    if not rest:
-        return text
-    # Keep what was aligned with the first line aligned with it.
-    start = module.span(node.body)[0]
-    start -= 0 if module.text.startswith(first, start) else len(node.body.lpar)
-    shift = len("    return ") + (not node.body.lpar) - (start - module.line_start(start))
-    moved = [" " * max(0, len(line) - len(line.lstrip(" ")) + shift) + line.lstrip(" ") for line in rest]
-    text = module.newline.join([first, *moved])
-    return text if node.body.lpar else f"({text})"
+def _is_method(module: Module, node: cst.Lambda, path: str) -> bool:
+    """Whether ``path`` is ``self.name`` for a method of the class around, which nothing there replaces."""
+    owner, (first, _, name) = module.enclosing_class(node), path.partition(".")
+    body = owner.body.body if owner is not None else ()
+    methods = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+    stores = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(name)))
+    return (
+        first == "self"
+        and len(methods) == 1
+        and not methods[0].decorators
+        and not any(m.matches(one, stores) for one in module.find(cst.AssignTarget))
+    )
+
+
+def _returned(module: Module, node: cst.Lambda, indent: str) -> list[str]:
+    """Lines of the function: comments in front of the lambda's body, and its ``return``."""
+    comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
+    comments = [line.lstrip(": ") for line in comments if "#" in line]
+    body = _moved_body(module, node, indent)
+    try:
+        block = ast.parse(f"def f():\n{indent}return {body}").body[0]
+        alone = isinstance(block, ast.FunctionDef) and len(block.body) == 1
+    except SyntaxError:
+        alone = False
+    return [*comments, f"return {body}" if alone else f"return ({body})"]
+
+
+def _moved_body(module: Module, node: cst.Lambda, indent: str) -> str:
+    """The body as written, its further lines moved with the first one; strings of several lines are kept."""
+    start, end = whole_span(module, node.body)
+    lines = [at for at in module.line_starts if start < at < end and not in_string(module, at)]
+    widths = {at: len(module.indentation(at)) for at in lines if "\t" not in module.indentation(at)}
+    column = start - module.line_start(start)
+    if not widths:
+        return module.text[start:end]
+    if min(widths.values()) > column:
+        shift = len(f"{indent}return ") - column
+    else:
+        shift = len(indent) - min(*widths.values(), len(module.indentation(start)))
+    edits = [Edit(at - start, at + width - start, " " * max(0, width + shift)) for at, width in widths.items()]
+    return apply_edits(module.text[start:end], edits)

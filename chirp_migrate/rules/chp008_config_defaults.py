@@ -8,7 +8,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.module import Module, matching
+from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -43,8 +43,10 @@ class ConfigDefaults(Rule):
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
         if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):
             return
-        for assign in matching(module.tree, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
-            assert isinstance(assign, cst.Assign) and isinstance(assign.value, cst.Dict)
+        for assign in module.find(cst.Assign):
+            if not m.matches(assign, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
+                continue
+            assert isinstance(assign.value, cst.Dict)
             target = assign.targets[0].target
             assert isinstance(target, cst.Name)
             if target.value.lower() == "default_config":

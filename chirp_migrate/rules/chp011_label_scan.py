@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, count
 from typing import ClassVar
 
@@ -14,28 +15,36 @@ from chirp_migrate.collecting import is_collecting, is_read_outside, problem_of,
 from chirp_migrate.dataset_names import binding_scope, binds, dotted, is_dataset
 from chirp_migrate.effects import effect, suspends_or_binds
 from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module, matching
+from chirp_migrate.module import Module, UnparsableModule, matching, syntax_tree
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.scan_signs import DATASET_FACTS, may_scan
 from chirp_migrate.scans import IsDataset, Scan, read_scan, stacked_samples
 from chirp_migrate.symbolic import statements_of
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read one whole sample at a time"
-#: Words for datasets, and the look of code that takes labels from them: both have to be there to look closer.
-_WORDS = re.compile(
-    r"dataset|subset|data_set|dataloader|torch\.utils|\bds\b|_ds\b"
-    r"|(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set\b",
-    re.IGNORECASE,
+#: Parts of words for datasets, of which one is there.
+_WORDS = (
+    *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
+    *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
-_SCAN = re.compile(
-    r"\[\s*1\s*\]|\bfor\s*[\[(]?\s*\w+\s*,|^[ \t]*[\[(]?\w+\s*,\s*\w+\s*[\])]?\s*=[^=]|\.stack\b", re.MULTILINE
-)
+#: One of them followed by what a dataset that is gone through or indexed is followed by.
+_GONE_THROUGH = re.compile(r"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*\s*(?:[\[\]:),}]|for\b|if\b)", re.IGNORECASE)
 #: Calls that take all of a generator at once, and keep nothing of it when it raises.
 _AT_ONCE = re.compile(
     r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
 )
+
+
+@lru_cache(maxsize=64)
+def _may_scan(text: str) -> bool:
+    try:
+        return may_scan(syntax_tree(text), text)
+    except UnparsableModule:
+        return False  # not worth telling in a file that no other rule looks at
+
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 
@@ -52,8 +61,10 @@ class LabelScan(Rule):
     trigger: ClassVar[tuple[str, ...]] = ("dataset", "subset", "set", "ds", "torch.utils")
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a word for a dataset and the look of a scan in them."""
-        return _WORDS.search(text) is not None and _SCAN.search(text) is not None
+        """Only modules with a word for a dataset, and a loop over one that may only want its labels."""
+        if not any(word in text for word in _WORDS):
+            return False
+        return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None and _may_scan(text)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels; report stacks that are made for two numbers."""
@@ -68,7 +79,9 @@ class LabelScan(Rule):
                 known[key] = is_dataset(module, project, node)
             return known[key]
 
-        if any(binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)):
+        if _RUNTIME in module.text and any(
+            binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)
+        ):
             return  # a variable of that name would be called instead of the runtime's function
         for comprehension in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
             assert isinstance(comprehension, Comprehension)

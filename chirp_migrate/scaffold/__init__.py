@@ -6,6 +6,7 @@ They are what the guide asks for under R-000-2.1, 3.1, 3.2 and 5.1. The first tw
 from __future__ import annotations
 
 import os
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,11 +40,14 @@ def is_scaffold(path: str, content: bytes) -> bool:
     """Whether the file at `path` of a backend is one that `apply` added, edited since or not.
 
     Such a file may show the old way on purpose, as the tests do that compare it with the new one. It is known by
-    its place and its first line.
+    its place and its first line, a notebook by its title.
     """
     if path not in _TEMPLATES:
         return False
     template = files("chirp_migrate.scaffold").joinpath("templates", _TEMPLATES[path]).read_bytes()
+    if path.endswith(".ipynb"):
+        title = re.search(rb"^# (# .+)$", template, re.MULTILINE)
+        return title is not None and title.group(1).strip() in content
     return content.split(b"\n", 1)[0].strip() == template.split(b"\n", 1)[0].strip()
 
 

@@ -176,7 +176,7 @@ def test_what_needs_an_apply_first_says_so(backend: Path, command: str) -> None:
 
 
 def test_a_broken_and_a_read_only_file_are_reported_and_the_rest_is_migrated(backend: Path) -> None:
-    (backend / "broken.py").write_text("def f(:\n")
+    (backend / "broken.py").write_text("DataLoader\ndef f(:\n")
     fixed = backend / "utils" / "fixed.py"
     fixed.write_text(LOADER)
     fixed.chmod(0o444)
@@ -290,12 +290,12 @@ def test_wrong_usage_ends_in_code_2_and_points_to_help(arguments: list[str]) -> 
     assert done.returncode == 2 and "--help" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["apply", "rollback", "verify", "completion"])
+@pytest.mark.parametrize("command", ["apply", "rollback", "verify", "completion", "rules", "explain"])
 def test_every_command_explains_itself_with_an_example(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout
-    assert command == "completion" or "Exit codes" in done.stdout
+    assert command in ("completion", "rules", "explain") or "Exit codes" in done.stdout
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
@@ -315,6 +315,10 @@ def test_completion_knows_commands_and_options(tmp_path: Path) -> None:
     assert "rollback" in run(cwd=tmp_path, **words).stdout
     words = {**words, "COMP_WORDS": "chirp-migrate apply --un", "COMP_CWORD": "2"}
     assert "--unsafe" in run(cwd=tmp_path, **words).stdout
+    words = {**words, "COMP_WORDS": "chirp-migrate explain lambda", "COMP_CWORD": "2"}
+    assert "lambda-in-loader" in run(cwd=tmp_path, **words).stdout
+    words = {**words, "COMP_WORDS": "chirp-migrate apply --select CHP001,chp00", "COMP_CWORD": "3"}
+    assert "CHP001,CHP007" in run(cwd=tmp_path, **words).stdout
 
 
 def test_help_does_not_wait_for_pytorch() -> None:

@@ -11,7 +11,7 @@ import pytest
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.module import Module
-from chirp_migrate.plan import Plan, Status
+from chirp_migrate.plan import Edit, Plan, Status
 from chirp_migrate.rules import Proposal, all_rules
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
@@ -45,6 +45,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
         for file in plan.files:
+            (target / file.path).parent.mkdir(parents=True, exist_ok=True)
             (target / file.path).write_bytes(file.after)
         plans[unsafe] = plan, target
     return plans
@@ -155,15 +156,47 @@ def test_encoding_mark_and_newlines_survive(tmp_path: Path, bom: bytes, encoding
 def test_a_broken_file_is_reported_and_the_others_are_migrated(tmp_path: Path) -> None:
     files: dict[str, str | bytes] = {
         "bad.py": "from torch.utils.data import DataLoader\ndef f(:\n",
-        "other_bad.py": "x = (\n",
-        "nul.py": b"x = 1\0\n",
-        "undecodable.py": b"# DataLoader \xff\n",
+        "nul.py": LOADER.encode() + b"\0\n",
+        "undecodable.py": LOADER.encode() + b"# \xff\n",
         "good.py": LOADER,
     }
     plan = plan_of(tmp_path, files)
     assert [file.path for file in plan.files] == ["good.py"]
-    assert {one.path for one in plan.skipped} == {"bad.py", "other_bad.py", "nul.py", "undecodable.py"}
+    assert {one.path for one in plan.skipped} == {"bad.py", "nul.py", "undecodable.py"}
     assert "line 2" in next(one.reason for one in plan.skipped if one.path == "bad.py")
+
+
+def test_a_file_that_no_rule_knows_a_word_of_is_not_our_business(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"bad.py": "x = (\n", "nul.py": b"x = 1\0\n", "odd.py": b"# \xff\n", "a.py": LOADER}
+    plan = plan_of(tmp_path, files)
+    assert [file.path for file in plan.files] == ["a.py"] and plan.skipped == ()
+
+
+def test_a_character_that_the_files_encoding_lacks_costs_that_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = next(rule for rule in all_rules() if rule.code == "CHP001").__class__
+    edit = Edit(0, 0, "# \N{GREEK SMALL LETTER MU}\n")
+
+    def check(self: object, module: Module, project: object) -> list[Proposal]:
+        return [] if "\N{GREEK SMALL LETTER MU}" in module.text else [Proposal(0, "said", (edit,))]
+
+    monkeypatch.setattr(rule, "check", check)
+    plan = plan_of(tmp_path, {"a.py": "# coding: latin-1\n" + LOADER, "b.py": LOADER})
+    assert [file.path for file in plan.files] == ["b.py"]
+    assert [one.path for one in plan.skipped] == ["a.py"] and "iso-8859-1" in plan.skipped[0].reason
+    assert {finding.path for finding in plan.findings} == {"b.py"}
+
+
+def test_findings_of_later_passes_have_lines_of_the_file_as_it_was(tmp_path: Path) -> None:
+    text = LOADER + "\f\n# \x1c \u2028\nother = DataLoader(data, collate_fn=lambda b: b)\n"
+    plan = plan_of(tmp_path, {"a.py": text})
+    assert {(f.rule, f.line) for f in plan.findings} == {("CHP001", 3), ("CHP001", 6), ("CHP007", 6)}
+
+
+def test_what_is_wrong_with_the_users_code_is_not_our_output(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    plan = plan_of(tmp_path, {"a.py": LOADER + "pattern = '\\d'\n"})
+    assert plan.files and not recwarn.list
 
 
 def test_what_is_not_the_backends_source_is_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Every rule turns its ``before.py`` into its ``after.py``, and leaves ``left_alone.py`` alone, saying why."""
+"""Every rule turns its ``before.py`` into its ``after.py``, and leaves ``left_alone.py`` alone, saying why.
+
+An advice rule rewrites nothing: its ``before.py`` shows the hazard, its ``after.py`` how a person mends it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Finding, Status
+from chirp_migrate.plan import Finding, Safety, Status
 from chirp_migrate.project import Project
 from chirp_migrate.rules import Rule, all_rules
 
 PAIRS = Path(__file__).parents[2] / "fixtures" / "rules"
+REWRITING = [rule for rule in all_rules() if rule.safety is not Safety.ADVICE]
+ADVICE = [rule for rule in all_rules() if rule.safety is Safety.ADVICE]
 
 
 def migrate(rule: Rule, name: str, texts: dict[str, str]) -> tuple[str, list[Finding]]:
@@ -25,7 +30,7 @@ def folder(rule: Rule) -> dict[str, str]:
     return {f"rule/{file.name}": file.read_text(encoding="utf-8") for file in (PAIRS / rule.code).glob("*.py")}
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", REWRITING, ids=lambda rule: rule.code)
 def test_before_becomes_after(rule: Rule) -> None:
     texts = folder(rule)
     after, findings = migrate(rule, "before.py", texts)
@@ -43,11 +48,24 @@ def test_after_stays_as_it_is(rule: Rule) -> None:
     assert again == texts["rule/after.py"]
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", REWRITING, ids=lambda rule: rule.code)
 def test_windows_newlines_survive(rule: Rule) -> None:
     texts = {path: text.replace("\n", "\r\n") for path, text in folder(rule).items()}
     after, _ = migrate(rule, "before.py", texts)
     assert after == texts["rule/after.py"]
+
+
+@pytest.mark.parametrize("rule", ADVICE, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_advice_is_given_before_and_not_after(rule: Rule, newline: str) -> None:
+    texts = {path: text.replace("\n", newline) for path, text in folder(rule).items()}
+    before, findings = migrate(rule, "before.py", texts)
+    assert before == texts["rule/before.py"]
+    assert findings and all(f.status is Status.REPORT and f.message for f in findings)
+    mended, remaining = migrate(rule, "after.py", texts)
+    assert (mended, remaining) == (texts["rule/after.py"], [])
+    for name in ("before.py", "after.py"):
+        compile(texts[f"rule/{name}"], name, "exec")
 
 
 @pytest.mark.parametrize(

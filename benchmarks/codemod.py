@@ -1,0 +1,149 @@
+"""`make bench-codemod`: the codemod over packages from PyPI, and its speed beside other tools.
+
+The survey migrates copies of source distributions and checks every rewritten file; the speed part times whole
+commands over one tree in interleaved rounds. See `codemod_bench/` for the packages (`packages.py`), the independent
+count of call sites (`census.py`), what is checked (`checks.py`, `account.py`) and who is timed (`speed.py`). Writes
+`codemod.json` (raw values) and `codemod.md` (tables).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from codemod_bench import report
+from codemod_bench.packages import PACKAGES, Package, Unavailable, fetch, unpack
+from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
+from codemod_bench.survey import Surveyed, survey
+
+from chirp_migrate.verify import machine as machines
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_ROUNDS = 7
+_TREES = ("pytorch-ignite", "transformers")
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "chirp-migrate-bench"
+
+
+def _chosen(names: tuple[str, ...]) -> list[Package]:
+    wanted = [part.strip() for joined in names for part in joined.split(",")]
+    known = {package.name: package for package in PACKAGES}
+    unknown = sorted(set(wanted) - known.keys())
+    if unknown:
+        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
+    return [known[name] for name in wanted]
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _survey(packages: list[Package], cache: Path, keep: Path | None) -> list[Surveyed]:
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder) if keep is None else keep
+        for number, package in enumerate(packages, 1):
+            _say(f"[{number}/{len(packages)}] {package.name} {package.version}")
+            try:
+                result = survey(package, cache, scratch, keep=keep is not None)
+            except Unavailable as error:
+                raise click.ClickException(str(error)) from None
+            for kind, places in result.problems.items():
+                _say(f"    {kind}: {', '.join(places)}")
+            results.append(result)
+    return results
+
+
+def _speed(packages: list[Package], cache: Path, rounds: int) -> list[Timed]:
+    jobs = usable_cpus()
+    everyone = contenders(jobs, install_torchfix(cache))
+    results = []
+    for package in packages:
+        with tempfile.TemporaryDirectory() as folder:
+            tree = unpack(fetch(package, cache), Path(folder))
+            name = f"{package.name} {package.version}"
+            results.append(measure(name, tree, everyone, rounds, jobs, lambda doing, n=name: _say(f"{n}: {doing}")))  # type: ignore[misc]
+    return results
+
+
+_EPILOG = f"""\b
+Examples:
+  python benchmarks/codemod.py                                   # everything, about an hour on two cores
+  python benchmarks/codemod.py --only survey
+  python benchmarks/codemod.py --only survey --packages timm,skorch --keep /tmp/migrated
+  python benchmarks/codemod.py --only speed --trees pytorch-ignite --rounds 3
+
+Packages: {", ".join(package.name for package in PACKAGES)}
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.option("--only", type=click.Choice(["survey", "speed"]), help="Only this part.")
+@click.option("--packages", multiple=True, metavar="NAMES", help="Survey only these, comma-separated.")
+@click.option(
+    "--trees", multiple=True, metavar="NAMES", default=_TREES, show_default=True, help="Time these, comma-separated."
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=_ROUNDS, show_default=True, help="Timings of everyone.")
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
+)
+@click.option(
+    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the surveyed trees in this folder."
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_RESULTS,
+    help="Folder for the results.  [default: benchmarks/results]",
+)
+@click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
+def main(
+    only: str | None,
+    packages: tuple[str, ...],
+    trees: tuple[str, ...],
+    rounds: int,
+    cache: Path | None,
+    keep: Path | None,
+    output: Path,
+    check: bool,
+) -> None:
+    """Migrate packages from PyPI, check the result, and time the migration beside other tools."""
+    cache = cache or _default_cache()
+    chosen = _chosen(packages) if packages else list(PACKAGES)
+    timed_trees = _chosen(trees)
+    surveyed = _survey(chosen, cache, keep) if only != "speed" else []
+    timed = _speed(timed_trees, cache, rounds) if only != "survey" else []
+    output.mkdir(parents=True, exist_ok=True)
+    machine = machines.describe(1)
+    settings: report.Settings = {
+        "command": shlex.join(["python", "benchmarks/codemod.py", *sys.argv[1:]]),
+        "machine": machine,
+        "machine_line": machines.line(machine),
+        "rounds": rounds,
+        "reduced": bool(only or packages) or rounds < _ROUNDS,
+        "packages": [asdict(package) for package in chosen],
+    }
+    reached = report.outcomes(surveyed, timed, contenders(usable_cpus(), Path("torchfix")))
+    text = report.as_markdown(surveyed, timed, reached, settings)
+    (output / "codemod.md").write_text(text, encoding="utf-8")
+    raw = report.as_data(surveyed, timed, reached, settings)
+    (output / "codemod.json").write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    click.echo(text)
+    _say(f"Written: codemod.json, codemod.md in {output}")
+    if check and any(outcome.holds is False for outcome in reached):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

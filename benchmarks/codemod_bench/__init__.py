@@ -1,0 +1,1 @@
+"""The parts of the codemod benchmark, `benchmarks/codemod.py`."""

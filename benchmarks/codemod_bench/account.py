@@ -1,0 +1,131 @@
+"""The tool's account of a tree beside the independent count."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .census import Census, Site
+
+Finding = Mapping[str, Any]
+
+#: Findings of the rule that is about where loaders are built.
+LOADER_RULE = "CHP001"
+
+
+@dataclass
+class Tally:
+    """How many sites of a kind there are and what became of them."""
+
+    found: int = 0
+    migrated: int = 0
+    listed: int = 0
+    fine: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """Migrated of found; ``None`` where there is nothing."""
+        return self.migrated / self.found if self.found else None
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.found + other.found,
+            self.migrated + other.migrated,
+            self.listed + other.listed,
+            self.fine + other.fine,
+        )
+
+
+@dataclass
+class Account:
+    """What became of every site that the census knows.
+
+    Attributes:
+        plain: direct calls without ``*`` and ``**``.
+        starred: direct calls with them.
+        others: subclasses, uses as a value, and calls of what may be another class.
+        reasons: why sites are listed, and how many for each reason.
+        unaccounted: sites the run says nothing about.
+        disagreements: files in which the number of sites that are gone is not the number said to be migrated.
+        unknown: places the run rewrites or lists that the census does not take for uses of PyTorch's class.
+    """
+
+    plain: Tally = field(default_factory=Tally)
+    starred: Tally = field(default_factory=Tally)
+    others: Tally = field(default_factory=Tally)
+    reasons: dict[str, int] = field(default_factory=dict)
+    unaccounted: list[str] = field(default_factory=list)
+    disagreements: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def settle(before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None) -> Account:
+    """Compare the counts of both trees with the run's findings and, where it gives one, its ledger."""
+    account = Account()
+    loaders = [finding for finding in findings if finding["rule"] == LOADER_RULE]
+    by_place: dict[tuple[str, int], list[Finding]] = defaultdict(list)
+    for finding in loaders:
+        by_place[finding["path"], finding["line"]].append(finding)
+    said: Counter[str] = Counter()
+    for site in before.sites:
+        at_line = by_place.get((site.path, site.line), [])
+        own = next((one for one in at_line if one["column"] == site.column), at_line[0] if at_line else None)
+        if own is not None:
+            at_line.remove(own)
+        _enter(account, site, own)
+        if own is not None and own["status"] == "rewrite":
+            said[site.path] += 1
+    for (path, line), left in by_place.items():
+        account.unknown += [f"{path}:{line} ({one['status']})" for one in left if one["status"] != "fine"]
+        said[path] += sum(one["status"] == "rewrite" for one in left)
+    _compare(account, before, after, said)
+    if ledger is not None:
+        _check_ledger(account, len(loaders), ledger["sites"])
+    return account
+
+
+def _enter(account: Account, site: Site, finding: Finding | None) -> None:
+    direct = site.kind == "call" and site.certain
+    tally = (account.starred if site.starred else account.plain) if direct else account.others
+    tally.found += 1
+    if finding is None:
+        account.unaccounted.append(f"{site.path}:{site.line} ({site.kind})")
+    elif finding["status"] == "rewrite":
+        tally.migrated += 1
+    elif finding["status"] == "fine":
+        tally.fine += 1
+    else:
+        tally.listed += 1
+        why = reason(finding)
+        account.reasons[why] = account.reasons.get(why, 0) + 1
+
+
+def reason(finding: Finding) -> str:
+    """The kind of reason a finding gives: its own short name for it, or its message without what is particular."""
+    if finding.get("why"):
+        return str(finding["why"])
+    message = str(finding["message"])
+    message = re.sub(r"`[^`]*`|'[^']*'", "…", message)
+    message = re.sub(r"\b[A-Za-z_]*[A-Z_][A-Za-z_]*\w*\b(?=.{0,3}(?: subclasses|\())", "…", message)
+    return re.split(r"[;:,]", message)[0].strip()
+
+
+def _compare(account: Account, before: Census, after: Census, said: Counter[str]) -> None:
+    """Per file, sites that are gone against sites said to be migrated."""
+    was = Counter(site.path for site in before.sites)
+    now = Counter(site.path for site in after.sites)
+    for path in sorted(was.keys() | now.keys()):
+        if was[path] - now[path] != said[path]:
+            account.disagreements.append(f"{path}: {was[path] - now[path]} gone, {said[path]} said to be migrated")
+
+
+def _check_ledger(account: Account, findings: int, sites: Mapping[str, int]) -> None:
+    """The ledger adds up and covers every finding; the findings themselves are compared with the census."""
+    parts = {name: number for name, number in sites.items() if name != "found"}
+    if sum(parts.values()) != sites["found"]:
+        account.disagreements.append(f"the ledger does not add up: {sites['found']} found, {parts}")
+    if sites["found"] != findings:
+        account.disagreements.append(f"the ledger knows {sites['found']} sites, the findings {findings}")

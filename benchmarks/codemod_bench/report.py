@@ -1,0 +1,214 @@
+"""The results for people (Markdown) and for programs (JSON)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .account import Tally
+from .speed import OURS, Contender, Timed
+from .survey import Surveyed
+
+Settings = dict[str, Any]
+
+#: Shares of direct call sites that are to be migrated: without ``*`` and ``**``, and with them.
+PLAIN_GOAL, STARRED_GOAL = 0.85, 0.60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One goal and whether it is reached; ``None`` where it was not measured."""
+
+    what: str
+    wanted: str
+    measured: str
+    holds: bool | None
+
+
+def outcomes(surveyed: Sequence[Surveyed], timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Outcome]:
+    """Every goal."""
+    return [*_survey_outcomes(surveyed), *_speed_outcomes(timed, everyone)]
+
+
+def _survey_outcomes(surveyed: Sequence[Surveyed]) -> list[Outcome]:
+    if not surveyed:
+        return []
+    plain, starred, _ = totals(surveyed)
+    problems = Counter(kind for one in surveyed for kind, places in one.problems.items() for _ in places)
+    found = ", ".join(f"{number} x {kind}" for kind, number in problems.most_common()) or "none"
+    return [
+        Outcome("packages migrated", "at least 10", str(len(surveyed)), len(surveyed) >= 10),
+        Outcome("direct calls without `*`, `**`: migrated", "≥ 85 %", _share(plain), _reaches(plain, PLAIN_GOAL)),
+        Outcome("direct calls with `*`, `**`: migrated", "≥ 60 %", _share(starred), _reaches(starred, STARRED_GOAL)),
+        Outcome("problems in migrated trees", "none", found, not problems),
+    ]
+
+
+def _reaches(tally: Tally, goal: float) -> bool | None:
+    return None if tally.share is None else tally.share >= goal
+
+
+def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Outcome]:
+    found = []
+    for one in timed:
+        for contender in everyone:
+            if contender.target is None:
+                continue
+            what = f"{one.tree}: time of {contender.name} / ours"
+            wanted = f"≥ {contender.target:g}"
+            if contender.name in one.seconds:
+                low, median, high = _quartiles(one.ratios(contender.name))
+                measured = f"{median:.1f} ({low:.1f} to {high:.1f})"
+                found.append(Outcome(what, wanted, measured, median >= contender.target))
+            else:
+                found.append(Outcome(what, wanted, "", None))
+    return found
+
+
+def totals(surveyed: Sequence[Surveyed]) -> tuple[Tally, Tally, Tally]:
+    """Direct calls without and with stars, and everything else, over all packages."""
+    return (
+        sum((one.account.plain for one in surveyed), Tally()),
+        sum((one.account.starred for one in surveyed), Tally()),
+        sum((one.account.others for one in surveyed), Tally()),
+    )
+
+
+def as_data(
+    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Outcome], settings: Settings
+) -> dict[str, Any]:
+    """Everything, raw values included."""
+    return {
+        "schema": 1,
+        **settings,
+        "goals": [asdict(one) for one in reached],
+        "survey": [{**asdict(one), "problems": one.problems} for one in surveyed],
+        "speed": [asdict(one) for one in timed],
+    }
+
+
+def as_markdown(
+    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Outcome], settings: Settings
+) -> str:
+    """The report: goals first, then the survey, then the times."""
+    words = {True: "holds", False: "**does not hold**", None: "not measured"}
+    lines = ["# The codemod over packages from PyPI", "", f"`{settings['command']}` on {settings['machine_line']}."]
+    if settings["reduced"]:
+        lines += ["", "**A reduced run: not the figures to quote.**"]
+    rows = [[one.what, one.wanted, one.measured, words[one.holds]] for one in reached]
+    lines += ["", "## Goals", "", *_table(["goal", "wanted", "measured", ""], rows)]
+    if surveyed:
+        lines += _survey(surveyed)
+    for one in timed:
+        lines += _speed(one)
+    return "\n".join(lines) + "\n"
+
+
+def _survey(surveyed: Sequence[Surveyed]) -> list[str]:
+    header = [
+        "package",
+        "files",
+        "rewritten",
+        "calls",
+        "migrated",
+        "calls with `*`",
+        "migrated",
+        "other uses",
+        "listed",
+    ]
+    rows = [
+        [
+            one.name,
+            *map(str, (one.files, one.rewritten)),
+            *_counts(one.account.plain, one.account.starred, one.account.others),
+        ]
+        for one in surveyed
+    ]
+    plain, starred, others = totals(surveyed)
+    files, rewritten = sum(one.files for one in surveyed), sum(one.rewritten for one in surveyed)
+    rows.append(["**all**", str(files), str(rewritten), *_counts(plain, starred, others)])
+    lines = [
+        "",
+        "## Survey",
+        "",
+        "Source distributions as they are, tests included, migrated by `chirp-migrate apply` on copies. Sites are "
+        "counted in the original and in the migrated tree by `ast` alone, without anything of the tool: *calls* name "
+        "PyTorch's class and nothing else; *other uses* are subclasses, the class as a value, and calls of what may "
+        "be another class. Then: every rewritten file compiles; pyflakes knows no more undefined names; no definition "
+        "hides another; every changed line belongs to a finding, an import, or a statement that went as a whole; no "
+        "comment is lost; a second run changes nothing; rollback gives every byte back; every site has a finding; and "
+        "findings, ledger and both counts agree.",
+        "",
+        *_table(header, rows),
+        "",
+        "### Why sites are listed",
+        "",
+    ]
+    reasons: Counter[str] = Counter()
+    for one in surveyed:
+        reasons.update(one.account.reasons)
+    lines += _table(["reason", "sites"], [[reason, str(number)] for reason, number in reasons.most_common()])
+    rules: dict[str, Counter[str]] = {}
+    for one in surveyed:
+        for rule, counts in one.rules.items():
+            rules.setdefault(rule, Counter()).update(counts)
+    statuses = sorted({status for found in rules.values() for status in found})
+    table = [[rule, *(str(rules[rule][status]) for status in statuses)] for rule in sorted(rules)]
+    lines += ["", "### Findings by rule", "", *_table(["rule", *statuses], table), "", "### Problems", ""]
+    problems = [
+        f"* {one.name}: {kind}: {place}"
+        for one in surveyed
+        for kind, places in one.problems.items()
+        for place in places
+    ]
+    lines += problems or ["None."]
+    failures = [f"* {one.name}: {failure}" for one in surveyed for failure in one.failures]
+    untidy = sum(len(one.checks.untidy) for one in surveyed)
+    lines += ["", "### Files left alone", "", *(failures or ["None."])]
+    lines += ["", f"Imports and names that pyflakes newly calls unused or redefined: {untidy}."]
+    return lines
+
+
+def _counts(plain: Tally, starred: Tally, others: Tally) -> list[str]:
+    calls = [cell for tally in (plain, starred) for cell in (str(tally.found), _share(tally))]
+    return [*calls, str(others.found), str(others.listed)]
+
+
+def _share(tally: Tally) -> str:
+    return "" if tally.share is None else f"{tally.migrated} ({tally.share:.1%})"
+
+
+def _speed(timed: Timed) -> list[str]:
+    rounds = len(timed.seconds[OURS])
+    lines = [
+        "",
+        f"## Speed: {timed.tree}",
+        "",
+        f"{timed.files} Python files, {timed.jobs} processes for everyone who can use them; wall time of the whole "
+        f"command, start included; {rounds} rounds, in each of which everyone runs once, in an order that changes. "
+        "Medians with quartiles in brackets; ratios are taken round by round.",
+        "",
+    ]
+    rows = []
+    for name in sorted(timed.seconds, key=lambda one: float(np.median(timed.seconds[one]))):
+        low, median, high = _quartiles(np.array(timed.seconds[name]))
+        least, middle, most = _quartiles(timed.ratios(name))
+        ratio = "" if name == OURS else f"{middle:.2f} ({least:.2f} to {most:.2f})"
+        rows.append([name, f"{median:.2f} ({low:.2f} to {high:.2f})", ratio])
+    lines += _table(["command", "seconds", "time / ours"], rows)
+    lines += [f"\nNot run: {name}: {problem}" for name, problem in timed.failed.items()]
+    return lines
+
+
+def _quartiles(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float, float]:
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return low, median, high
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    marks = ["---", *["--:"] * (len(header) - 1)]
+    return ["| " + " | ".join(cells) + " |" for cells in (header, marks, *rows)]

@@ -1,0 +1,157 @@
+"""Whole-project wall time of this tool and of others that rewrite Python with LibCST, in interleaved rounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+OURS = "chirp-migrate"
+_TORCHFIX = "torchfix==0.7.0"
+_OLD, _NEW = "torch.utils.data.DataLoader", "torch.utils.data.DataLoader2"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A command over a tree.
+
+    Attributes:
+        name: for people.
+        command: what to run for the tree at a path.
+        proof: what it prints when it went over the tree.
+        writes: whether it changes the tree, which is then a fresh copy every time.
+        target: how many times the time of ours it should take at least; ``None`` where that is no goal.
+        fine: exit codes that mean it did its work.
+    """
+
+    name: str
+    command: Callable[[Path], Sequence[str]]
+    proof: str
+    writes: bool = False
+    target: float | None = None
+    fine: tuple[int, ...] = (0,)
+
+
+@dataclass
+class Timed:
+    """Seconds of every round, and how the commands ended where that was not well."""
+
+    tree: str
+    files: int
+    jobs: int
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def ratios(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Time of a contender by the time of ours, round by round."""
+        return np.array(self.seconds[name], dtype=np.float64) / np.array(self.seconds[OURS], dtype=np.float64)
+
+
+def usable_cpus() -> int:
+    """How many processes each contender is given."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
+    """Everyone, ours first; torchfix where it could be installed."""
+    python = sys.executable
+    parse = str(Path(__file__).with_name("parse_all.py"))
+    # Its own options only as one word each: otherwise it takes their values for the name of the command.
+    rename = ["codemod", "--no-format", "--hide-progress", f"--jobs={jobs}", "rename.RenameCommand"]
+    tool = [python, "-m", "libcst.tool", *rename, "--old_name", _OLD, "--new_name", _NEW]
+    apply = [python, "-m", "chirp_migrate", "apply"]
+    write = [*apply, "--no-scaffold", "--allow-dirty"]
+    # Exit code 1 of all three: files were left out that could not be read, or there is something to mend.
+    everyone = [
+        Contender(OURS, lambda tree: [*apply, "--diff", str(tree)], "Nothing was written", fine=(0, 1)),
+        Contender(f"{OURS}, written", lambda tree: [*write, str(tree)], "rewritten", writes=True, fine=(0, 1)),
+        Contender(
+            "libcst.tool rename",
+            lambda tree: [*tool, str(tree)],
+            "Finished codemodding",
+            writes=True,
+            target=10.0,
+            fine=(0, 1),
+        ),
+        Contender("libcst.parse_module, 1 process", lambda tree: [python, parse, "1", str(tree)], "files read"),
+    ]
+    if jobs > 1:
+        name = f"libcst.parse_module, {jobs} processes"
+        everyone.append(Contender(name, lambda tree: [python, parse, str(jobs), str(tree)], "files read"))
+    if torchfix is not None:
+        lint = [str(torchfix), "--jobs", str(jobs)]
+        everyone.append(
+            Contender("torchfix", lambda tree: [*lint, str(tree)], "Finished checking", target=10.0, fine=(0, 1))
+        )
+    return everyone
+
+
+def install_torchfix(cache: Path) -> Path | None:
+    """torchfix in an environment of its own, as it needs another LibCST; ``None`` where pip cannot install it."""
+    folder = cache / "torchfix"
+    program = folder / ("Scripts" if os.name == "nt" else "bin") / "torchfix"
+    if not program.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        pip = [str(program.with_name("python")), "-m", "pip", "install", "--quiet", _TORCHFIX]
+        if subprocess.run(pip, check=False).returncode != 0:
+            return None
+    return program
+
+
+def measure(
+    name: str, tree: Path, everyone: Sequence[Contender], rounds: int, jobs: int, progress: Callable[[str], None]
+) -> Timed:
+    """Time every contender once a round, in an order that changes, after one round that does not count.
+
+    Raises:
+        RuntimeError: ours does not do its work.
+    """
+    timed = Timed(name, sum(1 for _ in tree.rglob("*.py")), jobs, {one.name: [] for one in everyone})
+    left = list(everyone)
+    for number in range(rounds + 1):
+        for contender in left[number % len(left) :] + left[: number % len(left)]:
+            progress(f"round {number} of {rounds}: {contender.name}")
+            seconds, problem = _once(contender, tree)
+            if problem is not None:
+                if contender.name == OURS:
+                    raise RuntimeError(problem)
+                timed.failed[contender.name] = problem
+                timed.seconds.pop(contender.name, None)
+            elif number:
+                timed.seconds[contender.name].append(seconds)
+        left = [one for one in left if one.name not in timed.failed]
+    return timed
+
+
+def _once(contender: Contender, tree: Path) -> tuple[float, str | None]:
+    with tempfile.TemporaryDirectory() as folder:
+        place = tree
+        if contender.writes:
+            place = Path(folder) / tree.name
+            shutil.copytree(tree, place)
+        log = Path(folder) / "log"
+        with log.open("wb") as output:
+            begun = time.perf_counter()
+            ended = subprocess.run(
+                contender.command(place), stdout=output, stderr=output, cwd=folder, check=False, env=_environment()
+            )
+            seconds = time.perf_counter() - begun
+        said = log.read_bytes()
+        if ended.returncode in contender.fine and contender.proof.encode() in said:
+            return seconds, None
+        tail = said[-300:].decode("utf-8", "replace").strip()
+        return seconds, f"{contender.name} ended with {ended.returncode}: {tail}"
+
+
+def _environment() -> Mapping[str, str]:
+    """Like a plain terminal's: no colours, no progress."""
+    return {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}

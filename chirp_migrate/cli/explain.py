@@ -1,0 +1,108 @@
+"""``chirp-migrate explain CODE``: one rule in full, with its example run through it."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from chirp_migrate import __version__
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.paint import Paint, wrapped
+from chirp_migrate.cli.rules import complete_rules
+from chirp_migrate.engine import rewrite
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.plan import SCHEMA, Finding, Safety, Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
+
+_SAFETY = {
+    Safety.SAFE: "safe: same samples, order and values, or the same distribution of augmentations; applied by default.",
+    Safety.BEHAVIOUR: "behaviour-changing: what training learns differs; proposed, and applied with --unsafe.",
+    Safety.ADVICE: "advice: reported, never rewritten.",
+}
+
+
+@click.command(epilog="Examples: chirp-migrate explain CHP001    chirp-migrate explain lambda-in-loader | less")
+@click.argument("code", shell_complete=complete_rules)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write the same as JSON ('-': standard output).",
+)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+def explain(code: str, json_file: Path | None, color: str) -> None:
+    """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
+    json_output.check_writable(json_file)
+    rule = _rule(code)
+    examples = _examples(rule.code)
+    reports = list(_reports(rule, examples))
+    before, after = examples.get("before.py", ""), examples.get("after.py", examples.get("before.py", ""))
+    content = {
+        "schema": SCHEMA,
+        "tool": f"chirp-migrate {__version__}",
+        "code": rule.code,
+        "name": rule.name,
+        "safety": rule.safety.value,
+        "summary": rule.summary,
+        "reason": rule.reason,
+        "before": before,
+        "after": after,
+        "reports": [
+            {"line": finding.line, "source": source, "message": finding.message, "why": finding.why}
+            for finding, source in reports
+        ],
+    }
+    json_output.write(json_file, content)
+    if json_file == json_output.STANDARD_OUTPUT:
+        return
+    paint = Paint.for_stream(sys.stdout, color)
+    lines = [f"{paint(rule.code, '1;36')}  {paint(rule.name, '1')}", *wrapped(rule.summary, ""), ""]
+    lines += wrapped(rule.reason, "")
+    lines += ["", *wrapped(f"Safety: {_SAFETY[rule.safety]}", "  ", first="")]
+    if reports:
+        lines += ["", f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}:"]
+    for finding, source in reports:
+        lines += [f"  {paint(source, '2')}", *wrapped(finding.message, "      ")]
+    lines += ["", f"To leave a place alone: # chirp: ignore[{rule.code}]"]
+    diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before.py", "after.py", lineterm=""))
+    click.echo("\n".join([*lines, *([""] if diff else []), *map(paint.diff_line, diff)]), color=paint.on)
+
+
+def _rule(selector: str) -> Rule:
+    codes = codes_of(selector)
+    if not codes:
+        raise UsageProblem(f"{unknown_rule(selector)} (`chirp-migrate rules` lists them).")
+    if len(codes) > 1:
+        raise UsageProblem(f"{selector} means {', '.join(sorted(codes))}: give one of them.")
+    return next(rule for rule in all_rules() if rule.code in codes)
+
+
+def _examples(code: str) -> dict[str, str]:
+    """Example files of a rule by name: where they are installed, or in the repository this runs from."""
+    repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
+    for folder in (files("chirp_migrate").joinpath("examples"), repository):
+        if folder.joinpath(code).is_dir():
+            found = sorted(folder.joinpath(code).iterdir(), key=lambda file: file.name)
+            return {file.name: file.read_text(encoding="utf-8") for file in found if file.name.endswith(".py")}
+    return {}
+
+
+def _reports(rule: Rule, examples: dict[str, str]) -> Iterator[tuple[Finding, str]]:
+    """What the rule reports in its examples, one of each kind, and the line that it is about."""
+    texts = {f"example/{name}": text for name, text in examples.items()}
+    kinds = set()
+    for path, text in texts.items():
+        if path == "example/after.py":
+            continue
+        _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+        for finding in findings:
+            kind = finding.why or finding.message
+            if finding.status is Status.REPORT and kind not in kinds:
+                kinds.add(kind)
+                yield finding, text.splitlines()[finding.line - 1].strip()

@@ -1,0 +1,176 @@
+"""CHP013: batches are copied to the device while Python goes on (R-000-2.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.arguments import insert_argument
+from chirp_migrate.batch_names import Batch, Path, statement_of
+from chirp_migrate.dataset_names import dotted, own_nodes
+from chirp_migrate.loader_names import Evidence, Loader, LoaderNames, may_use_loader
+from chirp_migrate.module import Module, matching
+from chirp_migrate.origins import backend_holds, origins, scope_of
+from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
+_DEVICE = re.compile(r"_*(\w+_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)
+_DTYPE = re.compile(r"torch\.(b?float|double|half|u?int|long|short|bool|complex|cfloat|cdouble)\w*")
+_CUDA = re.compile(r"[\"'](cuda|xpu)")
+_MPS = r"""["']mps\b|backends\s*\.\s*mps"""
+_TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
+#: How many positional arguments of a loader may come before ``collate_fn``.
+_COLLATE_FN = 7
+#: A ``to`` of the backend itself that would not take the argument.
+_OWN_TO = r"def\s+(to|cuda)\s*\(\s*self\b(?![^)]*(non_blocking|\*))"
+
+
+class NonBlockingTransfer(Rule):
+    code: ClassVar[str] = "CHP013"
+    name: ClassVar[str] = "non-blocking-transfer"
+    reason: ClassVar[str] = (
+        "Copying a batch to the device makes Python wait until the copy is done. Loaders pin their batches where there "
+        "is an accelerator, and from pinned memory `non_blocking=True` lets Python go on with the next operations, "
+        "which the device runs behind the copy: same values. From other memory the copy stays an ordinary one."
+    )
+    safety: ClassVar[Safety] = Safety.SAFE
+    trigger: ClassVar[tuple[str, ...]] = (".to(", ".cuda(")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules with a word for a loader, and a transfer that may block."""
+        if ".to" not in text and ".cuda" not in text:
+            return False
+        return may_use_loader(text) and _TRANSFER.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
+        names = LoaderNames(module, project)
+        for loop in module.find(cst.For):
+            if loop.asynchronous is not None:
+                continue
+            found = names.iterated(loop.target, loop.iter)
+            if found:
+                yield from _in_loop(module, project, loop, found)
+
+
+def _in_loop(
+    module: Module, project: Project, loop: cst.For, found: list[tuple[cst.BaseExpression, Loader]]
+) -> Iterator[Proposal]:
+    batch = Batch(module, loop, [target for target, _ in found])
+    collated = all(_collates_tensors(loader) for _, loader in found)
+    by_name = all(loader.evidence is Evidence.NAME for _, loader in found)
+    statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
+    calls = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
+    for call in sorted(calls, key=lambda node: module.span(node)[0]):
+        receiver = call.func.value if m.matches(call.func, m.Attribute(attr=m.Name("to") | m.Name("cuda"))) else None  # type: ignore[attr-defined]
+        path = batch.path(receiver) if receiver is not None else None
+        if path is None or not _goes_to_a_device(module, call):
+            continue
+        problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
+        statements.setdefault(statement_of(module, call), []).append((call, problem))
+    for transfers in statements.values():
+        offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
+        problems = [problem for _, problem in transfers if problem is not None]
+        if problems:
+            message = f"`{shown}` waits for the copy of the batch; `non_blocking=True` was not added: {problems[0]}"
+            yield Proposal(offset, message)
+        else:
+            source = "what its name says is a loader" if by_name else "the loader"
+            message = f"`{shown}` waits for the copy of a batch from {source}: with `non_blocking=True` it need not"
+            yield Proposal(offset, message, tuple(_argument(module, call) for call, _ in transfers))
+
+
+def _argument(module: Module, call: cst.Call) -> Edit:
+    if call.args:
+        start, end = module.span(call.args[-1])
+        rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
+        if rest is not None:  # a comment on this argument stays on its line
+            behind = end + rest.end()
+            return Edit(behind, behind, f"{module.newline}{module.indentation(start)}non_blocking=True,")
+        return insert_argument(module, call, "non_blocking=True", range(len(call.args)))
+    end = module.span(call)[1] - 1
+    return Edit(end, end, "non_blocking=True")
+
+
+def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
+    """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
+    assert isinstance(call.func, cst.Attribute)
+    given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    positional = [a.value for a in call.args if a.keyword is None]
+    if any(a.star for a in call.args) or not given.keys() <= {"device", "dtype", "memory_format", "copy"}:
+        return False
+    if call.func.attr.value == "cuda":
+        return len(positional) <= 1
+    if len(positional) > 2 or (len(positional) == 2 and not _is_dtype(module, positional[1])):
+        return False
+    device = positional[0] if positional else given.get("device")
+    return device is not None and _is_device(module, device)
+
+
+def _is_dtype(module: Module, node: cst.BaseExpression) -> bool:
+    names = module.qualified_names(node)
+    return bool(names) and all(_DTYPE.fullmatch(name) for name in names)
+
+
+def _is_device(module: Module, node: cst.BaseExpression, depth: int = 0) -> bool:
+    if isinstance(node, cst.SimpleString):
+        return re.match(r"(cuda|xpu)\b", str(node.evaluated_value)) is not None
+    if isinstance(node, cst.FormattedString):
+        first = node.parts[0] if node.parts else None
+        return isinstance(first, cst.FormattedStringText) and first.value.startswith(("cuda", "xpu"))
+    if isinstance(node, cst.IfExp):
+        return _is_device(module, node.body, depth) or _is_device(module, node.orelse, depth)
+    if isinstance(node, cst.Call):
+        made = module.qualified_names(node.func) == {"torch.device"}
+        return made and bool(node.args) and _is_device(module, node.args[0].value, depth)
+    if isinstance(node, cst.Subscript):
+        return _is_device(module, node.value, depth)
+    if not isinstance(node, cst.Name | cst.Attribute):
+        return isinstance(node, cst.Integer)
+    name = dotted(node)
+    if name is None:
+        return m.matches(node, m.Attribute(attr=m.Name("device")))
+    values = [one.value for one in origins(module, scope_of(module, node, name), name)[0] if one.part is None]
+    if values and depth < 4 and all(isinstance(v, cst.SimpleString | cst.IfExp | cst.Call) for v in values):
+        known = [v for v in values if not isinstance(v, cst.Call) or module.qualified_names(v.func) == {"torch.device"}]
+        if len(known) == len(values) and not any(matching(v, m.Name()) for v in map(_first_argument, values)):
+            return any(_is_device(module, v, depth + 1) for v in values)
+    return _DEVICE.fullmatch(name.rpartition(".")[2]) is not None
+
+
+def _first_argument(value: cst.BaseExpression) -> cst.BaseExpression:
+    return value.args[0].value if isinstance(value, cst.Call) and value.args else value
+
+
+def _is_none(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def _collates_tensors(loader: Loader) -> bool:
+    """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
+    for _, call in loader.calls:
+        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        if "collate_fn" in given or any(a.star for a in call.args) or _is_none(given.get("batch_size")):
+            return False
+        if sum(a.keyword is None for a in call.args) >= _COLLATE_FN:
+            return False
+    return loader.complete
+
+
+def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
+    """What the backend holds that makes a non-blocking copy doubtful here."""
+    shown = module.source(call)
+    certain = m.matches(call.func, m.Attribute(attr=m.Name("cuda"))) or (_CUDA.search(shown) and "mps" not in shown)
+    if not certain and backend_holds(project, _MPS):
+        return "the backend also runs on MPS, where such copies are not known to be safe; add it where it runs on CUDA"
+    if not collated and backend_holds(project, _OWN_TO):
+        return "a class of the backend has its own `to` or `cuda` without that argument, and the batch may be one"
+    if not path and backend_holds(project, _TRANSFORMERS):
+        return "the batch may be a BatchEncoding, whose `to` takes it only in newer versions of transformers"
+    return None

@@ -1,0 +1,85 @@
+"""CHP016: a loader that a loop starts anew for each batch (R-000-2.1). Advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.dataset_names import own_nodes
+from chirp_migrate.loader_names import LoaderNames, may_use_loader
+from chirp_migrate.module import Module, walk
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+
+
+class LoaderRestarted(Rule):
+    code: ClassVar[str] = "CHP016"
+    name: ClassVar[str] = "loader-restarted-in-loop"
+    reason: ClassVar[str] = (
+        "`next(iter(loader))` begins a new epoch each time: the loader starts its workers anew, they load several "
+        "batches ahead, and all but the first are thrown away. Each turn sees only the beginning of an epoch, which "
+        "without shuffling is always the same batch."
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = ("next",)
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that take the first of something, and have a word for a loader."""
+        return "next" in text and may_use_loader(text) and _NEXT.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report ``next(iter(loader))`` in a loop that the loader outlives."""
+        names = LoaderNames(module, project)
+        for call in module.find(cst.Call):
+            iterator = _first_argument(module, call, "builtins.next")
+            node = _first_argument(module, iterator, "builtins.iter")
+            loop = _loop(module, call)
+            if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
+                continue
+            shown = " ".join(module.source(node).split())
+            yield Proposal(
+                module.span(call)[0],
+                f"`next(iter({shown}))` in a loop starts `{shown}` anew in each turn, its workers included, and always "
+                "gives the first batch of an epoch; loop over the loader instead, or make the iterator once before the "
+                "loop",
+            )
+
+
+def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
+    """What a call of a built-in function is given first; ``None`` when it is no such call."""
+    if not isinstance(call, cst.Call) or not call.args or call.args[0].star:
+        return None
+    return call.args[0].value if module.qualified_names(call.func) == {function} else None
+
+
+def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The innermost loop that evaluates ``node`` in each turn."""
+    child = node
+    for ancestor in module.ancestors(node):
+        if isinstance(ancestor, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+            return None
+        if isinstance(ancestor, cst.For | cst.While) and child is not ancestor.orelse:
+            if isinstance(ancestor, cst.While) or child is ancestor.body:
+                return ancestor
+        elif isinstance(ancestor, _COMPREHENSIONS) and child is not ancestor.for_in:
+            return ancestor
+        child = ancestor
+    return None
+
+
+def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
+    """Whether each turn of the loop may have a loader of its own."""
+    bound: set[str] = set()
+    for node in (loop, *own_nodes(loop)):
+        if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.For | cst.CompFor):
+            bound |= {one.value for one in walk(node.target) if isinstance(one, cst.Name)}
+        elif isinstance(node, cst.AsName):
+            bound |= {one.value for one in walk(node.name) if isinstance(one, cst.Name)}
+    return any(isinstance(one, cst.Name) and one.value in bound - {"self"} for one in walk(loader))

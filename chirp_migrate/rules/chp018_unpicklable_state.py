@@ -1,0 +1,128 @@
+"""CHP018: open files, connections, locks and CUDA tensors that a dataset takes along to its workers (R-000-1.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.cuda_use import moves_to_cuda
+from chirp_migrate.held_state import dataset_states
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_OPEN_LATER = "open it on first use in the worker, and leave it out in `__getstate__`"
+_FILES = (
+    "an open file",
+    "it cannot be pickled, and forked workers share its position, so that each reads where another has moved to",
+    _OPEN_LATER,
+)
+_HDF5 = (
+    "an open HDF5 file",
+    "it cannot be pickled, and forked workers that read from it at once may get wrong data or errors",
+    _OPEN_LATER,
+)
+_LMDB = (
+    "an open LMDB environment",
+    "it cannot be pickled, and LMDB forbids its use in a forked process",
+    _OPEN_LATER,
+)
+_CONNECTIONS = (
+    "an open connection",
+    "it cannot be pickled, and forked workers must not share it",
+    _OPEN_LATER.replace("open it", "connect"),
+)
+_THREADING = (
+    "an object of `threading`",
+    "it cannot be pickled, and a forked worker has one of its own, which no other process sees",
+    "make it in the worker and leave it out in `__getstate__`; between processes take one of `multiprocessing`",
+)
+_THREADS = (
+    "threads",
+    "they cannot be pickled, and do not exist in a forked worker, which may wait for them forever",
+    "start them on first use in the worker, and leave them out in `__getstate__`",
+)
+_GENERATORS = (
+    "a generator",
+    "it cannot be pickled, and forked workers each run through it on their own, so that items come several times",
+    "make it where it is used, in the worker",
+)
+_CUDA = (
+    "CUDA tensors",
+    "forked workers cannot use CUDA, and others open a CUDA context each",
+    "keep them on the CPU and move batches in the training loop",
+)
+_KINDS = {
+    re.compile(r"(builtins|io|gzip|bz2|lzma|codecs)\.open|tempfile\.(Named)?TemporaryFile"): _FILES,
+    re.compile(
+        r"gzip\.GzipFile|zipfile\.ZipFile|tarfile\.(open|TarFile(\.\w*open)?)|_?csv\.(reader|DictReader)"
+    ): _FILES,
+    re.compile(r"cv2\.VideoCapture|av\.open|soundfile\.SoundFile"): _FILES,
+    re.compile(r"os\.(scandir|walk)|glob\.iglob"): _GENERATORS,
+    re.compile(r"h5py\.File|tables\.open_file"): _HDF5,
+    re.compile(r"lmdb\.(open|Environment)"): _LMDB,
+    re.compile(
+        r"sqlite3\.connect|socket\.(socket|create_connection)|psycopg2?\.connect|pymysql\.connect"
+    ): _CONNECTIONS,
+    re.compile(r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)"): _THREADING,
+    re.compile(r"threading\.(Thread|Timer)|concurrent\.futures\.(\w+\.)?ThreadPoolExecutor"): _THREADS,
+    re.compile(r"multiprocessing\.(pool\.ThreadPool|dummy\.Pool)"): _THREADS,
+}
+#: What makes one of these, other than in a ``with``.
+_WORDS = re.compile(
+    r"(?<![\w.])(?<!with )(\w+\.)*(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment|connect"
+    r"|socket|create_connection|VideoCapture)\(|threading|ThreadPool|\.cuda\(|[\"']cuda|self\.\w+\s*=\s*\("
+)
+_HDF5_PART = re.compile(r"h5py\.File")
+
+Kind = tuple[str, str, str]
+
+
+class UnpicklableState(Rule):
+    code: ClassVar[str] = "CHP018"
+    name: ClassVar[str] = "unpicklable-state"
+    reason: ClassVar[str] = (
+        "Worker processes get the dataset pickled, or as it was when they were forked. Open files, connections and "
+        "locks survive neither: the first fails, the second shares what was not made to be shared."
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = ("__getitem__", "__iter__", "Dataset")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules whose classes may be datasets and open or lock something when they are made."""
+        return "__init__" in text and super().concerns(text, project) and _WORDS.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report what datasets keep on ``self`` that workers cannot have."""
+        for state in dataset_states(module, project):
+            if state.pickles_itself:
+                continue
+            for attribute, value, kind in state.held(lambda one: _kind(module, project, one)):
+                what, happens, remedy = kind
+                yield Proposal(
+                    module.span(value)[0],
+                    f"`self.{attribute}` holds {what} from `__init__` on: {happens}. With worker processes, {remedy}",
+                )
+
+
+def _kind(module: Module, project: Project, value: cst.BaseExpression) -> Kind | None:
+    if isinstance(value, cst.GeneratorExp):
+        return _GENERATORS
+    if isinstance(value, cst.Subscript):
+        inner = value.value
+        group = isinstance(value.slice[0].slice, cst.Index) and isinstance(value.slice[0].slice.value, cst.SimpleString)
+        named = isinstance(inner, cst.Call) and any(map(_HDF5_PART.fullmatch, module.qualified_names(inner.func)))
+        return _HDF5 if group and named else None
+    if not isinstance(value, cst.Call):
+        return None
+    if moves_to_cuda(module, value):
+        return _CUDA
+    names = project.resolved_names(module, value.func)
+    for pattern, kind in _KINDS.items():
+        if names and all(pattern.fullmatch(name) for name in names):
+            return kind
+    return None

@@ -1,0 +1,104 @@
+"""CHP019: CUDA in worker processes that are forked, and samples moved to the GPU where they are made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.cuda_use import cuda_uses, moves_to_cuda
+from chirp_migrate.held_state import DatasetState, contents, dataset_states
+from chirp_migrate.module import Module, walk
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
+_MOVES = re.compile(r"\.cuda\(|[\"']cuda")
+_CONTEXTS = frozenset({"multiprocessing.get_context", "torch.multiprocessing.get_context"})
+
+
+class ForkAfterCuda(Rule):
+    code: ClassVar[str] = "CHP019"
+    name: ClassVar[str] = "fork-after-cuda"
+    reason: ClassVar[str] = (
+        "A process forked from one that has used CUDA cannot use it: PyTorch raises `Cannot re-initialize CUDA in "
+        "forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in the training loop."
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = ("cuda",)
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules with CUDA beside a start method asked for, or beside what makes samples."""
+        if "cuda" not in text:
+            return False
+        samples = "__getitem__" in text or "__iter__" in text
+        return '"fork"' in text or "'fork'" in text or (samples and _MOVES.search(text) is not None)
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report where forking is asked for although CUDA is in use, and datasets that make samples on the GPU."""
+        yield from _forks(module)
+        for state in dataset_states(module, project):
+            yield from _samples_on_gpu(state)
+
+
+def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
+    module = state.module
+    for method in state.sampling:
+        if method.module is not module or method.owner not in (state.node, module.tree):
+            continue
+        calls = (one for one in walk(method.function) if isinstance(one, cst.Call))
+        moving = next((one for one in calls if moves_to_cuda(module, one)), None)
+        if moving is not None:
+            yield Proposal(
+                module.span(moving)[0],
+                f"`{_short(module, moving)}` moves samples one by one to the GPU in `{method.function.name.value}`: "
+                "forked workers cannot use CUDA, others open a CUDA context each, and the batch cannot be pinned. "
+                "Return CPU tensors, and move whole batches in the training loop",
+            )
+
+
+def _forks(module: Module) -> Iterator[Proposal]:
+    for call in module.find(cst.Call):
+        first = call.args[0].value if call.args else None
+        if _is_fork(module, first) and module.qualified_names(call.func) & _STARTS:
+            used = next(cuda_uses(module, module.tree, nested=True), None)
+            if used is not None:
+                yield _forking(module, call, used)
+        for argument in call.args:
+            if argument.keyword is None or argument.keyword.value != "multiprocessing_context":
+                continue
+            function = module.enclosing_function(call)
+            scope = function if function is not None else module.tree
+            if not any(_is_fork(module, one) for one in contents(scope, argument.value)):
+                continue
+            scopes = (scope, module.tree) if function is not None else (scope,)
+            used = next((use for one in scopes for use in cuda_uses(module, one)), None)
+            if used is not None:
+                yield _forking(module, argument.value, used)
+
+
+def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
+    """Whether an expression is ``"fork"``, or the context of that name."""
+    if isinstance(node, cst.SimpleString):
+        return node.evaluated_value == "fork"
+    if isinstance(node, cst.Call) and node.args and module.qualified_names(node.func) & _CONTEXTS:
+        return _is_fork(module, node.args[0].value)
+    return False
+
+
+def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
+    line = module.position(module.span(used)[0])[0]
+    return Proposal(
+        module.span(asked)[0],
+        f"workers are to be forked from a process that uses CUDA (`{_short(module, used)}`, line {line}): they cannot "
+        'use CUDA, and may hang on locks that its threads held. Ask for "forkserver" or "spawn"; the dataset has to '
+        "be picklable for that",
+    )
+
+
+def _short(module: Module, call: cst.Call) -> str:
+    text = " ".join(module.source(call).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"

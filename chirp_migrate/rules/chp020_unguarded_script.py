@@ -1,0 +1,138 @@
+"""CHP020: scripts that worker processes run again, because nothing keeps them from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.dataset_names import own_nodes
+from chirp_migrate.held_state import assigned_value
+from chirp_migrate.loader_calls import LoaderCall, is_name, loader_calls
+from chirp_migrate.module import Module, walk
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_WORKERS = ("num_workers", "max_workers")
+_GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
+_SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+#: A loop, a branch or a call at the margin: what a module does when it is imported.
+_TOP_LEVEL = re.compile(
+    r"(?m)^(?!def |class |async |if __name__)(for\b|while\b|with\b|if\b|try\b|[\w., ]+(= *[\w.]+)?\()"
+)
+
+
+class UnguardedScript(Rule):
+    code: ClassVar[str] = "CHP020"
+    name: ClassVar[str] = "unguarded-script"
+    reason: ClassVar[str] = (
+        "Workers that are not forked (macOS, Windows, and Linux from Python 3.14 on) import the main script. Without "
+        '`if __name__ == "__main__":` that runs it again in every worker.'
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = _WORKERS
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that name a number of workers and run something at their top level."""
+        if "_workers" not in text or "oader" not in text:
+            return False
+        return _GIVEN.search(text) is not None and _TOP_LEVEL.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report loaders with workers that are built when the module is imported."""
+        if module.path.endswith((".ipynb", "__main__.py")):  # workers run neither notebooks nor `python -m package`
+            return
+        loaders = [one for one in loader_calls(module, project, *_WORKERS) if _asks_for_workers(module, one)]
+        if not loaders:
+            return
+        run = _run_on_import(module)
+        if not _iterates(module, run, loaders):
+            return
+        where = {id(function) for function in run}
+        for loader in loaders:
+            scope = next((a for a in module.ancestors(loader.call) if isinstance(a, _SCOPES)), module.tree)
+            if id(scope) in where and not _is_guarded(module, loader.call):
+                yield Proposal(
+                    module.span(loader.call)[0],
+                    "this loader with workers is built when the module is imported: workers that are not forked "
+                    "(Linux from Python 3.14, macOS, Windows) import the main script, so each runs this again and "
+                    'fails where it starts workers itself. Put the code under `if __name__ == "__main__":`',
+                )
+
+
+def _asks_for_workers(module: Module, loader: LoaderCall) -> bool:
+    count = next((loader.arguments[name] for name in _WORKERS if name in loader.arguments), None)
+    context = loader.arguments.get("multiprocessing_context")
+    if count is None or (isinstance(context, cst.SimpleString) and context.evaluated_value == "fork"):
+        return False
+    values = [count]
+    if isinstance(count, cst.Name):
+        same = [n for n in module.find(cst.Name) if n.value == count.value]
+        values = [v for n in same if (v := assigned_value(module, n)) is not None] or values
+    return not all(is_name(v, "None") or (isinstance(v, cst.Integer) and v.evaluated_value == 0) for v in values)
+
+
+def _run_on_import(module: Module) -> list[cst.CSTNode]:
+    """The module, and the functions of it that run when it is imported."""
+    functions = {s.name.value: s for s in module.tree.body if isinstance(s, cst.FunctionDef)}
+    run: list[cst.CSTNode] = [module.tree]
+    for scope in run:
+        for call in own_nodes(scope):
+            if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and not _is_guarded(module, call):
+                function = functions.get(call.func.value)
+                if function is not None and all(function is not one for one in run):
+                    run.append(function)
+    return run
+
+
+def _is_guarded(module: Module, node: cst.CSTNode) -> bool:
+    """Whether code runs only in the main script."""
+    return any(
+        isinstance(ancestor, cst.If) and any(is_name(part, "__name__") for part in walk(ancestor.test))
+        for ancestor in module.ancestors(node)
+    )
+
+
+def _loader_names(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCall]) -> set[str]:
+    """Names that the code run on import gives to loaders, or to what its own functions that build loaders return."""
+    calls = {id(one.call) for one in loaders}
+    makers = {
+        scope.name.value
+        for scope in run
+        if isinstance(scope, cst.FunctionDef) and any(id(node) in calls for node in own_nodes(scope))
+    }
+    names: set[str] = set()
+    for assign in (node for scope in run for node in own_nodes(scope) if isinstance(node, cst.Assign)):
+        made = [one for one in walk(assign.value) if isinstance(one, cst.Call)]
+        if any(id(one) in calls or _is_call_of(one, makers) for one in made):
+            targets = [part for target in assign.targets for part in walk(target.target)]
+            names |= {part.value for part in targets if isinstance(part, cst.Name)}
+    return names
+
+
+def _is_call_of(call: cst.Call, functions: set[str]) -> bool:
+    return isinstance(call.func, cst.Name) and call.func.value in functions
+
+
+def _iterates(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCall]) -> bool:
+    """Whether what runs on import goes through its loaders: in a loop, or in something it hands them to."""
+    names, calls = _loader_names(module, run, loaders), {id(one.call) for one in loaders}
+    for node in (node for scope in run for node in own_nodes(scope)):
+        over: list[cst.CSTNode] = []
+        if isinstance(node, cst.For | cst.CompFor):
+            over = [node.iter]
+        elif isinstance(node, cst.Call) and not _only_looks(module, node):
+            over = [argument.value for argument in node.args]
+        inside = (part for one in over for part in walk(one))
+        if any(id(part) in calls or is_name(part, *names) for part in inside) and not _is_guarded(module, node):
+            return True
+    return False
+
+
+def _only_looks(module: Module, call: cst.Call) -> bool:
+    """Whether a call of a built-in starts no workers: all but ``iter`` and what goes through its argument."""
+    names = module.qualified_names(call.func)
+    return bool(names) and names <= {"builtins.len", "builtins.print", "builtins.isinstance", "builtins.type"}

@@ -1,0 +1,112 @@
+"""CHP021: loaders that read in order, as evaluation does, and leave out the last samples (R-000-2.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.dataset_names import dotted
+from chirp_migrate.held_state import DatasetState, assigned_value, contents
+from chirp_migrate.loader_calls import LoaderCall, is_name, loader_calls
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
+_TRAINING = re.compile(r"train|fit", re.IGNORECASE)
+
+
+class ValidationDropsSamples(Rule):
+    code: ClassVar[str] = "CHP021"
+    name: ClassVar[str] = "validation-drops-samples"
+    reason: ClassVar[str] = (
+        "With drop_last=True the last, smaller batch is left out. In training another one is each epoch; read in order "
+        "it is always the same samples, which no metric ever sees, and the metric depends on the batch size."
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = ("drop_last",)
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""
+        for loader in loader_calls(module, project, "drop_last"):
+            if not is_name(loader.arguments["drop_last"], "True") or loader.given("batch_sampler"):
+                continue
+            offset = module.span(loader.call)[0]
+            if loader.role in ("validation", "test"):
+                yield Proposal(
+                    offset,
+                    f"drop_last=True is ignored, with a warning, by create_{loader.role}_loader: it gives every "
+                    "sample. Leave it out",
+                )
+            elif _reads_in_order(module, project, loader) and (lost := _lost(loader)):
+                yield Proposal(
+                    offset,
+                    "this loader reads in order, as for evaluation, and drop_last=True leaves out "
+                    f"{lost} at the end, always the same. Leave drop_last out, unless this is for training",
+                )
+
+
+def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
+    """Whether a call says that a dataset is read in order, and nothing around it says that this is training."""
+    shuffle = loader.arguments.get("shuffle")
+    if loader.open or loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
+        return False
+    if shuffle is None and loader.role == "training":  # shuffles unless told otherwise
+        return False
+    for said in _names_around(module, loader):
+        if _TRAINING.search(said):
+            return False
+        if _EVALUATION.search(said):
+            return True
+    return shuffle is not None and not _is_iterable(module, project, loader)
+
+
+def _names_around(module: Module, loader: LoaderCall) -> list[str]:
+    """What dataset and loader are called, and then the function, with words apart."""
+    dataset = loader.arguments.get("dataset")
+    names = [module.source(dataset)] if dataset is not None else []
+    function = ""
+    for ancestor in module.ancestors(loader.call):
+        if isinstance(ancestor, cst.Assign):
+            names += [module.source(target.target) for target in ancestor.targets]
+        elif isinstance(ancestor, cst.AnnAssign):
+            names.append(module.source(ancestor.target))
+        elif isinstance(ancestor, cst.FunctionDef):
+            # A test of the code is no evaluation of a model.
+            function = re.sub(r"^test_(?!.*load)", "", ancestor.name.value)
+            break
+    return [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", one) for one in (" ".join(names), function)]
+
+
+def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
+    """Whether the dataset may be one that has no order to shuffle: an ``IterableDataset``, or not known."""
+    dataset = loader.arguments.get("dataset")
+    if dataset is None:
+        return True
+    function = module.enclosing_function(loader.call)
+    values = [*contents(function if function is not None else module.tree, dataset)]
+    if isinstance(dataset, cst.Attribute):
+        same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
+        values += [v for n in same if (v := assigned_value(module, n)) is not None]
+    for value in values:
+        names = project.resolved_names(module, value.func) if isinstance(value, cst.Call) else set()
+        for name in names:
+            found = project.class_definition(name)
+            if "Iterable" in name or (found is not None and DatasetState(found[0], project, found[1]).is_iterable):
+                return True
+    return False
+
+
+def _lost(loader: LoaderCall) -> str:
+    """How many samples are left out, in words; empty when none can be."""
+    size = loader.arguments.get("batch_size")
+    if size is None or is_name(size, "None"):
+        return ""
+    if isinstance(size, cst.Integer):
+        most = size.evaluated_value - 1
+        return "" if most < 1 else "up to 1 sample" if most == 1 else f"up to {most} samples"
+    return "samples, up to one less than the batch size"

@@ -1,0 +1,55 @@
+"""CHP022: memory maps that a dataset holds are pickled with all their contents (R-000-1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.held_state import dataset_states
+from chirp_migrate.loader_calls import is_name
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
+
+
+class PickledMemoryMap(Rule):
+    code: ClassVar[str] = "CHP022"
+    name: ClassVar[str] = "pickled-memory-map"
+    reason: ClassVar[str] = (
+        "NumPy pickles a memory map with everything in it. A worker that is not forked (macOS, Windows, and Linux from "
+        "Python 3.14 on) so gets a copy of the whole file in its memory, where the map was to spare it that."
+    )
+    safety: ClassVar[Safety] = Safety.ADVICE
+    trigger: ClassVar[tuple[str, ...]] = ("memmap", "mmap_mode")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that map files and define classes with a constructor."""
+        return "__init__" in text and super().concerns(text, project)
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""
+        for state in dataset_states(module, project):
+            if state.pickles_itself:
+                continue
+            for attribute, value, _ in state.held(lambda one: _is_map(module, project, one) or None):
+                yield Proposal(
+                    module.span(value)[0],
+                    f"`self.{attribute}` is a memory map, and NumPy pickles all its contents: each worker process that "
+                    "is not forked (Linux from Python 3.14, macOS, Windows) gets the whole file in its memory. Keep "
+                    "the path and map it on first use, or hold it in a WorkerSafeArrayDataset, which pickles the path",
+                )
+
+
+def _is_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+    if not isinstance(value, cst.Call):
+        return False
+    names = project.resolved_names(module, value.func)
+    if names == {"numpy.load"}:
+        mode = next((a.value for a in value.args if a.keyword is not None and a.keyword.value == "mmap_mode"), None)
+        return mode is not None and not is_name(mode, "None")
+    return bool(names) and names <= _MAPS

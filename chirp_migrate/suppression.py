@@ -1,0 +1,126 @@
+"""``# chirp: ignore[CODE]``: what the user wants left alone, said in the code itself.
+
+Three forms; each takes codes, beginnings of codes or names of rules in brackets, and means every rule without them:
+
+* ``# chirp: ignore[CHP001, CHP007]`` behind the code on the line of a finding, or at the end of a statement of several
+  lines: then it holds for all of them;
+* the same as a comment of its own above a line or statement (other comments may stand in between);
+* ``# chirp: ignore-file[CHP001]`` above the first statement of the file (a docstring may go before it).
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import tokenize
+from dataclasses import dataclass, field
+
+from chirp_migrate.rules import all_rules, codes_of, unknown_rule
+
+__all__ = ["Suppressions", "UnreadableComments", "read_suppressions"]
+
+_WORD = "chirp:"
+_COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
+#: Tokens that are not code.
+_LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
+
+
+class UnreadableComments(Exception):
+    """The file asks for something to be left alone, but its comments cannot be told from its code."""
+
+
+@dataclass
+class Suppressions:
+    """What the comments of one file ask for.
+
+    Attributes:
+        lines: codes that are to be ignored, by 1-based line of the finding.
+        everywhere: codes that are to be ignored in the whole file.
+        notes: 1-based line and what is wrong with a comment there.
+    """
+
+    lines: dict[int, frozenset[str]] = field(default_factory=dict)
+    everywhere: frozenset[str] = frozenset()
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+    def covers(self, code: str, line: int) -> bool:
+        """Whether findings of rule ``code`` in ``line`` are to be left alone."""
+        return code in self.everywhere or code in self.lines.get(line, ())
+
+
+def read_suppressions(text: str) -> Suppressions:
+    """The comments of a file that speak to this program; strings that look like them are not comments.
+
+    Raises:
+        UnreadableComments: the file cannot be tokenized, and may hold such a comment.
+    """
+    found = Suppressions()
+    if _WORD not in text.lower():
+        return found
+    try:
+        comments = _comments(text)
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise UnreadableComments(
+            f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is left alone"
+        ) from error
+    for comment in comments:
+        for match in _COMMENT.finditer(comment.text):
+            codes = _codes(match["rules"], comment.line, found)
+            if match["file"] is None:
+                for line in comment.covered:
+                    found.lines[line] = found.lines.get(line, frozenset()) | codes
+            elif comment.leads:
+                found.everywhere |= codes
+            else:
+                found.notes.append((comment.line, "`chirp: ignore-file` counts only above the first statement"))
+    return found
+
+
+def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
+    if rules is None:
+        return frozenset(rule.code for rule in all_rules())
+    selectors = [one.strip() for one in rules.split(",") if one.strip()]
+    found.notes += [(line, unknown_rule(one)) for one in selectors if not codes_of(one)]
+    return frozenset().union(*map(codes_of, selectors))
+
+
+@dataclass(frozen=True)
+class _Comment:
+    """A comment: its line, the lines that it speaks of, and whether it stands alone above the first statement."""
+
+    text: str
+    line: int
+    covered: range
+    leads: bool
+
+
+def _comments(text: str) -> list[_Comment]:
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
+    tokens = list(tokenize.generate_tokens(lines.readline))
+    code_lines: set[int] = set()
+    last_lines: dict[int, int] = {}  # of each statement, by its first
+    first_lines: dict[int, int] = {}
+    begins: int | None = None
+    for token in tokens:
+        if token.type == tokenize.NEWLINE and begins is not None:
+            last_lines[begins], first_lines[token.start[0]] = token.start[0], begins
+            begins = None
+        elif token.type not in _LAYOUT:
+            code_lines |= {token.start[0], token.end[0]}
+            begins = token.start[0] if begins is None else begins
+    code = (token for token in tokens if token.type not in _LAYOUT)
+    begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)
+    own = {t.start[0] for t in tokens if t.type == tokenize.COMMENT} - code_lines
+    found = []
+    for token, following in itertools.pairwise(tokens):
+        line = token.start[0]
+        if token.type == tokenize.COMMENT and line in own:
+            target = next(n for n in itertools.count(line) if n not in own)
+            covered = range(target, last_lines.get(target, target) + 1)
+            found.append(_Comment(token.string, line, covered, line < begun))
+        elif token.type == tokenize.COMMENT:
+            ends = following.type == tokenize.NEWLINE
+            covered = range(first_lines.get(line, line) if ends else line, line + 1)
+            found.append(_Comment(token.string, line, covered, leads=False))
+    return found

@@ -1,0 +1,118 @@
+"""``rules``, ``explain``, and what selecting and suppressing looks like on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from chirp_migrate.cli import main
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.rules import all_rules
+
+IMPORT = "from torch.utils.data import DataLoader\n"
+
+
+def run(*arguments: str | Path) -> Result:
+    """Run the command line in this process."""
+    result = CliRunner().invoke(main, [str(one) for one in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def backend(root: Path, text: str, **more: str) -> Path:
+    """A backend of one file, and others by name."""
+    for name, content in {"a.py": text, "requirements.txt": "torch\n", **more}.items():
+        (root / name).write_text(content)
+    return root
+
+
+def test_rules_lists_every_rule_in_80_columns() -> None:
+    shown = run("rules").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    for rule in all_rules():
+        assert f"{rule.code}  {rule.name} " in shown
+    listed = json.loads(run("rules", "--json", "-").stdout)["rules"]
+    assert [(one["code"], one["safety"]) for one in listed] == [(r.code, r.safety.value) for r in all_rules()]
+
+
+@pytest.mark.parametrize("code", ["CHP001", "chp001", "dataloader-factory"])
+def test_explain_shows_reason_safety_and_a_diff(code: str) -> None:
+    shown = run("explain", code, "--color", "never").stdout
+    head, diff = shown.split("\n--- before.py\n")
+    assert head.startswith("CHP001  dataloader-factory") and "Safety: safe" in head and "fixes its workers" in head
+    assert "\n-" in diff and "\n+" in diff and "OptimalDataLoaderFactory" in diff
+    assert max(map(len, head.splitlines())) <= 80
+    assert "\x1b[32m+" in run("explain", code, "--color", "always").stdout
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_every_rule_can_be_explained(rule: object) -> None:
+    code = rule.code  # type: ignore[attr-defined]
+    content = json.loads(run("explain", code, "--json", "-").stdout)
+    assert content["code"] == code and content["reason"].endswith(".") and content["summary"]
+    assert content["before"] and (content["before"] != content["after"] or content["reports"])
+
+
+def test_explain_says_what_a_rule_reports() -> None:
+    content = json.loads(run("explain", "CHP007", "--json", "-").stdout)
+    assert any("lambda" in one["source"] and "by hand" in one["message"] for one in content["reports"])
+
+
+@pytest.mark.parametrize(("code", "said"), [("CHP7", "there is no rule 'CHP7'; the nearest"), ("CHP00", "one of them")])
+def test_explain_of_no_single_rule_is_a_sentence(code: str, said: str) -> None:
+    with pytest.raises(UsageProblem, match=said):
+        run("explain", code)
+
+
+def test_a_run_ends_with_an_account_and_folds_what_is_alike(tmp_path: Path) -> None:
+    body = "".join(f"x{n} = DataLoader(d{n})\n" for n in range(3)) + "k = [DataLoader]\nl = [DataLoader]\n"
+    root = backend(tmp_path, IMPORT + body + "y = DataLoader(d)  # chirp: ignore\n")
+    shown = run("apply", root).stdout
+    assert "and 2 more like this: lines 3, 4" in shown and "and 1 more like this: line 6" in shown
+    assert "Loaders: 6 found = 3 migrated + 0 already fine + 1 suppressed + 2 listed above." in shown
+    assert "Suppressed" not in shown
+    assert max(map(len, shown.replace(str(root), "").splitlines())) <= 80
+
+
+def test_verbose_lists_every_finding_and_what_is_suppressed(tmp_path: Path) -> None:
+    root = backend(tmp_path, IMPORT + "x = DataLoader(a)\ny = DataLoader(b)\nz = DataLoader(c)  # chirp: ignore\n")
+    shown = run("apply", "--verbose", root).stdout
+    assert "more like this" not in shown and "Suppressed:" in shown
+    assert shown.count("CHP001") >= 3
+
+
+def test_a_diff_names_what_is_left_alone_and_is_still_a_patch(tmp_path: Path) -> None:
+    root = backend(tmp_path, IMPORT + "x = DataLoader(d)\nk = [DataLoader]\n", **{"bad.py": "DataLoader(\n"})
+    done = run("apply", "--diff", root)
+    assert done.exit_code == 1
+    assert "\n# Left alone:\n" in done.stdout and "\n#   bad.py: syntax error" in done.stdout
+    assert "Loaders: 2 found = 1 to migrate + 0 already fine" in done.stderr
+    assert "1 file could not be handled and is not counted." in done.stderr
+    subprocess.run(["git", "apply", "-"], cwd=root, input=done.stdout, text=True, check=True)
+    assert "OptimalDataLoaderFactory" in (root / "a.py").read_text()
+
+
+def test_selected_rules_are_the_only_ones_and_unsafe_ones_still_ask(tmp_path: Path) -> None:
+    root = backend(tmp_path, IMPORT + "x = DataLoader(d, collate_fn=lambda b: [b])\n")
+    target = tmp_path / "out.json"
+    run("apply", "--diff", "--select", "CHP007,CHP009", "--select", "CHP010", "--json", target, root)
+    content = json.loads(target.read_text())
+    assert {one["rule"] for one in content["findings"]} == {"CHP007"}
+    assert content["ledger"]["sites"]["found"] == 0 and content["ledger"]["rules"]["CHP007"]["migrated"] == 1
+    done = run("apply", "--diff", "--ignore", "CHP00,CHP01,CHP02", "--select", "CHP007", root)
+    assert "OptimalDataLoaderFactory" not in done.stdout and "Loaders:" not in done.stderr
+
+
+def test_settings_of_the_backend_are_read_and_the_command_line_goes_first(tmp_path: Path) -> None:
+    text = IMPORT + "x = DataLoader(d, collate_fn=lambda b: [b])\n"
+    root = backend(tmp_path, text, **{"pyproject.toml": '[tool.chirp-migrate]\nignore = ["CHP001"]\n'})
+    assert "CHP001" not in run("apply", "--diff", root).stdout
+    assert "CHP001" in run("apply", "--diff", "--select", "CHP001", root).stdout
+    (root / "pyproject.toml").write_text("[tool.chirp-migrate]\nselct = []\n")
+    with pytest.raises(UsageProblem, match=r"pyproject\.toml: .*unknown key 'selct'; did you mean 'select'\?"):
+        run("apply", "--diff", root)

@@ -1,0 +1,413 @@
+"""Lambdas and local dataset classes that worker processes need: what becomes of them, and what is left alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Finding, Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import all_rules
+
+RULES = {rule.code: rule for rule in all_rules()}
+HEADER = "from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler\n"
+EVERYTHING = "CHP006 CHP007 CHP012"
+
+
+def migrate(text: str, codes: str = "CHP007", **others: str) -> tuple[str, list[Finding]]:
+    """Apply rules to a module of a backend with some other modules; a second time changes nothing."""
+    rules = [RULES[code] for code in codes.split()]
+    texts = {"a.py": HEADER + textwrap.dedent(text)}
+    texts |= {f"{name}.py": textwrap.dedent(other) for name, other in others.items()}
+    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=rules)
+    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=rules)
+    assert again == after
+    assert not [one for one in later if one.status is Status.REWRITE]
+    compile(after, "a.py", "exec")
+    return after.removeprefix(HEADER), findings
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Import a text as a module of its own name, so that pickle finds what is in it."""
+
+    def imported(text: str) -> ModuleType:
+        name = f"module_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
+        path = tmp_path / f"{name}.py"
+        path.write_bytes(text.encode())
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return imported
+
+
+#: Sources of modules with a function ``make(samples)``; what it gives has a ``collate_fn`` or is one.
+SHAPES = {
+    "no capture": "make = lambda samples: DataLoader(samples, collate_fn=lambda batch: sum(batch) + 1)",
+    "parameters of every kind": """
+        def make(samples, pad=3):
+            return DataLoader(samples, collate_fn=lambda b, /, a=1, *rest, c=[pad], d="x": (b, a, rest, c, d, pad))
+    """,
+    "any keyword": """
+        def make(samples):
+            return DataLoader(samples, collate_fn=lambda batch, **more: (batch, more))
+    """,
+    "no parameter of its own": """
+        def make(samples, pad=3):
+            return DataLoader(samples, collate_fn=lambda *batch: (batch, pad))
+    """,
+    "several lines": """
+        def make(samples, pad=3):
+            return DataLoader(
+                samples,
+                collate_fn=lambda batch: [  # the samples
+                    (x, "no (parenthesis")
+                    for x in batch
+                    if x != pad  # not these
+                ],
+            )
+    """,
+    "several lines, strings": '''
+        def make(samples, pad=3):
+            return DataLoader(samples, collate_fn=lambda batch: (  # (text)
+                """a
+              b""" + str(batch)
+                + f"""
+                    {pad}"""
+            ))
+    ''',
+    "operators over lines": """
+        def make(samples, pad=3):
+            return DataLoader(samples, collate_fn=lambda batch:
+                              # the sum
+                              sum(batch)
+                              + pad)
+    """,
+    "tabs": """
+        def make(samples, pad=3):
+        \treturn DataLoader(samples,
+        \t\tcollate_fn=lambda batch: sum(batch) +
+        \t\t\tpad)
+    """,
+    "imports of the function": """
+        def make(samples):
+            import os.path
+            from math import sqrt as root
+            return DataLoader(samples, collate_fn=lambda batch: (root(sum(batch)), os.path.join("a", "b")))
+    """,
+    "returned by a maker": """
+        def make_collate(pad):
+            return lambda batch: sum(batch) + pad
+
+        def make(samples):
+            return DataLoader(samples, collate_fn=make_collate(3))
+    """,
+    "a default": """
+        def make(samples, collate_fn=lambda batch: sum(batch) + 1):
+            return DataLoader(samples, collate_fn=collate_fn)
+    """,
+    "a default of another name": """
+        def make(samples, merge=lambda batch: sum(batch) + 1):
+            return DataLoader(samples, collate_fn=merge)
+    """,
+    "partial": """
+        from functools import partial
+
+        def make(samples):
+            return DataLoader(samples, collate_fn=partial(lambda batch, pad: sum(batch) + pad, pad=2))
+    """,
+    "functools.partial": """
+        import functools
+
+        def make(samples, pad=1):
+            return DataLoader(samples, collate_fn=lambda batch: sum(batch) + pad)
+    """,
+    "dict": """
+        def make(samples, pad=1):
+            options = {"collate_fn": lambda batch: sum(batch) + pad}
+            return DataLoader(samples, **options)
+    """,
+    "entry": """
+        def make(samples, pad=1):
+            options = {}
+            options["collate_fn"] = lambda batch: sum(batch) + pad
+            return DataLoader(samples, **options)
+    """,
+    "variable of the module": """
+        merge = lambda batch: sum(batch) + 1
+
+        def make(samples):
+            return DataLoader(samples, collate_fn=merge)
+    """,
+    "two": """
+        def make(samples, flag=True):
+            first = DataLoader(samples, collate_fn=lambda batch: sum(batch) + 1)
+            return first if flag else DataLoader(samples, collate_fn=lambda batch: sum(batch) + 2)
+    """,
+    "an attribute that is called": """
+        class Maker:
+            def __init__(self):
+                self.merge = sum
+
+            def loader(self, samples):
+                return DataLoader(samples, collate_fn=lambda batch: self.merge(batch))
+
+        def make(samples):
+            return Maker().loader(samples)
+    """,
+    "walrus and generator": """
+        def make(samples):
+            return DataLoader(samples, collate_fn=lambda batch: ((n := len(batch)), n + 1, [(yield n)]) and None)
+    """,
+}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
+    shape: str, newline: str, load: Callable[[str], ModuleType]
+) -> None:
+    before = (HEADER + textwrap.dedent(SHAPES[shape])).replace("\n", newline)
+    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=[RULES["CHP007"]])
+    assert {one.status for one in findings} == {Status.REWRITE}
+    assert newline == "\n" or "\n" not in after.replace("\r\n", "")
+    assert after.count("#") == before.count("#")
+    old, new = (load(text).make([1, 2, 3]) for text in (before, after))
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(old.collate_fn)
+    copy = pickle.loads(pickle.dumps(new.collate_fn))
+    for batch in ([1, 2], [3]):
+        results = [one(batch) for one in (old.collate_fn, new.collate_fn, copy)]
+        results = [list(one) if hasattr(one, "__next__") else one for one in results]
+        assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b))", "collate_fn=pad)"),
+        ("def f(ds):\n    return g(ds, collate_fn=lambda b: list(b))", "collate_fn=list)"),
+        ("import u\nx = g(ds, collate_fn=lambda b: u.pad(b))", "collate_fn=u.pad)"),
+        (
+            "def f(ds, tok):\n    return g(ds, collate_fn=lambda b: tok.pad(b))",
+            "collate_fn=partial(_collate_fn, tok=tok))",
+        ),
+        ("x = g(ds, collate_fn=lambda b: pad(b))\ndef pad(b): return b", "collate_fn=_collate_fn)"),
+        ("pad = 1\ndef f(ds):\n    return g(ds, collate_fn=lambda b: pad(b))\npad = 2", "collate_fn=_collate_fn)"),
+        ("from torchvision import transforms as T\nt = T.Lambda(lambda x: x / 2)", "t = T.Lambda(_t)"),
+        ("from torchvision import transforms as T\nt = T.Compose([lambda x: x / 2, T.x])", "T.Compose([_t, T.x])"),
+        ("class D:\n    transform: object = lambda x: x + 1", "transform: object = _transform"),
+        (
+            "from dataclasses import dataclass, field\n@dataclass\nclass D:\n"
+            "    transform: object = field(default=lambda x: x + 1)",
+            "field(default=_transform)",
+        ),
+        ("class D(Dataset): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _function)"),
+        ("class D(Dataset):\n    def __init__(self, x, f): pass\nd = D([1], lambda x: x + 1)", "d = D([1], _f)"),
+        ("ds.dataset.transform = lambda x: x + 1", "ds.dataset.transform = _transform"),
+    ],
+)
+def test_where_lambdas_go(before: str, after: str) -> None:
+    migrated, findings = migrate(before + "\n")
+    assert after in migrated
+    assert [one.status for one in findings] == [Status.REWRITE]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "names = sorted(['a'], key=lambda name: name[1:])\ncollate = 1\n",
+        "class D(Dataset):\n    __len__ = lambda self: 3\n    __getitem__ = lambda self, i: i\n",
+        "import pandas as pd\ndef f(df, collate):\n    return df.apply(lambda row: row + 1)\n",
+        "from keras.layers import Lambda\nlayer = Lambda(lambda x: x + 1)\n",
+        "options = {'transform': lambda x: x + 1}\nprint(options['transform'](1))\n",
+        "import torch\ndef f(ds):\n    return DataLoader(ds, worker_init_fn=lambda i: torch.manual_seed(i))\n",
+    ],
+    ids=["key", "methods", "pandas", "keras", "dict that is no arguments", "only seeds"],
+)
+def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
+    assert migrate(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "it sees the last `n` of the comprehension"),
+        ("DataLoader(ds, collate_fn=lambda b, **more: (b, more, ds))", "it takes any keyword"),
+        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` in it depends on where it stands"),
+    ],
+)
+def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:
+    text = f"def make(ds):\n    return {body}\n"
+    after, findings = migrate(text)
+    assert after == text
+    assert [one.status for one in findings] == [Status.REPORT]
+    assert reason in findings[0].message
+
+
+def test_a_method_name_is_free_in_related_classes() -> None:
+    text = """
+        class Base(Dataset):
+            def __init__(self, k):
+                self.scale = lambda x: x * self.k
+    """
+    other = "from a import Base\nclass More(Base):\n    def _scale(self):\n        return 3\n"
+    after, _ = migrate(text, other=other)
+    assert "self.scale = self._Base_scale" in after
+    assert "self.scale = self._scale" in migrate(text, other=other.replace("(Base)", "(Other)"))[0]
+
+
+#: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.
+CLASSES = {
+    "iterable": """
+        def make(n=3):
+            class Numbers(IterableDataset):
+                def __iter__(self):
+                    return iter(range(n))
+            return Numbers()
+    """,
+    "sampler": """
+        def make(n=3):
+            class Evens(Sampler):
+                def __init__(self, start=0,):
+                    '''Start.'''
+                    self.start = start
+                def __iter__(self):
+                    return iter(range(self.start, n, 2))
+            return Evens(0,)
+    """,
+    "imports": """
+        def make(n=3):
+            import math
+            from os import path as p
+            class Roots(Dataset):
+                '''Roots.'''
+                def __len__(self): return math.floor(n)
+                def __getitem__(self, i):
+                    # the root
+                    if i >= n:
+                        raise IndexError
+                    return math.sqrt(i), p.join("a", str(i))
+            return Roots()
+    """,
+    "base of the project": """
+        class Base(Dataset):
+            def __init__(self, n):
+                self.n = n
+
+        def make(factor=2):
+            class Scaled(Base):
+                def __init__(self, n, *rest):
+                    super(Scaled, self).__init__(n)
+
+                def __getitem__(self, i):
+                    if i >= self.n:
+                        raise IndexError
+                    text = '''x
+            y'''
+                    return i * factor, text
+            return Scaled(3)
+    """,
+    "helper": """
+        def make(factor=2):
+            def scale(x):
+                return x * factor
+            class Scaled(Dataset):
+                def __getitem__(self, i):
+                    if i > 3:
+                        raise IndexError
+                    return scale(i)
+            return Scaled()
+    """,
+    "its name taken": """
+        class Data:
+            pass
+
+        def make(n=2):
+            class Data(Dataset):
+                def __getitem__(self, i):
+                    if i > n:
+                        raise IndexError
+                    return Data.__mro__[-1], i
+            return Data()
+    """,
+}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("shape", CLASSES)
+def test_local_classes_give_the_same_samples_and_can_be_pickled(
+    shape: str, newline: str, load: Callable[[str], ModuleType]
+) -> None:
+    before = (HEADER + textwrap.dedent(CLASSES[shape])).replace("\n", newline)
+    rules = [RULES[code] for code in EVERYTHING.split()]
+    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=rules)
+    assert {one.status for one in findings} == {Status.REWRITE}
+    assert newline == "\n" or "\n" not in after.replace("\r\n", "")
+    again, _ = rewrite("a.py", after, Project({"a.py": after}), rules=rules)
+    assert again == after
+    old, new = (load(text).make() for text in (before, after))
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(old)
+    assert list(old) == list(new) == list(pickle.loads(pickle.dumps(new)))
+
+
+def test_classes_and_functions_of_one_name_stay_apart() -> None:
+    text = "".join(
+        f"def {name}(n):\n"
+        "    class D(Dataset):\n        def __len__(self): return n\n"
+        f"    def collate(b): return b, '{name}', n\n"
+        "    return DataLoader(D(), collate_fn=collate), DataLoader(D(), collate_fn=lambda b: (b, n))\n"
+        for name in ("one", "two")
+    )
+    after, findings = migrate(text, EVERYTHING)
+    assert {one.status for one in findings} == {Status.REWRITE}
+    defined = [line.partition("(")[0] for line in after.splitlines() if line.startswith(("class", "def _"))]
+    assert len(defined) == len(set(defined)) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "def f():\n    from b import Base\n    class D(Base): pass\n    return D()\n",
+            "its base class comes from `Base`",
+        ),
+        ("def f(n):\n    class D(Dataset):\n        size = n\n    return D()\n", "its class body uses `n`"),
+        (
+            "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
+            "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
+            "the constructor of its base class would have to be called",
+        ),
+        (
+            "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
+            "used where `self` is not known",
+        ),
+        (
+            "def f(n):\n    class D(Dataset):\n        def __init__(self): self.n = n\n    return D()\n",
+            "its constructor is written in one line",
+        ),
+        (
+            "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
+            "`n` is another name where it is constructed",
+        ),
+        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "it is used as a value there"),
+    ],
+)
+def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:
+    after, findings = migrate(text, "CHP006", b="from torch.utils.data import Dataset\nclass Base(Dataset): pass\n")
+    assert after == text
+    assert [one.status for one in findings] == [Status.REPORT]
+    assert reason in findings[0].message

@@ -1,0 +1,280 @@
+"""Which mentions of ``DataLoader`` are PyTorch's, and what becomes of each shape of construction."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Finding, Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import all_rules
+
+RULE = next(rule for rule in all_rules() if rule.code == "CHP001")
+IMPORT = "from torch.utils.data import DataLoader\n"
+
+
+def migrate(text: str, **others: str) -> tuple[str, list[Finding]]:
+    """Apply the rule to ``pkg/a.py`` beside other modules of ``pkg``; a second look must find nothing to do."""
+    texts = {"pkg/__init__.py": "", "pkg/a.py": textwrap.dedent(text)}
+    texts |= {f"pkg/{name}.py": textwrap.dedent(other) for name, other in others.items()}
+    after, findings = rewrite("pkg/a.py", texts["pkg/a.py"], Project(texts), rules=[RULE])
+    again, later = rewrite("pkg/a.py", after, Project({**texts, "pkg/a.py": after}), rules=[RULE])
+    assert again == after and not [one for one in later if one.status is Status.REWRITE]
+    compile(after, "a.py", "exec")
+    return after, findings
+
+
+def reasons(findings: list[Finding]) -> list[str]:
+    """Why the reported ones were left alone."""
+    return [one.why for one in findings if one.status is Status.REPORT]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from torch.utils.data import DataLoader as DL\nx = DL(d)\n",
+        "import torch.utils.data as tud\nx = tud.DataLoader(d)\n",
+        "import torch.utils.data\nx = torch.utils.data.DataLoader(d)\n",
+        "from torch.utils import data\nx = data.DataLoader(d)\n",
+        "from torch.utils.data.dataloader import DataLoader\nx = DataLoader(d)\n",
+        "import torch.utils.data.dataloader as loading\nx = loading.DataLoader(d)\n",
+        "from torch.utils.data import *\nx = DataLoader(d)\n",
+        "from math import *\nfrom torch.utils.data import *\nx = DataLoader(d)\n",
+        "from torch.utils.data import DataLoader\nfrom os.path import *\nx = DataLoader(d)\n",
+        "from .common import *\nx = DataLoader(d)\n",
+        "from pkg.common import *\nx = DataLoader(d)\n",
+        "from pkg.star import *\nx = DataLoader(d)\n",
+        "from common import DataLoader\nx = DataLoader(d)\n",
+        "from . import common\nx = common.DataLoader(d)\n",
+        "from torch.utils.data import DataLoader\nfrom .other import *\nx = DataLoader(d)\n",
+        f"try:\n    {IMPORT}except ImportError:\n    DataLoader = None\nx = DataLoader(d)\n",
+        "try:\n    from torch.utils.data import DataLoader\nexcept ImportError:\n    raise\nx = DataLoader(d)\n",
+        "import torch\nif torch.__version__ > '2':\n    from torch.utils.data import DataLoader\nelse:\n"
+        "    from torch.utils.data.dataloader import DataLoader\nx = DataLoader(d)\n",
+        f"{IMPORT}def f(DataLoader2):\n    return [DataLoader(d) for d in DataLoader2]\n",
+        f"{IMPORT}class A:\n    DataLoader = 3\n    def f(self):\n        return DataLoader(d)\n",
+        f"def f():\n    global DataLoader\n    {IMPORT}\ndef g():\n    return DataLoader(d)\n",
+    ],
+)
+def test_names_that_are_pytorchs(text: str) -> None:
+    after, findings = migrate(text, common=IMPORT, star="from .common import *\n", other="def helper(): ...\n")
+    assert "OptimalDataLoaderFactory.create_validation_loader(d)" in after
+    assert [one.status for one in findings] == [Status.REWRITE]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("from mylib import DataLoader\nx = DataLoader(d)\n", []),
+        ("class DataLoader:\n    pass\nx = DataLoader(d)\n", []),
+        ("from .own import *\nx = DataLoader(d)\n", []),
+        ("from torch.utils.data import DataLoader\ndef f(DataLoader):\n    return DataLoader(d)\n", []),
+        ("from torch.utils.data import DataLoader\n[DataLoader(d) for DataLoader in classes]\n", []),
+        ("from torch.utils.data import DataLoader\nlambda DataLoader: DataLoader(d)\n", []),
+        ("x.DataLoader(d)\n", []),
+        (
+            "try:\n    from fast import DataLoader\nexcept ImportError:\n"
+            "    from torch.utils.data import DataLoader\nx = DataLoader(d)\n",
+            ["ambiguous-name"],
+        ),
+        ("from torch.utils.data import DataLoader\nfrom fast.all import *\nx = DataLoader(d)\n", ["ambiguous-name"]),
+        ("from torch.utils.data import DataLoader\nfrom .own import *\nx = DataLoader(d)\n", ["ambiguous-name"]),
+        (
+            f"{IMPORT}if fast:\n    class DataLoader:\n        pass\nx = DataLoader(d)\n",
+            ["ambiguous-name"],
+        ),
+    ],
+)
+def test_names_that_are_not_or_may_be_another(text: str, why: list[str]) -> None:
+    after, findings = migrate(text, own="class DataLoader: ...\n")
+    assert after == text
+    assert reasons(findings) == why
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("DataLoader(d, *rest)", "OptimalDataLoaderFactory.create_loader(d, *rest)"),
+        ("DataLoader(*everything)", "OptimalDataLoaderFactory.create_loader(*everything)"),
+        ("DataLoader(d, 4, **options)", "OptimalDataLoaderFactory.create_loader(d, 4, **options)"),
+        ("DataLoader[int](d)", "OptimalDataLoaderFactory.create_validation_loader(d)"),
+        ("DataLoader ( d )", "OptimalDataLoaderFactory.create_validation_loader ( d )"),
+        ("DataLoader(dataset=d, shuffle=s)", "OptimalDataLoaderFactory.create_training_loader(dataset=d, shuffle=s)"),
+        ("DataLoader(d, sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, sampler=s)"),
+        ("DataLoader(d, batch_sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, batch_sampler=s)"),
+        ("DataLoader(d, shuffle=False)", "OptimalDataLoaderFactory.create_validation_loader(d, shuffle=False)"),
+        (
+            "DataLoader(d, num_workers=n)  # kept",
+            "OptimalDataLoaderFactory.create_validation_loader(d, max_workers=n)  # kept",
+        ),
+        (
+            "{k: DataLoader(v) for k, v in d.items()}",
+            "{k: OptimalDataLoaderFactory.create_validation_loader(v) for k, v in d.items()}",
+        ),
+        ("partial(DataLoader, batch_size=4)", "partial(OptimalDataLoaderFactory.create_loader, batch_size=4)"),
+        ("f(DataLoader)(d)", None),
+        ("{'torch': DataLoader}[kind](d)", None),
+        ("[DataLoader, other]", None),
+        ("DataLoader()", None),
+    ],
+)
+def test_shapes_of_construction(before: str, after: str | None) -> None:
+    header = "from functools import partial\nfrom torch.utils.data import DataLoader\n"
+    text, findings = migrate(f"{header}x = {before}\n")
+    assert len(findings) == 1 and findings[0].message
+    if after is None:
+        assert findings[0].status is Status.REPORT and text == f"{header}x = {before}\n"
+    else:
+        assert text.endswith(f"x = {after}\n")
+
+
+def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
+    after, _ = migrate(
+        """
+        from torch.utils.data import DataLoader
+        from fast import FastLoader
+
+        def one(d, fast):
+            loader_cls = FastLoader if fast else DataLoader
+            return loader_cls(d, 4)
+
+        def two(d, loader_class=DataLoader):
+            return loader_class(d, batch_size=4)
+
+        class Trainer:
+            loader = DataLoader
+
+            def three(self, d):
+                return self.loader(d)
+        """
+    )
+    assert "FastLoader if fast else OptimalDataLoaderFactory.create_loader\n" in after
+    assert "loader_class=OptimalDataLoaderFactory.create_loader)" in after
+    assert "    loader = OptimalDataLoaderFactory.create_loader\n" in after
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "loader_cls = DataLoader\nloader_cls(d)\nisinstance(x, loader_cls)",
+        "self.loader_cls = DataLoader",
+        "return DataLoader",
+        "register('torch', DataLoader)",
+    ],
+)
+def test_a_class_that_goes_elsewhere_is_reported(use: str) -> None:
+    text = f"{IMPORT}def f(self):\n" + textwrap.indent(use, "    ") + "\n"
+    after, findings = migrate(text)
+    assert after == text and reasons(findings) == ["used-as-value"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "def f(a: DataLoader, b: 'DataLoader' = None) -> list[DataLoader]: ...",
+        "isinstance(x, (DataLoader, list))",
+        "Loaders = Union[DataLoader, List[DataLoader]]",
+        "Loaders = DataLoader | None",
+        "type(x) is DataLoader",
+        "x: DataLoader",
+        "cast(DataLoader, x)",
+        "inspect.signature(DataLoader)",
+        "DataLoader.__init__.__doc__",
+        "DataLoader",
+        "f(DataLoader=3)",
+    ],
+)
+def test_a_mention_is_no_site(use: str) -> None:
+    text = f"import inspect\nfrom typing import Union, List, cast\n{IMPORT}{use}\n"
+    assert migrate(text) == (text, [])
+
+
+def test_a_subclass_is_reported_once() -> None:
+    after, findings = migrate(
+        f"{IMPORT}class Mine(DataLoader):\n    def __init__(self, d):\n        super().__init__(d)\n"
+    )
+    assert "class Mine(DataLoader):" in after and reasons(findings) == ["subclass"]
+
+
+def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
+    text = (
+        "from chirpid_patch import OptimalDataLoaderFactory as F\nx = F.create_loader(d)\ny = F.get_optimal_config(3)\n"
+    )
+    after, findings = migrate(text)
+    assert after == text and [one.status for one in findings] == [Status.FINE]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            """
+            def f(d):
+                from torch.utils.data import DataLoader
+                yield DataLoader(d)
+                yield DataLoader(d)
+            """,
+            """
+            def f(d):
+                from chirpid_patch import OptimalDataLoaderFactory
+                yield OptimalDataLoaderFactory.create_validation_loader(d)
+                yield OptimalDataLoaderFactory.create_validation_loader(d)
+            """,
+        ),
+        (
+            """
+            import os
+            try:
+                import torch
+                from torch.utils.data import DataLoader
+            except ImportError:
+                torch = None
+            x = DataLoader(d)
+            """,
+            """
+            import os
+            try:
+                import torch
+                from chirpid_patch import OptimalDataLoaderFactory
+            except ImportError:
+                torch = None
+            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            """,
+        ),
+        (
+            """
+            if available(): from torch.utils.data import DataLoader
+            x = DataLoader(d)
+            """,
+            """
+            if available(): from torch.utils.data import DataLoader; from chirpid_patch import OptimalDataLoaderFactory
+            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            """,
+        ),
+        (
+            """
+            import os
+            os.environ["OMP_NUM_THREADS"] = "1"
+            import sys
+            sys.path.insert(0, "..")
+            from torch.utils.data import DataLoader
+            import here
+            x = DataLoader(d)
+            """,
+            """
+            import os
+            os.environ["OMP_NUM_THREADS"] = "1"
+            import sys
+            sys.path.insert(0, "..")
+            import here
+            from chirpid_patch import OptimalDataLoaderFactory
+            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            """,
+        ),
+    ],
+)
+def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None:
+    text, _ = migrate(before)
+    assert text.rstrip() == textwrap.dedent(after).rstrip()

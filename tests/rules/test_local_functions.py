@@ -1,0 +1,508 @@
+"""Local functions that loaders hold: what moves, that it does the same and can be pickled, and what is left alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Finding, Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import all_rules
+
+RULES = {rule.code: rule for rule in all_rules()}
+HEADER = "from torch.utils.data import DataLoader, Dataset\n"
+
+
+def migrate(text: str, codes: str = "CHP012", **others: str) -> tuple[str, list[Finding]]:
+    """Apply rules to a module of a backend with some other modules; a second time changes nothing."""
+    rules = [RULES[code] for code in codes.split()]
+    texts = {"a.py": HEADER + textwrap.dedent(text)}
+    texts |= {f"{name}.py": textwrap.dedent(other) for name, other in others.items()}
+    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=rules)
+    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=rules)
+    assert again == after
+    assert not [one for one in later if one.status is Status.REWRITE]
+    compile(after, "a.py", "exec")
+    return after, findings
+
+
+def reported(text: str, codes: str = "CHP012", **others: str) -> str:
+    """The one reason for which a module is left as it is."""
+    after, findings = migrate(text, codes, **others)
+    assert after == HEADER + textwrap.dedent(text)
+    assert [one.status for one in findings] == [Status.REPORT]
+    return findings[0].message
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Import a text as a module of its own name, so that pickle finds what is in it."""
+
+    def imported(text: str) -> ModuleType:
+        name = f"migrated_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
+        path = tmp_path / f"{name}.py"
+        path.write_bytes(text.encode())
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return imported
+
+
+#: Name, and the source of a module with a function ``make(samples)`` that gives a loader with a local ``collate_fn``.
+SHAPES = {
+    "no capture": """
+        def make(samples):
+            def collate(batch):
+                return sum(batch)
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "parameter": """
+        def make(samples, pad=3):
+            def collate(batch):
+                return sum(batch) + pad
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "by position": """
+        def make(samples):
+            def collate(batch):
+                return sum(batch)
+            return DataLoader(samples, 2, False, None, None, 0, collate)
+    """,
+    "defaults": """
+        def make(samples, pad=3):
+            def collate(batch, a=1, b=[pad], *, c=pad + 1, d="x"):
+                return sum(batch) + a + b[0] + c, d
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "positional only, any arguments, trailing comma": """
+        def make(samples, pad=3):
+            def collate(
+                batch,  # the samples
+                /,
+                *rest,
+            ):
+                return sum(batch) + pad, rest
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "one line": """
+        def make(samples):
+            import math
+            pad = 2
+            def collate(batch): return math.sqrt(sum(batch)) + pad
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "local imports": """
+        def make(samples):
+            import os.path, math as m
+            from collections import Counter as C
+            def collate(batch):
+                '''Count.'''
+                # by hand
+                return C(batch), m.pi, os.path.join("a", "b")
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "helpers": """
+        def make(samples, pad=1):
+            def twice(x):
+                return 2 * add(x)
+            add = lambda x: x + pad
+            def collate(batch):
+                return [twice(x) for x in batch]
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """.replace("def twice", "add = lambda x: x + pad\n            def twice").replace(
+        "            add = lambda x: x + pad\n            def collate", "            def collate"
+    ),
+    "strings of several lines": '''
+        def make(samples, pad=3):
+            def collate(batch):
+                """Stack.
+
+                Well.
+                """
+                text = """a
+                  b
+            c"""
+                return sum(batch) + pad, text, f"""{pad}
+                  x"""
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    ''',
+    "tabs": """
+        def make(samples, pad=3):
+        \tdef collate(batch):
+        \t\tif pad:
+        \t\t\treturn sum(batch) + pad
+        \treturn DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "branches": """
+        def make(samples, pad=3):
+            if pad > 5:
+                def collate(batch):
+                    return sum(batch) + pad
+            else:
+                def collate(batch):
+                    return sum(batch) - pad
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "value of a branch that returns": """
+        def make(samples, pad=None):
+            if pad is None:
+                pad = 4
+                def collate(batch):
+                    return sum(batch) + pad
+                return DataLoader(samples, collate_fn=collate, batch_size=2)
+            pad = 9
+            return pad
+    """,
+    "both branches bind": """
+        def make(samples, flag=True):
+            if flag:
+                pad = 1
+            else:
+                pad = 2
+            with open(__file__) as file, open(__file__):
+                lines = len(file.readlines()) * 0
+            def collate(batch):
+                return sum(batch) + pad + lines
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "a loop it does not outlive": """
+        def make(samples):
+            for pad in (1, 2):
+                scale = pad * 2
+                def collate(batch):
+                    return sum(batch) * scale
+                loader = DataLoader(samples, collate_fn=collate, batch_size=2)
+            return loader
+    """,
+    "dict of arguments": """
+        def make(samples):
+            def collate(batch):
+                return sum(batch)
+            options = {"batch_size": 2, "collate_fn": collate}
+            return DataLoader(samples, **options)
+    """,
+    "entry of a dict": """
+        def make(samples):
+            options = dict(batch_size=2)
+            def collate(batch):
+                return sum(batch)
+            options["collate_fn"] = collate if samples else None
+            return DataLoader(samples, **options)
+    """,
+    "returned by a maker": """
+        def batcher(pad):
+            def inner(batch):
+                return sum(batch) + pad
+            return inner
+
+        def make(samples):
+            return DataLoader(samples, collate_fn=batcher(2), batch_size=2)
+    """,
+    "parameter of a helper": """
+        def loader(samples, collate_fn, size=2):
+            return DataLoader(samples, size, collate_fn=collate_fn)
+
+        def make(samples):
+            def merge(batch):
+                return sum(batch)
+            return loader(samples, merge)
+    """,
+    "functools.partial": """
+        import functools
+
+        def make(samples):
+            def merge(batch, pad):
+                return sum(batch) + pad
+            return DataLoader(samples, collate_fn=functools.partial(merge, pad=2), batch_size=2)
+    """,
+    "recursive": """
+        def make(samples):
+            def collate(batch):
+                return batch[0] + collate(batch[1:]) if batch else 0
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "recursive, its name taken": """
+        def collate(batch):
+            return "other"
+
+        def make(samples):
+            def collate(batch):
+                return f"{batch[0]}{collate(batch[1:])}" if batch else ""
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "annotations": """
+        import torch
+
+        def make(samples, pad: "unknown" = 1):
+            def collate(batch: list[torch.Tensor], *, more: "Later" = None) -> "Later":
+                return sum(batch) + pad
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "no_grad": """
+        import torch
+
+        def make(samples):
+            # about it
+            @torch.no_grad()
+            def collate(batch):
+                return torch.is_grad_enabled(), sum(batch)
+                # the end
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "generator": """
+        def make(samples, pad=3):
+            def collate(batch):
+                for x in batch:
+                    yield x + pad
+            return DataLoader(samples, collate_fn=collate, batch_size=2)
+    """,
+    "self": """
+        class Maker:
+            def __init__(self):
+                self.pad = 4
+
+            def loader(self, samples, scale=2):
+                def collate(batch):
+                    return sum(batch) * scale + self.pad
+                return DataLoader(samples, collate_fn=collate, batch_size=2)
+                # behind
+
+        def make(samples):
+            return Maker().loader(samples)
+    """,
+    "decorated function around it": """
+        import functools
+
+        # cached
+        @functools.lru_cache
+        def options():
+            def collate(batch):
+                return sum(batch)
+            return {"collate_fn": collate, "batch_size": 2}
+
+        def make(samples):
+            return DataLoader(samples, **options())
+    """,
+    "an attribute given to the loader": """
+        class Maker:
+            def __init__(self, pad):
+                def merge(batch):
+                    return sum(batch) + pad
+                self.merge = merge
+
+            def loader(self, samples):
+                return DataLoader(samples, collate_fn=self.merge, batch_size=2)
+
+        def make(samples):
+            return Maker(3).loader(samples)
+    """,
+}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_loader_collates_as_before_and_can_be_pickled(
+    shape: str, newline: str, load: Callable[[str], ModuleType]
+) -> None:
+    before = (HEADER + textwrap.dedent(SHAPES[shape])).replace("\n", newline)
+    project = Project({"a.py": before})
+    after, findings = rewrite("a.py", before, project, rules=[RULES["CHP007"], RULES["CHP012"]])
+    assert {one.status for one in findings} == {Status.REWRITE}
+    assert newline == "\n" or "\n" not in after.replace("\r\n", "")
+    again, _ = rewrite("a.py", after, Project({"a.py": after}), rules=[RULES["CHP007"], RULES["CHP012"]])
+    assert again == after
+
+    old, new = (load(text).make([1, 2, 3]) for text in (before, after))
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(old.collate_fn)
+    copy = pickle.loads(pickle.dumps(new.collate_fn))
+    for batch in ([1, 2], [3]):
+        expected = values(old.collate_fn(batch))
+        assert values(new.collate_fn(batch)) == values(copy(batch)) == expected
+
+
+def values(result: Any) -> Any:
+    """A result of collation, what a generator yields included."""
+    return list(result) if hasattr(result, "__next__") else result
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2", "`pad` is assigned again after it"),
+        ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\nfor pad in ds: use(pad)", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\ndel pad", "`pad` is deleted"),
+        ("pad = 1\ndef collate(b):\n    return pad\n[pad := x for x in ds]", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\nwith ds as pad: use()", "`pad` is assigned again after it"),
+        ("pad = 1\ndef collate(b):\n    return pad\nimport math as pad", "`pad` is imported in one place"),
+        ("if ds:\n    pad = 1\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
+        ("for x in ds:\n    pad = 1\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
+        ("try:\n    pad = 1\nexcept E:\n    pass\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
+        (
+            "pad = 0\ndef collate(b):\n    return pad\ndef more():\n    nonlocal pad\n    pad = 2",
+            "`pad` is rebound by an inner function",
+        ),
+        ("pad = 0\ndef collate(b):\n    nonlocal pad\n    pad = 2\n    return b", "it rebinds `pad`"),
+        ("@cache\ndef collate(b):\n    return b", "it is decorated"),
+        ("def collate(b):\n    return collate(b[1:]) + more", "it calls itself"),
+        ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
+        ("def collate(b, **more):\n    return b, ds, more", "it takes any keyword"),
+        ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
+        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a call of it gives a parameter"),
+        ("def collate(b):\n    return b\ncollate.pad = 3", "attributes of it are used"),
+        ("def collate(b):\n    return locals()", "`locals` in it depends on where it stands"),
+        ("local = int\ndef collate(b: local):\n    return b", "its annotations use `local`"),
+        ("def collate(b: Later):\n    return b", "its annotations use `Later`"),
+        ("partial = ds\ndef collate(b):\n    return ds", "the word `partial`"),
+        (
+            "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
+            "it may outlive the turn of the loop in which `n` is assigned",
+        ),
+        (
+            "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
+            "it may outlive the turn of the loop in which `n` is assigned",
+        ),
+        (
+            "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
+            "it may outlive the turn of the loop in which `n` is assigned",
+        ),
+        ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is an exception"),
+    ],
+)
+def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:
+    text = "def make(ds, more=1):\n" + textwrap.indent(body, "    ")
+    text += "\n    return DataLoader(ds, collate_fn=collate)\n\n\nclass Later:\n    pass\n"
+    assert reason in reported(text)
+
+
+def test_private_names_of_a_class_stay_in_it() -> None:
+    text = """
+        class Maker:
+            def loader(self, ds, other):
+                def collate(batch):
+                    return other.__pad
+                return DataLoader(ds, collate_fn=collate)
+    """
+    assert "`__pad` in it is private to the class" in reported(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(ds):\n    def key(x):\n        return x\n    return sorted(ds, key=key), DataLoader(ds)\n",
+        "def f(ds):\n    def show(x):\n        return x\n    for x in DataLoader(ds):\n        show(x)\n",
+        "def logged(f):\n    def wrapper(*args, **kwargs):\n        return f(*args, **kwargs)\n    return wrapper\n",
+        "class A(Dataset):\n    def __getitem__(self, i):\n        def load(i):\n            return i\n"
+        "        return load(i)\n",
+        "def f(ds):\n    global collate\n    def collate(b):\n        return b\n"
+        "    return DataLoader(ds, collate_fn=collate)\n",
+        "import torch\ndef f(ds):\n    def seed(i):\n        torch.manual_seed(i)\n"
+        "    return DataLoader(ds, worker_init_fn=seed)\n",
+    ],
+    ids=["key", "called", "decorator", "in a method", "global", "only seeds"],
+)
+def test_functions_that_no_worker_needs_are_not_mentioned(text: str) -> None:
+    after, findings = migrate(text)
+    assert (after, findings) == (HEADER + text, [])
+
+
+def test_a_maker_may_be_called_in_another_module() -> None:
+    maker = "def batcher(pad):\n    def inner(batch):\n        return batch, pad\n    return inner\n"
+    after, _ = migrate(maker, other="from a import batcher\nuse(collate_fn=batcher(3))\n")
+    assert "inner = partial(_inner, pad=pad)" in after
+    assert migrate(maker, other="from a import batcher\nbatcher(3)\n") == (HEADER + maker, [])
+
+
+def test_names_are_unique_and_tell_where_they_come_from() -> None:
+    text = """
+        def train(ds):
+            def collate(batch):
+                return batch
+            return DataLoader(ds, collate_fn=collate)
+
+        def test(ds, pad):
+            def collate(batch):
+                return batch, pad
+            return DataLoader(ds, collate_fn=collate)
+
+        class Data:
+            def __init__(self, ds):
+                def list(batch):
+                    return batch
+                self.loader = DataLoader(ds, collate_fn=list)
+    """
+    after, _ = migrate(text)
+    assert [line for line in after.splitlines() if line.startswith("def _")] == [
+        "def _train_collate(batch):",
+        "def _test_collate(batch, *, pad):",
+        "def _list(batch):",
+    ]
+    assert "DataLoader(ds, collate_fn=_train_collate)" in after
+
+
+def test_comments_and_docstrings_go_along() -> None:
+    text = '''
+        def make(ds):
+            size = 2
+
+            # Stack them.
+            # Really.
+            def collate(batch):
+                """Stack.
+
+                Every sample.
+                """
+                # first
+                return [  # a list
+                    batch,
+                ]
+                # last
+
+            return DataLoader(ds, size, collate_fn=collate)
+    '''
+    after, _ = migrate(text)
+    assert after == HEADER + textwrap.dedent(
+        '''
+        # Stack them.
+        # Really.
+        def collate(batch):
+            """Stack.
+
+            Every sample.
+            """
+            # first
+            return [  # a list
+                batch,
+            ]
+            # last
+
+
+        def make(ds):
+            size = 2
+
+            return DataLoader(ds, size, collate_fn=collate)
+        '''
+    )
+
+
+def test_a_star_import_elsewhere_does_not_get_new_names() -> None:
+    text = (
+        "def make(ds):\n    def collate(batch):\n        return batch\n    return DataLoader(ds, collate_fn=collate)\n"
+    )
+    after, _ = migrate(text, other="from a import *\n")
+    assert "def _collate(batch):" in after and "collate_fn=_collate)" in after
