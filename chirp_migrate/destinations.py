@@ -25,6 +25,7 @@ _TRANSFORM = re.compile(r"[Tt]ransforms?(?![a-z])")
 _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
+_ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADERS = re.compile(
     r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
@@ -250,7 +251,9 @@ class Destinations:
         mentions = self._on_self(owner, name) if isinstance(owner, cst.ClassDef) else reads_of(module, name, scope)
         if any(isinstance(around, cst.Decorator) for one in mentions for around in module.ancestors(one)):
             return None
-        says_transform = _SAYS_TRANSFORM.fullmatch(inner) or (short != name and _SAYS_TRANSFORM.fullmatch(short))
+        says_transform = _ABOUT_DATA.search(module.text) is not None and (
+            _SAYS_TRANSFORM.fullmatch(inner) or (short != name and _SAYS_TRANSFORM.fullmatch(short))
+        )
         if _LOADER_WORDS.search(name) or _LOADER_WORDS.search(inner) or says_transform:
             return short
         calls = [module.parents[one] for one in mentions]

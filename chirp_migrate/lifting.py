@@ -34,6 +34,8 @@ __all__ = [
     "whole_span",
 ]
 
+#: Longer names of what moves would fill its lines.
+_LONGEST_NAME = 40
 _DEFINITION = re.compile(r"(?m)^([ \t]*)(?:async[ \t]+)?(def|class)\b")
 _LONG_STRING = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'')
 
@@ -60,7 +62,11 @@ def _nests(text: str, word: str) -> bool:
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """The first of ``wishes`` that the module does not use as a word, or the last one with a number behind it."""
+    """The first of ``wishes`` that the module does not use as a word, or the last one with a number behind it.
+
+    Wishes that are too long to read are passed over, or lose words in the middle.
+    """
+    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shortened(wishes[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
     found = next((wish for wish in wishes if wish not in words), None)
     number = 2
@@ -68,6 +74,13 @@ def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()
         numbered = f"{wishes[-1]}_{number}"
         found, number = (None if numbered in words else numbered), number + 1
     return found
+
+
+def _shortened(name: str) -> str:
+    words = name.split("_")
+    while len(words) > 3 and len("_".join(words)) > _LONGEST_NAME:
+        del words[-2]
+    return "_".join(words)
 
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:

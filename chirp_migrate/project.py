@@ -48,6 +48,10 @@ class Project:
                 paths.setdefault(f"{self._name}.{module_name(path)}".rstrip("."), path)
         return {**paths, **{module_name(path): path for path in self._texts}}
 
+    def has_package(self, name: str) -> bool:
+        """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
+        return name == self._name or any(one == name or one.startswith(f"{name}.") for one in self._paths)
+
     def text(self, path: str) -> str:
         """Current text of the file at ``path``."""
         return self._texts[path]

@@ -135,7 +135,7 @@ def rewrite(
         edits = list(dict.fromkeys(edit for _, proposal in chosen for edit in proposal.edits))
         needed = {one for _, proposal in chosen for one in proposal.imports}
         first_use = min(edit.start for edit in edits)
-        spliced = apply_edits(text, [*edits, *import_edits(module, needed, first_use)])
+        spliced = apply_edits(text, [*import_edits(module, needed, first_use), *edits])
         text = remove_newly_dead(text, spliced, lambda name, m=module: project.imported_elsewhere(m, name))  # type: ignore[misc]
         project.update(path, text)
     raise AssertionError(f"the rules do not settle on {path}")

@@ -15,8 +15,18 @@ from chirp_migrate.module import Module, walk
 from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit
 
-__all__ = ["bindings_of", "bound_defaults", "check_annotations", "parameter_edits", "parameters_offset", "partial_call"]
+__all__ = [
+    "bindings_of",
+    "bound_defaults",
+    "check_annotations",
+    "parameter_edits",
+    "parameters_offset",
+    "partial_call",
+    "stays",
+]
 
+#: Columns left for `name = partial(...)` by the name.
+_LINE_LENGTH = 75
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
@@ -30,14 +40,14 @@ def bound_defaults(module: Module, parameters: cst.Parameters, offset: int) -> l
     """
     positional = [*parameters.posonly_params, *parameters.params]
     defaulted = [one for one in positional if one.default is not None]
-    moving = [n for n, one in enumerate(defaulted) if not _stays(module, one.default, offset)]
+    moving = [n for n, one in enumerate(defaulted) if not stays(module, one.default, offset)]
     taken = defaulted[: moving[-1] + 1] if moving else []
     if any(one in parameters.posonly_params for one in taken):
         raise NotMovable("a positional-only parameter has a default that is made where the function stands")
-    return taken + [one for one in parameters.kwonly_params if not _stays(module, one.default, offset)]
+    return taken + [one for one in parameters.kwonly_params if not stays(module, one.default, offset)]
 
 
-def _stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
+def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
     """Whether a default is the same thing when it is evaluated at ``offset`` of the module instead."""
     if (
         default is None
@@ -46,9 +56,9 @@ def _stays(module: Module, default: cst.BaseExpression | None, offset: int) -> b
     ):
         return True
     if isinstance(default, cst.UnaryOperation):
-        return _stays(module, default.expression, offset)
+        return stays(module, default.expression, offset)
     if isinstance(default, cst.Tuple):
-        return all(_stays(module, one.value, offset) for one in default.elements)
+        return all(stays(module, one.value, offset) for one in default.elements)
     path = dotted(default)
     owner = module.scopes.lookup(path.partition(".")[0], default) if path is not None else None
     if owner is None:
@@ -165,7 +175,7 @@ def partial_call(
     """
     if not values:
         return function, frozenset()
-    bound = f"({function}, {', '.join(f'{keyword}={value}' for keyword, value in values)})"
+    bound = _arguments(module, node, [function, *(f"{keyword}={value}" for keyword, value in values)])
     spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
     for word, path, spelled in spellings:
         owner = module.scopes.lookup(word, node)
@@ -176,3 +186,14 @@ def partial_call(
     if owner is not None and not isinstance(owner[0].node, cst.Module):
         raise NotMovable("the word `partial`, which would bind its values, means something else there")
     return f"partial{bound}", frozenset({("functools", "partial")})
+
+
+def _arguments(module: Module, node: cst.CSTNode, arguments: Sequence[str]) -> str:
+    """Arguments in their parentheses, one a line where they would make too long a line."""
+    start = module.span(node)[0]
+    indent = module.indentation(start)
+    line = f"({', '.join(arguments)})"
+    if len(indent) + len(line) <= _LINE_LENGTH or any("\n" in one or "\r" in one for one in arguments):
+        return line
+    inner = indent + module.tree.default_indent
+    return f"({module.newline}{''.join(f'{inner}{one},{module.newline}' for one in arguments)}{indent})"

@@ -242,8 +242,12 @@ def _pass_arguments_on(module: Module, call: cst.Call, offset: int) -> Proposal:
 
 def _role(call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
     """Training or validation, by what the call says about order; and arguments that keep its meaning."""
-    if "sampler" in arguments or "batch_sampler" in arguments:
-        return "training", []
+    samplers = [call.args[arguments[one]].value for one in ("sampler", "batch_sampler") if one in arguments]
+    samplers = [one for one in samplers if not m.matches(one, m.Name("None"))]
+    if samplers:
+        # Where it is None when the call runs, the call neither shuffled nor drew from a sampler.
+        surely = any(_constructs(one) for one in samplers)
+        return "training", [] if surely or "shuffle" in arguments else ["shuffle=False"]
     shuffle = call.args[arguments["shuffle"]].value if "shuffle" in arguments else None
     if shuffle is not None and not m.matches(shuffle, m.Name("False") | m.Name("None")):
         return "training", []
@@ -251,6 +255,13 @@ def _role(call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
     if drop_last is not None and not m.matches(drop_last, m.Name("False")):
         return "training", [] if shuffle is not None else ["shuffle=False"]
     return "validation", []
+
+
+def _constructs(node: cst.BaseExpression) -> bool:
+    """Whether an expression makes an object of a class, by the way classes are named."""
+    called = node.func if isinstance(node, cst.Call) else None
+    last = called.attr if isinstance(called, cst.Attribute) else called
+    return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()
 
 
 def _rename(module: Module, argument: cst.Arg, keyword: str) -> list[Edit]:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from chirp_migrate.closures import Capture, captures, reads_of
 from chirp_migrate.destinations import Destinations, base_names
+from chirp_migrate.import_time import check_class
 from chirp_migrate.lifting import (
     NotMovable,
     definition_range,
@@ -17,6 +18,7 @@ from chirp_migrate.lifting import (
     import_edits,
     import_lines,
     insert_above,
+    insertion_offset,
     joined,
     left_over_imports,
     moved,
@@ -83,7 +85,11 @@ class _Moved:
         self.init = next((one for one in self.methods if one.name.value == "__init__"), None)
         on_self = {one.attr.value for one in module.find(cst.Attribute) if node in module.ancestors(one)}
         on_self |= {one.name.value for one in self.methods}
-        self.attribute = {one.name: f"_captured_{one.name}" if one.name in on_self else one.name for one in self.values}
+        # A base that is not known to keep nothing may use any name for itself.
+        bare = all(_BARE.fullmatch(base) for base in base_names(module, project, node))
+        self.attribute = {
+            one.name: f"_captured_{one.name}" if one.name in on_self or not bare else one.name for one in self.values
+        }
 
     def proposal(self, taken: set[str]) -> Proposal:
         """The edits that move the class; its new name is added to ``taken``.
@@ -135,6 +141,7 @@ class _Moved:
         for one in (*self.values, *self.imports):
             self._check_reads(one)
         check_values(module, node, self.values)
+        check_class(module, self.project, node, insertion_offset(module, node))
         if self.values and self.init is None:
             bases = set(base_names(module, self.project, node))
             if not all(_BARE.fullmatch(base) for base in bases):

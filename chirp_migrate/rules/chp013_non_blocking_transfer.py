@@ -79,7 +79,7 @@ def _in_loop(
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
             message = f"`{shown}` waits for the copy of the batch; `non_blocking=True` was not added: {problems[0]}"
-            yield Proposal(offset, message)
+            yield Proposal(offset, message, why="not-surely-safe")
         else:
             source = "what its name says is a loader" if by_name else "the loader"
             message = f"`{shown}` waits for the copy of a batch from {source}: with `non_blocking=True` it need not"

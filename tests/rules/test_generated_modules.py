@@ -62,6 +62,7 @@ COLLATE = st.sampled_from(
 )
 
 
+SAMPLERS = ["RandomSampler(data, replacement=True, num_samples=7)", "None", "config.get('sampler')"]
 SHAPES = [
     "return CALL",
     "loader = CALL\nreturn loader",
@@ -82,7 +83,7 @@ def arguments(draw: st.DrawFn) -> tuple[list[str], list[str]]:
         given_["batch_size"] = draw(st.sampled_from(["1", "4", "config['batch_size']", "2 + 1"]))
         order = draw(st.sampled_from(["", "shuffle=True", "shuffle=False", "shuffle=args.shuffle", "sampler"]))
         if order == "sampler":
-            given_["sampler"] = "RandomSampler(data, replacement=True, num_samples=7)"
+            given_["sampler"] = draw(st.sampled_from(SAMPLERS))
         elif order:
             given_["shuffle"] = order.partition("=")[2]
         if draw(st.booleans()):
@@ -125,7 +126,8 @@ def modules(draw: st.DrawFn) -> str:
             f"{callee}(\n            data,{comment}\n            {inner}{draw(st.sampled_from(['', ',']))}\n        )"
         )
     else:
-        call = f"{callee}{draw(st.sampled_from(['', ' ']))}(data{draw(st.sampled_from([', ', ' , ']))}{', '.join(written)})"
+        space, comma = draw(st.sampled_from(["", " "])), draw(st.sampled_from([", ", " , "]))
+        call = f"{callee}{space}(data{comma}{', '.join(written)})"
     shape = draw(st.sampled_from(SHAPES)).replace("CALL", call)
     lines = [line if line.startswith("        ") else f"        {line}" for line in (*before, *shape.split("\n"))]
     body = "\n".join(

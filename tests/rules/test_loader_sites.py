@@ -102,8 +102,13 @@ def test_names_that_are_not_or_may_be_another(text: str, why: list[str]) -> None
         ("DataLoader[int](d)", "OptimalDataLoaderFactory.create_validation_loader(d)"),
         ("DataLoader ( d )", "OptimalDataLoaderFactory.create_validation_loader ( d )"),
         ("DataLoader(dataset=d, shuffle=s)", "OptimalDataLoaderFactory.create_training_loader(dataset=d, shuffle=s)"),
-        ("DataLoader(d, sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, sampler=s)"),
-        ("DataLoader(d, batch_sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, batch_sampler=s)"),
+        ("DataLoader(d, sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, sampler=s, shuffle=False)"),
+        ("DataLoader(d, sampler=S(d))", "OptimalDataLoaderFactory.create_training_loader(d, sampler=S(d))"),
+        ("DataLoader(d, sampler=None)", "OptimalDataLoaderFactory.create_validation_loader(d, sampler=None)"),
+        (
+            "DataLoader(d, shuffle=a, batch_sampler=s)",
+            "OptimalDataLoaderFactory.create_training_loader(d, shuffle=a, batch_sampler=s)",
+        ),
         ("DataLoader(d, shuffle=False)", "OptimalDataLoaderFactory.create_validation_loader(d, shuffle=False)"),
         (
             "DataLoader(d, num_workers=n)  # kept",

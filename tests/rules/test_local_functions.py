@@ -506,3 +506,22 @@ def test_a_star_import_elsewhere_does_not_get_new_names() -> None:
     )
     after, _ = migrate(text, other="from a import *\n")
     assert "def _collate(batch):" in after and "collate_fn=_collate)" in after
+
+
+def test_names_and_lines_stay_readable() -> None:
+    outer = "test_that_batches_of_sentences_are_padded_to_the_same_length"
+    body = "        return batch, padding_token, maximum_length, tokenizer_name, ignored_label\n"
+    parameters = "padding_token, maximum_length, tokenizer_name, ignored_label, data"
+    body = f"    def collate(batch):\n{body}    return DataLoader(data, collate_fn=collate)\n\n\n"
+    text = "".join(f"def {outer}_{n}({parameters}):\n{body}" for n in range(3))
+    after, _ = migrate(text)
+    moved = [line for line in after.splitlines() if line.startswith("def ") and "collate" in line]
+    assert len(moved) == 3 and max(len(line.partition("(")[0]) for line in moved) <= 46
+    assert "    collate = partial(\n        " in after
+    assert after.index("import partial") < after.index("def ")
+
+
+def test_an_output_transform_is_no_data_transform() -> None:
+    text = "import torch\n\ndef get_sequence_transform(n):\n    def cut(x):\n        return x[:n]\n    return cut\n"
+    rules = [RULES["CHP012"], RULES["CHP007"]]
+    assert rewrite("a.py", text, Project({"a.py": text}), rules=rules) == (text, [])

@@ -1,0 +1,56 @@
+"""Dataset classes inside functions: what keeps one from being made when the module is imported."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import all_rules
+
+RULE = next(rule for rule in all_rules() if rule.code == "CHP006")
+HEADER = "import torch\nfrom torch.utils.data import Dataset\nimport pkg.base\nimport other\nfrom .base import Base\n"
+
+
+def migrate(body: str, base: str = "Dataset", top: str = "", end: str = "") -> tuple[str, list[str]]:
+    """A function with a local dataset class after the rule, and the reasons of what was only reported."""
+    inner = textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8)
+    text = f"{HEADER}{top}\n\ndef make(n, path):\n    class Local({base}):\n{inner}\n    return Local(){end}\n"
+    package = {"pkg/__init__.py": "", "pkg/base.py": "from torch.utils.data import Dataset\nclass Base(Dataset): ...\n"}
+    texts = {**package, "pkg/a.py": text}
+    after, findings = rewrite("pkg/a.py", text, Project(texts), rules=[RULE])
+    compile(after, "a.py", "exec")
+    return after, [one.message for one in findings if one.status is Status.REPORT]
+
+
+@pytest.mark.parametrize("base", ["Dataset", "torch.utils.data.Dataset", "Base"])
+def test_a_class_whose_base_is_there_moves(base: str) -> None:
+    after, reasons = migrate('"""Doc."""\nsize = 3\n\ndef __len__(self, n=(1, None)):\n    return n', base)
+    assert not reasons and f"\nclass Local({base}):" in after
+
+
+@pytest.mark.parametrize(
+    ("body", "base", "reason"),
+    [
+        ("def __len__(self):\n    return 1", "pkg.base.Base", "may not be there yet"),
+        ("data = torch.load('x')\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
+        ("print('made')\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
+        ("def __len__(self, n=torch.rand(1)):\n    return 1", "Dataset", "the default of `n`"),
+        ("def __len__(self, n=LATE):\n    return 1", "Dataset", "the default of `n`"),
+        ("@late\ndef __len__(self):\n    return 1", "Dataset", "only defined further down"),
+        ("def __len__(self) -> Late:\n    return 1", "Dataset", "annotations use `Late`"),
+    ],
+)
+def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason: str) -> None:
+    end = "\n\nLATE = 3\n\ndef late(f): return f\n\nclass Late: ..."
+    after, reasons = migrate(body, base, end=end)
+    assert "    class Local(" in after and len(reasons) == 1 and reason in reasons[0]
+
+
+def test_what_is_captured_does_not_meet_attributes_of_an_unknown_base() -> None:
+    body = "def __init__(self):\n    super().__init__()\n\ndef __len__(self):\n    return n"
+    assert "self._captured_n = n" in migrate(body, "Base")[0]
+    assert "self.n = n" in migrate(body, "Dataset")[0]
