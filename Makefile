@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader clean
+.PHONY: demo test lint bench bench-loader bench-codemod clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ bench: $(STAMP)  ## the figures of the README
 
 bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ".[bench]")
 	$(BIN)/python benchmarks/loader.py
+
+bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
+	$(BIN)/python benchmarks/codemod.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo
