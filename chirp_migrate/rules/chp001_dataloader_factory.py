@@ -192,7 +192,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
             removed.add(arguments[knob])
     kept = set(range(len(call.args))) - removed
 
-    role, extra = _role(call, arguments)
+    role, extra = _role(module, call, arguments)
     factory = f"{_FACTORY}.create_{role}_loader"
     for name, position in arguments.items():
         if position in kept and position >= 2 and call.args[position].keyword is None and name != "num_workers":
@@ -240,7 +240,7 @@ def _pass_arguments_on(module: Module, call: cst.Call, offset: int) -> Proposal:
     )
 
 
-def _role(call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
+def _role(module: Module, call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
     """Training or validation, by what the call says about order; and arguments that keep its meaning."""
     samplers = [call.args[arguments[one]].value for one in ("sampler", "batch_sampler") if one in arguments]
     samplers = [one for one in samplers if not m.matches(one, m.Name("None"))]
@@ -254,7 +254,26 @@ def _role(call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
     drop_last = call.args[arguments["drop_last"]].value if "drop_last" in arguments else None
     if drop_last is not None and not m.matches(drop_last, m.Name("False")):
         return "training", [] if shuffle is not None else ["shuffle=False"]
+    if "train" in _given_name(module, call):
+        return "training", [] if shuffle is not None else ["shuffle=False"]  # in order, and not for evaluation
     return "validation", []
+
+
+def _given_name(module: Module, call: cst.Call) -> str:
+    """The name that a loader gets where it is built: of a variable, a key, or the function that returns it."""
+    for ancestor in module.ancestors(call):
+        if isinstance(ancestor, cst.Assign | cst.AnnAssign):
+            target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
+            return module.source(target).rpartition(".")[2]
+        if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
+            return ancestor.keyword.value
+        if isinstance(ancestor, cst.DictElement):
+            return module.source(ancestor.key)
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor.name.value
+        if isinstance(ancestor, cst.Tuple):
+            break  # one name for several
+    return ""
 
 
 def _constructs(node: cst.BaseExpression) -> bool:

@@ -39,6 +39,10 @@ class ConfigDefaults(Rule):
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("default_config", "DEFAULT_CONFIG")
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that name some of the keys, too."""
+        return super().concerns(text, project) and sum(key in text for key in _TRAINING_KEYS) >= 3
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
         if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):

@@ -32,6 +32,10 @@ class ImageRoundTrip(Rule):
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
     trigger: ClassVar[tuple[str, ...]] = ("fromarray",)
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that may define a dataset."""
+        return "__getitem__" in text and super().concerns(text, project)
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite dataset classes whose ``__getitem__`` masks an image made from the sample."""
         for statement in module.tree.body:
