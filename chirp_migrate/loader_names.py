@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _SHORT = re.compile(r"(?:\b|_)dl\b")
-_BATCHES = re.compile(r"^[ \t]*for\b[^\r\n]*[bB]atch[^\r\n]*?\bin\s+(?!range\b)", re.MULTILINE)
+_BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
 
 _NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
 #: Names of what holds loaders.
