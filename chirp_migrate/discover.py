@@ -105,7 +105,14 @@ def discover(
         name = path.resolve().name
         if path.suffix not in (".py", ".ipynb"):
             raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your backend.")
-        return Discovery(root, (name,), (), ()) if path.suffix == ".py" else Discovery(root, (), (name,), ())
+        # Its neighbours are read: what they import from it stays there.
+        neighbours = tuple(
+            one.name for one in sorted(root.iterdir()) if one.suffix in (".py", ".ipynb") and one.name != name
+        )
+        context = tuple(one for one in neighbours if _is_plain(root / one))
+        if path.suffix == ".py":
+            return Discovery(root, (name,), (), (), context)
+        return Discovery(root, (), (name,), (), context)
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
     context: list[str] = []
@@ -154,6 +161,15 @@ def _walk(folder: Path, prefix: str, ignored: frozenset[str], left_out: list[Ski
             continue
         if reason is not None:
             left_out.append(Skipped(relative, reason))
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether it is a file that is worth reading, and no link."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_FILE_BYTES
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -115,12 +115,13 @@ class Scopes:
             scope = self.scope_of(statement)
             for item in statement.names:
                 scope.elsewhere[item.name.value] = type(statement)
-        for node in find(*_BINDERS):
-            self._bind(node)
+        # Parameters first: what a ``nonlocal`` statement means may be one.
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)
             scope.bindings.setdefault(parameter.name.value, []).append(Binding(Kind.PARAMETER, parameter))
+        for node in find(*_BINDERS):
+            self._bind(node)
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """The scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""

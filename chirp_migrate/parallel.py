@@ -71,6 +71,7 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
             try:
                 yield future.result()
             except BrokenProcessPool:
+                pool.shutdown(wait=True)  # no thread of it is left that a fork could surprise
                 yield _alone(path, project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

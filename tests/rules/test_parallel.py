@@ -1,0 +1,58 @@
+"""Several processes: the same plan as with one, and one file that ends its process does not end the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import chirp_migrate.parallel
+from chirp_migrate.engine import plan_tree
+from chirp_migrate.module import Module
+from chirp_migrate.rules import Proposal, all_rules
+
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, collate_fn=lambda b: b)\n"
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
+
+
+def test_the_number_of_processes_changes_nothing() -> None:
+    alone, together = plan_tree(FIXTURE, jobs=1), plan_tree(FIXTURE, jobs=3)
+    assert alone == together and len(alone.files) >= 7
+
+
+def test_processes_are_started_where_they_pay_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    pool = chirp_migrate.parallel._pool
+    monkeypatch.setattr(chirp_migrate.parallel, "_pool", lambda *a: started.append(a[-1]) or pool(*a))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    for name in "abc":
+        (tmp_path / f"{name}.py").write_text(LOADER)
+    assert len(plan_tree(tmp_path).files) == 3 and not started
+    monkeypatch.setattr(chirp_migrate.parallel, "_WORTH_A_PROCESS", len(LOADER))
+    assert len(plan_tree(tmp_path).files) == 3 and started == [4]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a patched rule reaches the other processes by forking only")
+def test_a_file_that_ends_its_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fatal(self: object, module: Module, project: object) -> list[Proposal]:
+        if module.path == "b.py":
+            os._exit(3)
+        return []
+
+    rule = next(rule for rule in all_rules() if rule.code == "CHP007")
+    monkeypatch.setattr(type(rule), "check", fatal)
+    for name in "abcd":
+        (tmp_path / f"{name}.py").write_text(LOADER)
+    plan = plan_tree(tmp_path, jobs=2)
+    assert [file.path for file in plan.files] == ["a.py", "c.py", "d.py"]
+    assert [(one.path, "died" in one.reason) for one in plan.skipped] == [("b.py", True)]
+
+
+def test_one_file_is_seen_with_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(LOADER)
+    (tmp_path / "b.py").write_text("from a import DataLoader\n")
+    plan = plan_tree(tmp_path / "a.py")
+    assert [file.path for file in plan.files] == ["a.py"]
+    assert b"import DataLoader" in plan.files[0].after
