@@ -109,10 +109,10 @@ def discover(
         neighbours = tuple(
             one.name for one in sorted(root.iterdir()) if one.suffix in (".py", ".ipynb") and one.name != name
         )
-        context = tuple(one for one in neighbours if _is_plain(root / one))
+        beside = tuple(one for one in neighbours if _is_plain(root / one))
         if path.suffix == ".py":
-            return Discovery(root, (name,), (), (), context)
-        return Discovery(root, (), (name,), (), context)
+            return Discovery(root, (name,), (), (), beside)
+        return Discovery(root, (), (name,), (), beside)
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
     context: list[str] = []
