@@ -7,6 +7,7 @@ quickly without, the runtime is imported there too.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterator
 
 import libcst as cst
@@ -63,8 +64,8 @@ def import_edits(module: Module, needed: Collection[Import], first_use: int | No
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
             edits.append(_beside(module, guarded, _line(module, source, missing)))
         elif missing:
-            offset, lead = _place(module, behind_torch=source == _RUNTIME)
-            lines.append((offset, f"{lead}{_line(module, source, missing)}{module.newline}"))
+            offset, lead, tail = _place(module) if source == _RUNTIME else _standard_place(module)
+            lines.append((offset, f"{lead}{_line(module, source, missing)}{module.newline}{tail}"))
     return [*edits, *(Edit(offset, offset, line) for offset, line in lines)]
 
 
@@ -168,30 +169,53 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     )
 
 
-def _place(module: Module, behind_torch: bool) -> tuple[int, str]:
-    """Offset for new import lines and the white space before them: behind the first run of imports.
+def _place(module: Module) -> tuple[int, str, str]:
+    """Offset for a line that imports the runtime, and the white space before and behind it.
 
-    ``behind_torch``: behind the run in which torch is first imported, since what a module sets up before that has to
-    stay before it; and behind a top-level change of ``sys.path``, which the runtime may need to be found.
+    Behind the run of imports in which torch is first imported, or the first run: what a module sets up before it
+    imports torch stays before it. Behind a top-level change of ``sys.path``, which the runtime may need to be found.
     """
     body = module.tree.body
     imports = dict(_top_level_imports(module))
     torch = [position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources))]
-    start = torch[0] if torch and behind_torch else next(iter(imports), -1)
-    changes = (p for p, one in enumerate(body) if isinstance(one, cst.SimpleStatementLine) and _changes_path(one))
-    paths = list(changes) if behind_torch else []
+    start = torch[0] if torch else next(iter(imports), -1)
+    paths = [p for p, one in enumerate(body) if isinstance(one, cst.SimpleStatementLine) and _changes_path(one)]
     if start >= 0 and paths and paths[-1] > start:
         start = paths[-1] + 1 if paths[-1] + 1 in imports else paths[-1]
     while start >= 0 and start + 1 in imports:
         start += 1
-    anchor = body[start] if start >= 0 else None
-    is_docstring = anchor is None and bool(body) and m.matches(body[0], _DOCSTRING)
-    if anchor is None and not is_docstring:
-        offset = module.span(body[0])[0] if body else len(module.text)
-        return module.line_start(offset), ""
-    end = module.line_end(module.span(anchor or body[0])[1])
-    lead = "" if module.text[:end].endswith(("\n", "\r")) else module.newline
-    return end, lead + (module.newline if is_docstring else "")
+    return _top(module) if start < 0 else _behind(module, body[start])
+
+
+def _standard_place(module: Module) -> tuple[int, str, str]:
+    """The same for a module of the standard library: behind the others of the first run of imports, or above it."""
+    imports = dict(_top_level_imports(module))
+    start = next(iter(imports), -1)
+    if start < 0:
+        return _top(module)
+    last, position = None, start
+    while position in imports:
+        if all(source.partition(".")[0] in sys.stdlib_module_names for source in imports[position]):
+            last = position
+        position += 1
+    if last is not None:
+        return _behind(module, module.tree.body[last])
+    return module.line_start(module.span(module.tree.body[start])[0]), "", module.newline
+
+
+def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
+    end = module.line_end(module.span(statement)[1])
+    return end, "" if module.text[:end].endswith(("\n", "\r")) else module.newline, ""
+
+
+def _top(module: Module) -> tuple[int, str, str]:
+    """Where the first import of a module goes: behind its docstring."""
+    body = module.tree.body
+    if body and m.matches(body[0], _DOCSTRING):
+        offset, lead, _ = _behind(module, body[0])
+        return offset, lead + module.newline, ""
+    offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
+    return offset, "", ""
 
 
 _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
@@ -42,6 +42,7 @@ POSITIONAL = (
 )
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bDataLoader\s*\(")
+_METHOD = re.compile(r"create_(\w+_)?loader")
 
 
 class DataLoaderFactory(Rule):
@@ -64,17 +65,24 @@ class DataLoaderFactory(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *project.aliases("DataLoader")}
-        mentions = [*module.find(cst.Name), *module.find(cst.Attribute)]
-        for node in sorted(mentions, key=lambda one: module.span(one)[0]):
-            assert isinstance(node, cst.Name | cst.Attribute)
-            last = node.value if isinstance(node, cst.Name) else node.attr.value
-            if isinstance(node, cst.Attribute) and last.startswith("create_") and last.endswith("loader"):
+        for node in sorted(_mentions(module, spellings), key=lambda one: module.span(one)[0]):
+            if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
                 if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
-            elif last in spellings and _is_read(module, node):
+            elif _is_read(module, node):
                 names = project.resolved_names(module, node)
                 if names & DATALOADER:
                     yield from _check_use(module, project, node, sorted(names - DATALOADER))
+
+
+def _mentions(module: Module, spellings: Collection[str]) -> Iterator[cst.Name | cst.Attribute]:
+    """Names that may be the class, and attributes that may be the factory's methods."""
+    for name in module.find(cst.Name):
+        if name.value in spellings:
+            yield name
+    for attribute in module.find(cst.Attribute):
+        if attribute.attr.value in spellings or _METHOD.fullmatch(attribute.attr.value):
+            yield attribute
 
 
 @lru_cache(maxsize=64)
