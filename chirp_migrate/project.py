@@ -213,6 +213,21 @@ class Project:
                     return True
         return False
 
+    def is_replaced(self, module: Module, name: str) -> bool:
+        """Whether a file of the backend puts something else in the place of ``name`` in ``module``, as tests do.
+
+        ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``.
+        """
+        last = re.escape(module.name.rpartition(".")[2])
+        quoted = rf"""["']{re.escape(name)}["']"""
+        replaced = re.compile(
+            rf"""(?:patch|setattr)\w*\s*\(\s*["'](?:\w+\.)*{last}\.{re.escape(name)}["']"""
+            rf"|(?:patch\.object|setattr)\s*\(\s*(?:\w+\.)*{last}\s*,\s*{quoted}"
+        )
+        return any(
+            replaced.search(text) for text in self._others(module.path, name) if "patch" in text or "setattr" in text
+        )
+
     def mentions(self, attribute: str, besides: str) -> bool:
         """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")

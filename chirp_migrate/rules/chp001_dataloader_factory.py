@@ -71,8 +71,19 @@ class DataLoaderFactory(Rule):
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
             elif _is_read(module, node):
                 names = project.resolved_names(module, node)
-                if names & DATALOADER:
-                    yield from _check_use(module, project, node, sorted(names - DATALOADER))
+                if not names & DATALOADER:
+                    continue
+                for proposal in _check_use(module, project, node, sorted(names - DATALOADER)):
+                    root = _root(node)
+                    if proposal.edits and root is not None and project.is_replaced(module, root.value):
+                        yield Proposal(
+                            proposal.offset,
+                            f"a test puts something else in the place of `{root.value}` in this module, and would not "
+                            "find it any more; let it replace OptimalDataLoaderFactory, and migrate this by hand",
+                            why="replaced-by-test",
+                        )
+                    else:
+                        yield proposal
 
 
 def _mentions(module: Module, spellings: Collection[str]) -> Iterator[cst.Name | cst.Attribute]:
@@ -151,12 +162,18 @@ def _check_use(
         )
 
 
-def _with_local_import(module: Module, node: cst.Name | cst.Attribute, proposal: Proposal) -> Proposal:
-    """The factory imported where the class was, if that is in a function of a module that loads without torch."""
+def _root(node: cst.Name | cst.Attribute) -> cst.Name | None:
+    """The first name of a dotted one."""
     root: cst.BaseExpression = node
     while isinstance(root, cst.Attribute):
         root = root.value
-    if not proposal.edits or not isinstance(root, cst.Name):
+    return root if isinstance(root, cst.Name) else None
+
+
+def _with_local_import(module: Module, node: cst.Name | cst.Attribute, proposal: Proposal) -> Proposal:
+    """The factory imported where the class was, if that is in a function of a module that loads without torch."""
+    root = _root(node)
+    if not proposal.edits or root is None:
         return proposal
     beside = local_import_edits(module, root, runtime(_FACTORY))
     if beside is None:

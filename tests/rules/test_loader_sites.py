@@ -283,3 +283,22 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
 def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None:
     text, _ = migrate(before)
     assert text.rstrip() == textwrap.dedent(after).rstrip()
+
+
+@pytest.mark.parametrize(
+    ("test", "replaced"),
+    [
+        ("with patch('pkg.a.DataLoader') as loader: ...", True),
+        ('@mock.patch("a.DataLoader", autospec=True)\ndef test(): ...', True),
+        ("monkeypatch.setattr(pkg.a, 'DataLoader', Fake)", True),
+        ("monkeypatch.setattr('pkg.a.DataLoader', Fake)", True),
+        ("patch.object(a, 'DataLoader')", True),
+        ("patch('torch.utils.data.DataLoader')", False),
+        ("patch('pkg.b.DataLoader')", False),
+        ("log('a.DataLoader')", False),
+    ],
+)
+def test_what_a_test_replaces_by_name_stays(test: str, replaced: bool) -> None:
+    text = f"{IMPORT}x = DataLoader(d)\n"
+    after, findings = migrate(text, test_a=test)
+    assert (after == text) is replaced and reasons(findings) == ["replaced-by-test"] * replaced
