@@ -50,6 +50,7 @@ _LITERALS = (
     cst.GeneratorExp,
     cst.Lambda,
 )
+_DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 _BASES_LIMIT = 8
 
 
@@ -69,7 +70,7 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while pending:
         current = pending.pop()
         yield current
-        if not isinstance(current, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+        if type(current) not in _DEFINITIONS:
             pending += code_children(current)
 
 

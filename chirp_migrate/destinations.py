@@ -21,7 +21,7 @@ from chirp_migrate.project import Project
 __all__ = ["Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Sampler", "Compose")
-_TRANSFORM = re.compile(r"[Tt]ransforms?(?![a-z])")
+_TRANSFORM = re.compile(r"(?<!\w)(?:target_|batch_)?transforms?(?!\w)")
 _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
@@ -47,7 +47,9 @@ _ELSEWHERE: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
 def may_have_destinations(text: str) -> bool:
     """Whether a text has a word for what may take functions to worker processes."""
-    return any(word in text for word in _WORDS) or ("ransform" in text and _TRANSFORM.search(text) is not None)
+    if any(word in text for word in _WORDS):
+        return True
+    return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
 def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool:
@@ -266,7 +268,7 @@ class Destinations:
         known = _ELSEWHERE.setdefault(self._project, {})
         if maker not in known:
             known[maker] = self._project.search(
-                rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*{re.escape(maker)}\("
+                rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker
             )
         return known[maker]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -157,7 +157,7 @@ class DatasetState:
                 yield from ((attribute, value, what) for value, what in found[:1])
 
     def _set_from_outside(self, attribute: str) -> bool:
-        return self.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*=(?!=)")
+        return self.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*=(?!=)", attribute)
 
     def _given_up(self, uses: list[Use]) -> bool:
         for use in uses:
@@ -218,18 +218,23 @@ def contents(scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0) -> I
     elif isinstance(value, cst.DictComp | cst.NamedExpr):
         parts = [value.value]
     elif isinstance(value, cst.Name):
-        parts = [v for name, v in _assignments(scope) if name == value.value]
+        parts = _assignments(scope).get(value.value, [])
     for part in parts:
         yield from contents(scope, part, depth + 1)
     yield value
 
 
-def _assignments(scope: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+@lru_cache(maxsize=32)
+def _assignments(scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
+    """The values that a scope assigns to each of its own names."""
+    found: dict[str, list[cst.BaseExpression]] = {}
     for node in own_nodes(scope):
         if isinstance(node, cst.Assign):
-            yield from ((t.target.value, node.value) for t in node.targets if isinstance(t.target, cst.Name))
+            for target in (one.target for one in node.targets if isinstance(one.target, cst.Name)):
+                found.setdefault(target.value, []).append(node.value)
         elif isinstance(node, cst.AnnAssign) and isinstance(node.target, cst.Name) and node.value is not None:
-            yield node.target.value, node.value
+            found.setdefault(node.target.value, []).append(node.value)
+    return found
 
 
 def _is_super(node: cst.CSTNode) -> bool:

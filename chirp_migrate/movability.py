@@ -126,7 +126,9 @@ def method_name(
     assert owner is not None
     bases = {name for base in owner.bases for name in project.resolved_names(module, base.value)}
     subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
-    has_relatives = any(project.class_definition(base) is not None for base in bases) or project.search(subclass)
+    has_relatives = any(project.class_definition(base) is not None for base in bases) or project.search(
+        subclass, owner.name.value
+    )
     used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
     while project.search(rf"\b{(name := free_name(module, wishes, used))}\b") and has_relatives:
         used.add(name)

@@ -12,6 +12,8 @@ import libcst as cst
 from chirp_migrate.import_table import ImportTable
 from chirp_migrate.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 
+#: How many parsed modules are kept: each takes some tens of megabytes, and files are read one after the other.
+_MODULES_KEPT = 12
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
 
@@ -29,9 +31,10 @@ class Project:
         self._texts = dict(texts)
         self._notebooks = dict(notebooks or {})
         self._name = name
-        self._modules: dict[str, Module | None] = {}
+        self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
         self._tables: dict[str, ImportTable | None] = {}
         self._aliases: dict[str, set[str]] = {}
+        self._replaced: dict[tuple[str, str], bool] = {}
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -58,6 +61,8 @@ class Project:
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file (a rewritten module is what the others see)."""
+        if self._texts[path] == text:
+            return
         self._texts[path] = text
         self._modules.pop(path, None)
         self._tables.pop(path, None)
@@ -71,7 +76,9 @@ class Project:
         if path not in self._modules:
             self._modules[path] = None
             self._modules[path] = Module(path, self._texts[path])
-        module = self._modules[path]
+        module = self._modules[path] = self._modules.pop(path)
+        if len(self._modules) > _MODULES_KEPT:
+            del self._modules[next(iter(self._modules))]
         if module is None:
             raise UnparsableModule("could not be read before")
         return module
@@ -188,10 +195,10 @@ class Project:
             }
         return self._aliases[name]
 
-    def search(self, pattern: str) -> bool:
-        """Whether a regular expression matches in any Python file of the backend."""
+    def search(self, pattern: str, word: str = "") -> bool:
+        """Whether a regular expression, every match of which holds ``word``, matches in any file of the backend."""
         compiled = re.compile(pattern)
-        return any(compiled.search(text) for text in self._texts.values())
+        return any(word in text and compiled.search(text) for text in self._texts.values())
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).
@@ -218,6 +225,12 @@ class Project:
 
         ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``.
         """
+        key = (module.path, name)
+        if key not in self._replaced:
+            self._replaced[key] = self._search_replacement(module, name)
+        return self._replaced[key]
+
+    def _search_replacement(self, module: Module, name: str) -> bool:
         last = re.escape(module.name.rpartition(".")[2])
         quoted = rf"""["']{re.escape(name)}["']"""
         replaced = re.compile(
