@@ -160,15 +160,8 @@ def is_dataset_class(project: Project, qualified: str, depth: int = 0) -> bool:
     """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
     if _TORCH.fullmatch(qualified):
         return True
-    found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None:
-        return False
-    owner, definition = found
-    for base in definition.bases:
-        bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
-        if any(is_dataset_class(project, name, depth + 1) for name in project.resolved_names(owner, bare)):
-            return True
-    return False
+    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
+    return any(is_dataset_class(project, name, depth + 1) for name in bases or ())
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:

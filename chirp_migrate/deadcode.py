@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from chirp_migrate.module import syntax_tree
 from chirp_migrate.plan import Edit
@@ -47,10 +48,10 @@ def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool])
     while True:
         # Only what is written less often than before can have become dead, and that is a few names at most.
         names = _rarer(before, after)
-        known, idle = _bindings(syntax_tree(before), names), _unused(syntax_tree(before), names)
+        known, idle = _bindings(before, names), _unused(before, names)
         dead = {
             binding: place
-            for binding, place in (_unused(syntax_tree(after), names) if known else {}).items()
+            for binding, place in (_unused(after, names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         edits = _removals(after, dead)
@@ -64,7 +65,13 @@ def _rarer(before: str, after: str) -> frozenset[str]:
     return frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
 
 
-def _bindings(tree: ast.Module, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+def _bindings(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+    return {binding: places for binding, places in _all_bindings(text).items() if binding.name in names}
+
+
+@lru_cache(maxsize=2)
+def _all_bindings(text: str) -> dict[_Binding, list[_Dead]]:
+    tree = syntax_tree(text)
     found: dict[_Binding, list[_Dead]] = {}
     for scope, block, statement in _statements(tree):
         if isinstance(statement, ast.Import | ast.ImportFrom):
@@ -77,11 +84,11 @@ def _bindings(tree: ast.Module, names: frozenset[str]) -> dict[_Binding, list[_D
                 found.setdefault(_Binding(scope, target.id), []).append(_Dead(statement, None, block))
         elif isinstance(statement, ast.FunctionDef) and scope and not statement.decorator_list:
             found.setdefault(_Binding(scope, statement.name), []).append(_Dead(statement, None, block))
-    return {binding: places for binding, places in found.items() if binding.name in names}
+    return found
 
 
-def _unused(tree: ast.Module, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
-    bindings = _bindings(tree, names)
+def _unused(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+    bindings, tree = _bindings(text, names), syntax_tree(text)
     scopes = {binding.scope for binding in bindings}
     loads = {"": _loads(tree) | _exported(tree)} if "" in scopes else {}
     for scope, function in _functions(tree):

@@ -56,11 +56,8 @@ def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool
     """Whether a qualified name is a dataset or sampler class, of PyTorch, the runtime, or of the project."""
     if _DATASETS.fullmatch(qualified):
         return True
-    found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None:
-        return False
-    owner, definition = found
-    return any(is_kept_by_workers(project, name, depth + 1) for name in base_names(owner, project, definition))
+    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
+    return any(is_kept_by_workers(project, name, depth + 1) for name in bases or ())
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:

@@ -62,7 +62,9 @@ def plan_tree(
     name = found.root.name if (found.root / "__init__.py").exists() else ""
     project = Project(texts, {path: text for path, text in raw.items() if path not in books}, name)
     looked_at = [path for path in (*found.files, *found.notebooks) if path in sources]
-    concerned = [path for path in looked_at if concerned_rules(rules, texts[path], project)]
+    # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
+    words = {word for rule in rules for word in rule.words(project)}
+    concerned = [path for path in looked_at if any(word in texts[path] for word in words)]
     # What cannot be decoded can still be searched for words.
     skipped = [
         Skipped(path, _reason(error))

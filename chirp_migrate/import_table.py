@@ -27,7 +27,7 @@ class ImportTable:
     Attributes:
         imports: for each imported name what it may stand for, relative names made absolute.
         stars: modules whose names come in with ``import *``, made absolute.
-        classes: names of the classes defined there.
+        classes: the classes defined there, with the dotted names of their bases (an empty one for other expressions).
         functions: names of the functions defined there.
         values: names that are assigned.
         exported: what ``__all__`` lists, if it is a literal.
@@ -35,7 +35,7 @@ class ImportTable:
 
     imports: dict[str, set[str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
-    classes: set[str] = field(default_factory=set)
+    classes: dict[str, list[str]] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
     exported: set[str] | None = None
@@ -53,7 +53,7 @@ class ImportTable:
             elif isinstance(node, ast.ImportFrom):
                 table._take(node, package)
             elif isinstance(node, ast.ClassDef):
-                table.classes.add(node.name)
+                table.classes[node.name] = [_dotted(base) for base in node.bases]
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 table.functions.add(node.name)
             else:
@@ -79,6 +79,16 @@ class ImportTable:
     def exports(self, name: str) -> bool:
         """Whether ``import *`` takes ``name``, where the module has it."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
+
+
+def _dotted(node: ast.expr) -> str:
+    """``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for others."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        owner = _dotted(node.value)
+        return f"{owner}.{node.attr}" if owner else ""
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -154,6 +154,25 @@ class Project:
             f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
         )
 
+    def base_classes(self, qualified: str) -> set[str] | None:
+        """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.
+
+        Read from the import table, so that a class can be followed through the backend without LibCST.
+        """
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        if table is None or name not in table.classes:
+            return None
+        names: set[str] = set()
+        for base in filter(None, table.classes[name]):
+            root, dot, rest = base.partition(".")
+            if table.defines(root):
+                names.add(f"{owner}.{base}".lstrip("."))
+            targets = table.imports.get(root) or (set() if table.defines(root) else self._from_stars(table, root))
+            names |= {f"{target}{dot}{rest}" for target in targets}
+        return {self.resolve(one) for one in names}
+
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
         """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
         module, statement = self._definition(qualified)

@@ -116,7 +116,9 @@ def rewrite(
     findings: list[Finding] = []
     chosen_rules = all_rules() if rules is None else rules
     for number in range(_PASS_LIMIT):
-        if concerned is None or number:
+        if number:
+            concerned = tuple(rule for rule in chosen_rules if rule.may_have_more(text, project))
+        elif concerned is None:
             concerned = concerned_rules(chosen_rules, text, project)
         if not concerned:
             return text, sorted(findings, key=_place)

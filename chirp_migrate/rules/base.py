@@ -66,9 +66,17 @@ class Rule(ABC):
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
         return (text[:1].upper() + text[1:]).replace("``", "`")
 
+    def words(self, project: Project) -> Iterable[str]:
+        """Words of which one occurs in any text of ``project`` that the rule concerns; the first, cheapest test."""
+        return self.trigger
+
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
         return any(word in text for word in self.trigger)
+
+    def may_have_more(self, text: str, project: Project) -> bool:
+        """Whether the rule can still propose something in a text that has been rewritten already."""
+        return self.concerns(text, project)
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

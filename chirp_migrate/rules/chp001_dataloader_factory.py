@@ -57,10 +57,17 @@ class DataLoaderFactory(Rule):
     trigger: ClassVar[tuple[str, ...]] = ("DataLoader",)
     counts_sites: ClassVar[bool] = True
 
+    def words(self, project: Project) -> Iterable[str]:
+        """The class and the factory; also by a name that another module gave the class."""
+        return ("DataLoader", _FACTORY, *project.aliases("DataLoader"))
+
     def concerns(self, text: str, project: Project) -> bool:
-        """Modules that build a loader; also by a name that another module gave the class."""
-        words = frozenset({"DataLoader", _FACTORY, *project.aliases("DataLoader")})
-        return any(word in text for word in words) and (_CALL.search(text) is not None or _may_build(text, words))
+        """Modules that build a loader."""
+        return _concerns(text, frozenset(self.words(project)))
+
+    def may_have_more(self, text: str, project: Project) -> bool:
+        """Not for what the factory builds by now."""
+        return _concerns(text, frozenset(self.words(project)) - {_FACTORY})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
@@ -94,6 +101,10 @@ def _mentions(module: Module, spellings: Collection[str]) -> Iterator[cst.Name |
     for attribute in module.find(cst.Attribute):
         if attribute.attr.value in spellings or _METHOD.fullmatch(attribute.attr.value):
             yield attribute
+
+
+def _concerns(text: str, words: frozenset[str]) -> bool:
+    return any(word in text for word in words) and (_CALL.search(text) is not None or _may_build(text, words))
 
 
 @lru_cache(maxsize=64)
