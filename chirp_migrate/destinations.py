@@ -21,7 +21,10 @@ from chirp_migrate.project import Project
 __all__ = ["Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Sampler", "Compose")
-_TRANSFORM = re.compile(r"(?<!\w)(?:target_|batch_)?transforms?(?!\w)")
+#: A transform that is given, kept under a key, or made by a function of that name.
+_TRANSFORM = re.compile(
+    r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
+)
 _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
