@@ -3,7 +3,7 @@
 The survey migrates copies of source distributions and checks every rewritten file; the speed part times whole
 commands over one tree in interleaved rounds. See `codemod_bench/` for the packages (`packages.py`), the independent
 count of call sites (`census.py`), what is checked (`checks.py`, `account.py`) and who is timed (`speed.py`). Writes
-`codemod.json` (raw values) and `codemod.md` (tables).
+`codemod.json` (raw values) and `codemod.md` (tables), or `codemod-survey.*` and `codemod-speed.*` of a part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from codemod_bench.survey import Surveyed, survey
 from chirp_migrate.verify import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results"
-_ROUNDS = 7
+_ROUNDS = 3
 _TREES = ("pytorch-ignite", "transformers")
 
 
@@ -131,16 +131,17 @@ def main(
         "machine": machine,
         "machine_line": machines.line(machine),
         "rounds": rounds,
-        "reduced": bool(only or packages) or rounds < _ROUNDS,
+        "reduced": bool(packages) or (only != "survey" and rounds < _ROUNDS),
         "packages": [asdict(package) for package in chosen],
     }
     reached = report.outcomes(surveyed, timed, contenders(usable_cpus(), Path("torchfix")))
     text = report.as_markdown(surveyed, timed, reached, settings)
-    (output / "codemod.md").write_text(text, encoding="utf-8")
+    name = f"codemod-{only}" if only else "codemod"
+    (output / f"{name}.md").write_text(text, encoding="utf-8")
     raw = report.as_data(surveyed, timed, reached, settings)
-    (output / "codemod.json").write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (output / f"{name}.json").write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     click.echo(text)
-    _say(f"Written: codemod.json, codemod.md in {output}")
+    _say(f"Written: {name}.json, {name}.md in {output}")
     if check and any(outcome.holds is False for outcome in reached):
         sys.exit(1)
 
