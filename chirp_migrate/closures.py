@@ -94,7 +94,7 @@ def is_variable(module: Module, name: cst.CSTNode) -> bool:
     return not (isinstance(parent, cst.Arg) and parent.keyword is name)
 
 
-def is_read(module: Module, name: cst.Name) -> bool:
+def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:
     """Whether a name node is a variable being read (not an attribute, a keyword or a target)."""
     parent = module.parents[name]
     if not is_variable(module, name):

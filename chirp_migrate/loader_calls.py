@@ -15,7 +15,8 @@ _LOADERS = re.compile(
     r"torch\.utils\.data\.(dataloader\.)?(?P<torch>DataLoader)"
     r"|chirpid_patch\.(factory\.)?OptimalDataLoaderFactory\.create_(?P<role>training_|validation_|test_|)loader"
 )
-_TORCH = (
+#: Parameters of ``torch.utils.data.DataLoader`` that may be given by position.
+TORCH_POSITIONAL = (
     "dataset",
     "batch_size",
     "shuffle",
@@ -64,7 +65,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         if not found or found[0] is None or None in found:
             continue
         role = (found[0]["torch"] or found[0]["role"]).rstrip("_")
-        positional = _FACTORY if role in ("training", "validation", "test") else _TORCH
+        positional = _FACTORY if role in ("training", "validation", "test") else TORCH_POSITIONAL
         plain = [a for a in call.args if not a.star]
         arguments = {a.keyword.value: a.value for a in plain if a.keyword is not None}
         arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))

@@ -9,6 +9,7 @@ from enum import Enum
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.closures import is_variable
 from chirp_migrate.module import Module
 from chirp_migrate.names import Scope
 from chirp_migrate.project import Project
@@ -116,7 +117,7 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 def _only_called(module: Module, scope: Scope, name: str) -> bool:
     reads = 0
     for mention in module.find(cst.Name):
-        if mention.value != name or not _is_variable(module, mention):
+        if mention.value != name or not is_variable(module, mention):
             continue
         found = module.scopes.lookup(name, mention)
         if found is None or found[0] is not scope:
@@ -133,13 +134,6 @@ def _only_called(module: Module, scope: Scope, name: str) -> bool:
 def _is_called(module: Module, node: cst.CSTNode) -> bool:
     parent = module.parents[node]
     return isinstance(parent, cst.Call) and parent.func is node
-
-
-def _is_variable(module: Module, name: cst.Name) -> bool:
-    parent = module.parents[name]
-    if isinstance(parent, cst.Attribute):
-        return parent.value is name
-    return not (isinstance(parent, cst.Arg) and parent.keyword is name)
 
 
 def _only_names(module: Module, node: cst.CSTNode) -> bool:

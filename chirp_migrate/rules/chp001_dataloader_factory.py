@@ -13,9 +13,11 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.arguments import insert_argument, one_per_line, realign, remove_arguments
+from chirp_migrate.closures import is_read
 from chirp_migrate.config_scope import config_expression
 from chirp_migrate.imports import local_import_edits, runtime
 from chirp_migrate.knobs import is_taken_over, only_seeds
+from chirp_migrate.loader_calls import TORCH_POSITIONAL
 from chirp_migrate.loader_uses import UseKind, use_of
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.plan import Edit, Safety
@@ -24,22 +26,6 @@ from chirp_migrate.rules.base import Proposal, Rule
 
 DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 
-#: Parameters of ``torch.utils.data.DataLoader`` that may be given by position.
-POSITIONAL = (
-    "dataset",
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "generator",
-)
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bDataLoader\s*\(")
 _METHOD = re.compile(r"create_(\w+_)?loader")
@@ -76,7 +62,7 @@ class DataLoaderFactory(Rule):
             if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
                 if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
-            elif _is_read(module, node):
+            elif is_read(module, node):
                 names = project.resolved_names(module, node)
                 if not names & DATALOADER:
                     continue
@@ -124,16 +110,6 @@ def _may_build(text: str, spellings: frozenset[str]) -> bool:
             if field not in ("annotation", "returns"):
                 pending += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST)]
     return False
-
-
-def _is_read(module: Module, node: cst.Name | cst.Attribute) -> bool:
-    """Whether a name is looked up here, and is not the last part of a dotted one, a keyword, or what is bound."""
-    parent = module.parents[node]
-    if isinstance(parent, cst.Attribute):
-        return parent.value is node
-    if isinstance(parent, cst.Arg | cst.Param | cst.ClassDef | cst.FunctionDef):
-        return (parent.keyword if isinstance(parent, cst.Arg) else parent.name) is not node
-    return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)
 
 
 def _check_use(
@@ -200,8 +176,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     for position, argument in enumerate(call.args):
         if argument.keyword is not None:
             arguments[argument.keyword.value] = position
-        elif position < len(POSITIONAL):
-            arguments[POSITIONAL[position]] = position
+        elif position < len(TORCH_POSITIONAL):
+            arguments[TORCH_POSITIONAL[position]] = position
     if "dataset" not in arguments:
         return Proposal(offset, "this DataLoader call names no dataset, so it is left alone", why="no-dataset")
     if len(arguments) < len(call.args):
