@@ -37,28 +37,30 @@ class _Dead:
     block: list[ast.stmt]
 
 
-def remove_newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> str:
-    """``after`` without the imports and variables that are unused there but were used in ``before``.
+def newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> list[Edit]:
+    """Edits of ``after`` that remove imports and variables that are unused there but were used in ``before``.
+
+    What they used themselves may be dead then, so ask again until there is nothing left.
 
     Args:
         before: module text before the rewrite.
         after: module text after it.
         is_public: whether another file may take a top-level name from this module; such names stay.
     """
-    while True:
-        # Only what is written less often than before can have become dead, and that is a few names at most.
-        names = _rarer(before, after)
-        known, idle = _bindings(before, names), _unused(before, names)
-        dead = {
-            binding: place
-            for binding, place in (_unused(after, names) if known else {}).items()
-            if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
-        }
-        edits = _removals(after, dead)
-        if not edits:
-            return after
-        for edit in sorted(edits, key=lambda e: e.start, reverse=True):
-            after = after[: edit.start] + edit.replacement + after[edit.end :]
+    # Only what is written less often than before can have become dead, and that is a few names at most.
+    names = _rarer(before, after)
+    known, idle = _bindings(before, names), _unused(before, names)
+    dead = {
+        binding: place
+        for binding, place in (_unused(after, names) if known else {}).items()
+        if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
+    }
+    return _removals(after, dead)
+
+
+def top_level_names(text: str) -> set[str]:
+    """Names that :func:`newly_dead` might find dead at the top level of a module."""
+    return {binding.name for binding in _all_bindings(text) if not binding.scope}
 
 
 def _rarer(before: str, after: str) -> frozenset[str]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
-from chirp_migrate.plan import FilePlan, Finding, Plan, Status
+from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Status
 
-__all__ = ["count_changes", "file_diff", "unified_diff"]
+__all__ = ["changed_lines", "count_changes", "file_diff", "unified_diff"]
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
+#: A line as Python counts them.
+_SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -48,6 +51,18 @@ def count_changes(file: FilePlan) -> tuple[int, int]:
     """Lines added to and removed from a file."""
     lines = list(_hunks(file))
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
+    """Edits of whole lines that make ``before`` into ``after``."""
+    old, new = _SOURCE_LINE.findall(before), _SOURCE_LINE.findall(after)
+    starts = [0, *accumulate(map(len, old))]
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return tuple(
+        Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    )
 
 
 def _hunks(file: FilePlan) -> Iterator[str]:

@@ -84,7 +84,8 @@ def plan_tree(
         source, problem = sources[result.path], result.problem
         if problem is None and result.text != source.text:
             try:
-                files.append(FilePlan(result.path, source.data, source.encode(result.text), "rewrite"))
+                after = source.encode(result.text)
+                files.append(FilePlan(result.path, source.data, after, "rewrite", result.hunks, result.public))
             except UnreadableSource as error:
                 problem = str(error)
         notes += [*result.notes, *_unseen(result.path, source, rules)]

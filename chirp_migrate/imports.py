@@ -15,10 +15,7 @@ import libcst.matchers as m
 
 from chirp_migrate.module import Module
 from chirp_migrate.names import Kind
-from chirp_migrate.plan import Edit
-
-#: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
-Import = tuple[str, str]
+from chirp_migrate.plan import Edit, Import
 
 _RUNTIME = "chirpid_patch"
 #: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.

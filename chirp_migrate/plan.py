@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Plan", "Safety", "Skipped", "Status", "sha256"]
+__all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Hunk", "Import", "Plan", "Safety", "Skipped", "Status", "sha256"]
 
 #: Version of the JSON form: it changes when a field changes its meaning or goes, not when one is added.
 SCHEMA = 1
@@ -32,13 +32,15 @@ class Safety(str, Enum):
 class Status(str, Enum):
     """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
 
-    ``SUPPRESSED``: left alone because the user said so. ``FINE``: nothing to do, counted only.
+    ``SUPPRESSED``: left alone because a comment or setting says so. ``REFUSED``: the user refused it in a review.
+    ``FINE``: nothing to do, counted only.
     """
 
     REWRITE = "rewrite"
     OPT_IN = "opt-in"
     REPORT = "report"
     SUPPRESSED = "suppressed"
+    REFUSED = "refused"
     FINE = "fine"
 
 
@@ -49,6 +51,28 @@ class Edit:
     start: int
     end: int
     replacement: str
+
+
+#: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
+Import = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """A rewrite that can be accepted or refused alone: edits that make sense only together.
+
+    Imports that it needs, and what becomes dead by it, are no part of it: they follow from the hunks that are
+    accepted (see :func:`chirp_migrate.compose.compose`).
+
+    Attributes:
+        number: from 1 in each file, in the order of the text.
+        edits: places in the text as it was; those of different hunks do not overlap, but may be the same insertion.
+        imports: what the edits need imported.
+    """
+
+    number: int
+    edits: tuple[Edit, ...]
+    imports: frozenset[Import] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -66,6 +90,7 @@ class Finding:
         status: what happens to it.
         why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.
         cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
+        hunk: number of the hunk that rewrites it, or would.
     """
 
     rule: str
@@ -78,6 +103,7 @@ class Finding:
     status: Status
     why: str = ""
     cell: int | None = None
+    hunk: int | None = None
 
     @property
     def place(self) -> str:
@@ -97,6 +123,7 @@ class Finding:
             "status": self.status.value,
             "why": self.why,
             "cell": self.cell,
+            "hunk": self.hunk,
         }
 
 
@@ -109,12 +136,16 @@ class FilePlan:
         before: the bytes the plan was made from; ``None`` when the file is to be created.
         after: the bytes it is to have.
         note: why it is written: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        hunks: of a rewritten file, what can be accepted or refused in it.
+        public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
     """
 
     path: str
     before: bytes | None
     after: bytes
     note: str
+    hunks: tuple[Hunk, ...] = ()
+    public: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """``path``, ``action`` (rewrite or create), ``note``, ``sha256_before`` (may be null), ``sha256_after``."""

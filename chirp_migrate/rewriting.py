@@ -5,28 +5,27 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from functools import cached_property
+from dataclasses import dataclass, replace
 
-from chirp_migrate.deadcode import remove_newly_dead
+from chirp_migrate.compose import compose
+from chirp_migrate.deadcode import newly_dead, top_level_names
+from chirp_migrate.diff import changed_lines
 from chirp_migrate.imports import conflicting, import_edits
 from chirp_migrate.module import Module, UnparsableModule
-from chirp_migrate.plan import Edit, Finding, Safety, Status
+from chirp_migrate.plan import Edit, Finding, Hunk, Safety, Status
 from chirp_migrate.project import Project
+from chirp_migrate.provenance import FOLLOWS, Trail, grouped, sharing_lines
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.settings import Settings
-from chirp_migrate.source import apply_edits
 from chirp_migrate.suppression import Suppressions, UnreadableComments, read_suppressions
 
-__all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite"]
+__all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
 
 #: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
 _PASS_LIMIT = 12
 
 #: What a replacement defines at its top level: a second one of that name has to wait, and will choose another name.
 _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class FileResult:
         path: posix path relative to the root.
         text: the new text, or the old one where nothing is to change.
         findings: what was found, by place.
+        hunks: what of it can be accepted or refused alone (see :class:`~chirp_migrate.plan.Hunk`).
+        public: names that other files take from it.
         notes: sentences on the file that belong to no finding.
         problem: why the file could not be handled; then its text is the old one, and nothing was found.
     """
@@ -44,6 +45,8 @@ class FileResult:
     path: str
     text: str
     findings: tuple[Finding, ...] = ()
+    hunks: tuple[Hunk, ...] = ()
+    public: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -64,7 +67,7 @@ def migrate_file(
         suppressions = read_suppressions(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the user's code is parsed here; what is wrong with it is not our output
-            new, findings = rewrite(
+            result = rewrite_in_hunks(
                 path,
                 text,
                 project,
@@ -79,12 +82,20 @@ def migrate_file(
         problem = f"internal error in a rule, please report it: {type(error).__name__}: {error}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
-        return FileResult(path, new, tuple(findings), notes)
+        return replace(result, notes=notes)
     project.update(path, text)
     return FileResult(path, text, problem=problem)
 
 
 def rewrite(
+    path: str, text: str, project: Project, *, unsafe: bool = False, rules: Sequence[Rule] | None = None
+) -> tuple[str, list[Finding]]:
+    """The new text and the findings of :func:`rewrite_in_hunks`."""
+    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules)
+    return result.text, list(result.findings)
+
+
+def rewrite_in_hunks(
     path: str,
     text: str,
     project: Project,
@@ -93,7 +104,7 @@ def rewrite(
     rules: Sequence[Rule] | None = None,
     concerned: Sequence[Rule] | None = None,
     ignored: frozenset[str] = frozenset(),
-) -> tuple[str, list[Finding]]:
+) -> FileResult:
     """Apply the rules to one module until none of them proposes an edit.
 
     Args:
@@ -106,41 +117,132 @@ def rewrite(
         ignored: codes whose findings are left alone in this file.
 
     Returns:
-        The new text and the findings, with lines and columns of the text as it was given.
+        The new text, its hunks and the findings, with lines and columns of the text as it was given.
 
     Raises:
         UnparsableModule: when ``text`` cannot be parsed.
         UnreadableComments: when it cannot be told what the user wants left alone.
     """
-    original = text
-    findings: list[Finding] = []
     chosen_rules = all_rules() if rules is None else rules
+    work: _Rewriting | None = None
+    findings: list[Finding] = []
     for number in range(_PASS_LIMIT):
         if number:
             concerned = tuple(rule for rule in chosen_rules if rule.may_have_more(text, project))
         elif concerned is None:
             concerned = concerned_rules(chosen_rules, text, project)
         if not concerned:
-            return text, sorted(findings, key=_place)
+            break
         module = project.module(path) if project.text(path) == text else Module(path, text)
+        work = work or _Rewriting(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
-        chosen, remaining = _choose(module, _proposals(concerned, module, project), suppressions, unsafe)
-        position = _Position(original, module)
+        proposals = _proposals(concerned, module, project)
+        chosen, remaining = _choose(module, proposals, suppressions, unsafe)
         # What later passes find fine is what the first one rewrote.
-        findings += [_finding(r, p, path, position, s) for r, p, s in remaining if s is Status.FINE and not number]
-        findings += [_finding(rule, proposal, path, position, Status.REWRITE) for rule, proposal in chosen]
+        findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
-            findings += [_finding(r, p, path, position, s) for r, p, s in remaining if s is not Status.FINE]
-            return text, sorted(findings, key=_place)
-        # Two proposals may import the same beside the same statement.
-        edits = list(dict.fromkeys(edit for _, proposal in chosen for edit in proposal.edits))
-        needed = {one for _, proposal in chosen for one in proposal.imports}
-        first_use = min(edit.start for edit in edits)
-        spliced = apply_edits(text, [*import_edits(module, needed, first_use), *edits])
-        text = remove_newly_dead(text, spliced, lambda name, m=module: project.imported_elsewhere(m, name))  # type: ignore[misc]
+            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
+            break
+        text = work.splice(module, chosen, proposals)
         project.update(path, text)
-    raise AssertionError(f"the rules do not settle on {path}")
+    else:
+        raise AssertionError(f"the rules do not settle on {path}")
+    if work is None:
+        return FileResult(path, text)
+    return work.result(text, findings)
+
+
+class _Rewriting:
+    """What the passes over one file have done so far."""
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self._original, self._project = module, project
+        self._trail = Trail(module.text)
+        self._done: list[tuple[Rule, Proposal, Finding]] = []
+        self._joined: set[tuple[int, int]] = set()
+        self._deferred: dict[tuple[str, int], set[int]] = {}
+        self._passes = 0
+
+    def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
+        """What is found at a place of the text as it is now, told of the text as it was."""
+        line, column = self._original.position(self._trail.origin(proposal.offset))
+        safety = Safety.ADVICE if status is Status.REPORT else rule.safety
+        message, path = proposal.message, self._original.path
+        return Finding(rule.code, rule.name, path, line, column, message, safety, status, proposal.why)
+
+    def splice(
+        self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
+    ) -> str:
+        """The text with what a pass has chosen from its proposals."""
+        first = len(self._done)
+        self._passes += 1
+        owners: dict[Edit, frozenset[int]] = {}
+        unexplained: set[int] = set()
+        for number, (rule, proposal) in enumerate(chosen, start=first):
+            place = rule.code, self._trail.origin(proposal.offset)
+            self._joined |= {(one, number) for one in self._deferred.get(place, ())}
+            if first and place not in self._deferred:
+                unexplained.add(number)
+            for edit in proposal.edits:
+                owners[edit] = owners.get(edit, FOLLOWS) | {number}
+        for rule, proposal in proposals:
+            if proposal.edits and not any(proposal is one for _, one in chosen):
+                blocking = {
+                    number
+                    for edit, by in owners.items()
+                    for number in by
+                    for one in proposal.edits
+                    if _overlap(one, edit)
+                }
+                self._deferred.setdefault((rule.code, self._trail.origin(proposal.offset)), set()).update(blocking)
+        self._done += [(rule, proposal, self.finding(rule, proposal, Status.REWRITE)) for rule, proposal in chosen]
+        needed = {one for _, proposal in chosen for one in proposal.imports}
+        added = import_edits(module, needed, min(edit.start for edit in owners))
+        self._trail.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
+        # What could not be proposed before is there because of what was rewritten: where it changes that, because of
+        # just that.
+        unexplained -= {later for _, later in self._trail.joined}
+        self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
+        while dead := newly_dead(module.text, self._trail.text, lambda name: self._is_public(module, name)):
+            self._trail.splice((edit, FOLLOWS) for edit in dead)
+        return self._trail.text
+
+    def _is_public(self, module: Module, name: str) -> bool:
+        return self._project.imported_elsewhere(module, name)
+
+    def result(self, text: str, findings: list[Finding]) -> FileResult:
+        """The text with its hunks, and the findings with the hunks that they are in."""
+        path = self._original.path
+        if not self._done:
+            return FileResult(path, text, tuple(sorted(findings, key=_place)))
+        public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
+        hunks, numbers = self._hunks()
+        if self._passes > 1 and compose(self._original, hunks, public) != text:
+            # What the passes did to each other cannot be told apart.
+            hunks, numbers = (Hunk(1, changed_lines(self._original.text, text)),), [1] * len(self._done)
+        findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
+        return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
+
+    def _hunks(self) -> tuple[tuple[Hunk, ...], list[int]]:
+        """The hunks, and for each rewrite the number of its one."""
+        edits = list(self._trail.edits())
+        joined = {*self._joined, *self._trail.joined, *sharing_lines(edits, self._original.line_starts)}
+        groups = grouped(len(self._done), joined)
+        by_group: dict[int, list[Edit]] = {}
+        for edit, owners in edits:
+            for group in {groups[owner] for owner in owners}:
+                by_group.setdefault(group, []).append(edit)
+        hunks: list[Hunk] = []
+        numbers: dict[int, int] = {}
+        for number, (group, own) in enumerate(by_group.items(), start=1):
+            numbers[group] = number
+            imports = {
+                needed for one, (_, proposal, _) in zip(groups, self._done, strict=True) if one == group
+                for needed in proposal.imports
+            }  # fmt: skip
+            hunks.append(Hunk(number, tuple(own), frozenset(imports)))
+        return tuple(hunks), [numbers[group] for group in groups]
 
 
 def concerned_rules(rules: Sequence[Rule], text: str, project: Project) -> tuple[Rule, ...]:
@@ -185,34 +287,6 @@ def _overlap(one: Edit, other: Edit) -> bool:
     if one.start == one.end or other.start == other.end:
         return one.start < other.end and other.start < one.end and (one.start, one.end) != (other.start, other.end)
     return one.start < other.end and other.start < one.end
-
-
-class _Position:
-    """Maps an offset of ``module`` to line and column of the text the user has."""
-
-    def __init__(self, original: str, module: Module) -> None:
-        self._original, self._module = original, module
-
-    def __call__(self, offset: int) -> tuple[int, int]:
-        line, column = self._module.position(offset)
-        return (line if self._lines is None else self._lines.get(line, 1)), column
-
-    @cached_property
-    def _lines(self) -> dict[int, int] | None:
-        if self._module.text == self._original:
-            return None
-        old, new = (_NEWLINE.split(text) for text in (self._original, self._module.text))
-        lines: dict[int, int] = {}
-        for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            for j in range(j1, j2):
-                lines[j + 1] = (i1 + (j - j1) if tag == "equal" else min(i1 + (j - j1), max(i2 - 1, i1))) + 1
-        return lines
-
-
-def _finding(rule: Rule, proposal: Proposal, path: str, position: _Position, status: Status) -> Finding:
-    line, column = position(proposal.offset)
-    safety = Safety.ADVICE if status is Status.REPORT else rule.safety
-    return Finding(rule.code, rule.name, path, line, column, proposal.message, safety, status, proposal.why)
 
 
 def _place(finding: Finding) -> tuple[int, int, str]:

@@ -9,11 +9,10 @@ import libcst.matchers as m
 
 from chirp_migrate.closures import is_read
 from chirp_migrate.dataset_names import dotted
-from chirp_migrate.imports import Import
 from chirp_migrate.lifting import NotMovable, whole_span
 from chirp_migrate.module import Module, walk
 from chirp_migrate.names import Kind
-from chirp_migrate.plan import Edit
+from chirp_migrate.plan import Edit, Import
 
 __all__ = [
     "bindings_of",
