@@ -90,17 +90,29 @@ def _all_bindings(text: str) -> dict[_Binding, list[_Dead]]:
 
 
 def _unused(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
-    bindings, tree = _bindings(text, names), syntax_tree(text)
-    scopes = {binding.scope for binding in bindings}
-    loads = {"": _loads(tree) | _exported(tree)} if "" in scopes else {}
-    for scope, function in _functions(tree):
-        if scope in scopes:
-            loads.setdefault(scope, set()).update(_loads(function))
+    loads = {binding.scope: _loads_in(text, binding.scope) for binding in _bindings(text, names)}
     return {
         binding: places
-        for binding, places in bindings.items()
+        for binding, places in _bindings(text, names).items()
         if binding.name not in loads[binding.scope] and "locals" not in loads[binding.scope]
     }
+
+
+@lru_cache(maxsize=256)
+def _loads_in(text: str, scope: str) -> frozenset[str]:
+    """Names that are read in a scope, those inside it included; a file is asked about once for each of its hunks."""
+    if not scope:
+        tree = syntax_tree(text)
+        return frozenset(_loads(tree) | _exported(tree))
+    return frozenset().union(*map(_loads, _functions_by_scope(text)[scope]))
+
+
+@lru_cache(maxsize=4)
+def _functions_by_scope(text: str) -> dict[str, list[ast.AST]]:
+    found: dict[str, list[ast.AST]] = {}
+    for scope, function in _functions(syntax_tree(text)):
+        found.setdefault(scope, []).append(function)
+    return found
 
 
 def _loads(node: ast.AST) -> set[str]:

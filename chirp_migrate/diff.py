@@ -12,11 +12,11 @@ from itertools import accumulate
 
 from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Status
 
-__all__ = ["changed_lines", "count_changes", "file_diff", "unified_diff"]
+__all__ = ["SOURCE_LINE", "changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
-#: A line as Python counts them.
-_SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+#: A line of source as Python counts them, with its newline.
+SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -39,7 +39,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         yield "new file mode 100644\n"
         if not file.after:
             yield "index 0000000..e69de29\n"
-    hunks = list(_hunks(file))
+    hunks = list(file_hunks(file))
     if hunks:
         yield f"--- {'/dev/null' if file.before is None else _header_name(old)}\n"
         yield f"+++ {_header_name(new)}\n"
@@ -49,15 +49,17 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
     """Lines added to and removed from a file."""
-    lines = list(_hunks(file))
+    lines = list(file_hunks(file))
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
 def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
     """Edits of whole lines that make ``before`` into ``after``."""
-    old, new = _SOURCE_LINE.findall(before), _SOURCE_LINE.findall(after)
+    old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    # With autojunk, lines that occur everywhere (blank ones, brackets) are not compared with each other, which takes
+    # minutes in long files; any true difference will do.
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
     return tuple(
         Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
         for tag, i1, i2, j1, j2 in matcher.get_opcodes()
@@ -65,7 +67,7 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
     )
 
 
-def _hunks(file: FilePlan) -> Iterator[str]:
+def file_hunks(file: FilePlan) -> Iterator[str]:
     """Lines of the hunks, without the two lines that name the file."""
     before, after = _lines(file.before or b""), _lines(file.after)
     for number, line in enumerate(difflib.unified_diff(before, after)):

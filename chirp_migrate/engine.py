@@ -6,7 +6,7 @@ never imported or run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from chirp_migrate.rules import Rule
 from chirp_migrate.settings import Settings
 from chirp_migrate.source import SourceFile, UnreadableSource
 
-__all__ = ["FileResult", "Progress", "migrate_file", "plan_tree", "read_source", "rewrite"]
+__all__ = ["FileResult", "Progress", "Source", "migrate_file", "plan_tree", "rewrite", "source_of"]
 
 Progress = Callable[[int, int, str], None]
 Source = SourceFile | NotebookSource
@@ -34,6 +34,7 @@ def plan_tree(
     settings: Settings | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
+    overlay: Mapping[str, bytes] | None = None,
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
@@ -47,6 +48,7 @@ def plan_tree(
         settings: which files and rules; by default all.
         jobs: number of processes; ``None``: as many as pay.
         progress: called as ``progress(done, total, path)``.
+        overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
@@ -54,14 +56,16 @@ def plan_tree(
     settings = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
     rules = settings.rules
     found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
-    sources, unread = _read_all(found.root, (one for one in (*found.files, *found.context) if one.endswith(".py")))
-    raw = {one: _raw_text(found.root / one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
-    books, unread_books = _read_all(found.root, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
+    read = _Reader(found.root, overlay or {})
+    sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
+    raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
+    books, unread_books = _read_all(read, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
     name = found.root.name if (found.root / "__init__.py").exists() else ""
     project = Project(texts, {path: text for path, text in raw.items() if path not in books}, name)
-    looked_at = [path for path in (*found.files, *found.notebooks) if path in sources]
+    planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
+    looked_at = [path for path in planned if path in sources]
     # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
     words = {word for rule in rules for word in rule.words(project)}
     concerned = [path for path in looked_at if any(word in texts[path] for word in words)]
@@ -70,7 +74,7 @@ def plan_tree(
         Skipped(path, _reason(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
-        and (isinstance(error, OSError) or concerned_rules(rules, _raw_text(found.root / path), project))
+        and (isinstance(error, OSError) or concerned_rules(rules, read.raw_text(path), project))
     ]
 
     files: list[FilePlan] = []
@@ -97,23 +101,41 @@ def plan_tree(
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes))
 
 
-def read_source(path: Path) -> Source:
-    """Read one file of the backend, whatever kind its suffix says it is.
+def source_of(path: str, data: bytes) -> Source:
+    """The text in the bytes of a file of the backend, whatever kind its suffix says it is.
 
     Raises:
-        UnreadableSource: its bytes are not text that round-trips, or no notebook of Python.
-        OSError: it cannot be read.
+        UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
     """
-    return NotebookSource.read(path) if path.suffix == ".ipynb" else SourceFile.read(path)
+    return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
 
-def _read_all(root: Path, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
+class _Reader:
+    """The files of a tree, some of them as they would be."""
+
+    def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
+        self._root, self._overlay = root, overlay
+
+    def source(self, path: str) -> Source:
+        data = self._overlay.get(path)
+        return source_of(path, (self._root / path).read_bytes() if data is None else data)
+
+    def raw_text(self, path: str) -> str:
+        """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
+        try:
+            data = self._overlay.get(path)
+            return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
     """The files that can be read, and why the others cannot."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
         try:
-            sources[path] = read_source(root / path)
+            sources[path] = read.source(path)
         except (UnreadableSource, OSError) as error:
             unread[path] = error
     return sources, unread
@@ -139,14 +161,6 @@ def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
     reasons = dict(source.unreadable)
     cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, rules)})
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
-
-
-def _raw_text(path: Path) -> str:
-    """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _reason(error: Exception) -> str:

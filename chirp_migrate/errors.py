@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["ChirpMigrateError", "CommitFailed", "JournalDamaged", "Refused", "UsageProblem"]
+__all__ = ["CheckFailed", "ChirpMigrateError", "CommitFailed", "JournalDamaged", "Refused", "UsageProblem"]
 
 
 class ChirpMigrateError(Exception):
@@ -35,3 +35,9 @@ class CommitFailed(ChirpMigrateError):
     """Writing failed midway; the message says what state the tree is in (exit code 4)."""
 
     exit_code = 4
+
+
+class CheckFailed(ChirpMigrateError):
+    """The user's own command failed after the rewrite, which was rolled back (exit code 5)."""
+
+    exit_code = 5

@@ -86,6 +86,7 @@ def _by_name(counts: Mapping[Status, int]) -> dict[str, int]:
         "migrated": Status.REWRITE,
         "fine": Status.FINE,
         "suppressed": Status.SUPPRESSED,
+        "refused": Status.REFUSED,
         "opt_in": Status.OPT_IN,
         "listed": Status.REPORT,
     }

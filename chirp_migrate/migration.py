@@ -15,12 +15,31 @@ from chirp_migrate.vendor import vendor_files
 
 
 @dataclass(frozen=True)
+class PlanOptions:
+    """What a plan was asked for.
+
+    Attributes:
+        codes: the rules that ran; ``None`` means all.
+        unsafe: whether rewrites that change behaviour are among what is done.
+        notebooks: whether notebooks were looked at.
+        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
+        vendor: whether the runtime is copied into the backend.
+    """
+
+    codes: frozenset[str] | None = None
+    unsafe: bool = False
+    notebooks: bool = True
+    scaffold: bool = True
+    vendor: bool = False
+
+
+@dataclass(frozen=True)
 class Migration:
-    """A plan, what the user should know besides it, and the rules that ran (``None`` means all)."""
+    """A plan, what the user should know besides it, and what was asked for."""
 
     plan: Plan
     notes: tuple[str, ...]
-    codes: frozenset[str] | None = None
+    options: PlanOptions = PlanOptions()
 
 
 def plan_migration(
@@ -61,5 +80,6 @@ def plan_migration(
             dependency, note = dependency_plan(root, __version__)
             files += [dependency] if dependency is not None else []
             notes += [note] if note is not None else []
-    codes = settings.codes if settings is not None else None
-    return Migration(replace(plan, files=tuple(files)), tuple(notes), codes)
+    used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
+    options = PlanOptions(used.codes, used.unsafe, used.notebooks, scaffold, vendor)
+    return Migration(replace(plan, files=tuple(files)), tuple(notes), options)

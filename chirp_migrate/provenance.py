@@ -101,11 +101,18 @@ class Trail:
         self._pieces = [*done, *left[::-1]]
 
     def origin(self, offset: int) -> int:
-        """The offset in the original of a place in the text as it is now; of inserted text, where it was inserted."""
+        """The offset in the original of a place in the text as it is now; of new text, where what it replaced began."""
         position = 0
+        begun: int | None = None
         for piece in self._pieces:
             if position + piece.width > offset:
-                return piece.start if piece.text is not None else piece.start + offset - position
+                if piece.text is None:
+                    return piece.start + offset - position
+                return piece.start if begun is None else begun
+            if piece.width and piece.text is None:
+                begun = None
+            elif not piece.width and begun is None:
+                begun = piece.start
             position += piece.width
         return len(self._original)
 

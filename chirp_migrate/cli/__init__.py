@@ -11,18 +11,20 @@ import traceback
 import click
 
 from chirp_migrate import __version__
+from chirp_migrate.cli.paint import visible
 from chirp_migrate.errors import ChirpMigrateError
+from chirp_migrate.exit_codes import ExitCode
 
-#: Exit code of a defect of this program (``EX_SOFTWARE``).
-INTERNAL_ERROR = 70
-INTERRUPTED = 130
-#: What a shell reports of a program whose reader went away (128 + SIGPIPE).
-PIPE_CLOSED = 141
+_DEBUG = "--debug"
 
 _COMMANDS = {
+    "plan": "chirp_migrate.cli.plan:plan",
+    "review": "chirp_migrate.cli.review:review",
     "apply": "chirp_migrate.cli.apply:apply",
+    "check": "chirp_migrate.cli.check:check",
     "rollback": "chirp_migrate.cli.rollback:rollback_command",
     "verify": "chirp_migrate.verify.command:verify",
+    "init-workload": "chirp_migrate.cli.init_workload:init_workload",
     "rules": "chirp_migrate.cli.rules:rules",
     "explain": "chirp_migrate.cli.explain:explain",
     "completion": "chirp_migrate.cli.completion:completion",
@@ -50,17 +52,20 @@ class _LazyGroup(click.Group):
         except BrokenPipeError:
             # The reader of our output went away. What is still buffered must not fail again at the interpreter's end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(PIPE_CLOSED)
+            ctx.exit(ExitCode.PIPE_CLOSED)
         return result
 
 
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with: chirp-migrate apply --diff BACKEND, then apply, then verify; rollback undoes it to the byte.",
+    epilog=(
+        "Start with: chirp-migrate review BACKEND (or apply --diff), then apply, then verify; rollback undoes it to "
+        "the byte. Exit codes mean the same for all commands, see docs/exit-codes.md."
+    ),
 )
 @click.version_option(__version__, prog_name="chirp-migrate")
-@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@click.option(_DEBUG, is_flag=True, help="Show the traceback of an error; also taken behind the command.")
 def main(debug: bool) -> None:
     """Migrate PyTorch training backends to fast, worker-safe data loading, and prove the result."""
 
@@ -68,6 +73,9 @@ def main(debug: bool) -> None:
 def entry_point(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one sentence on standard error."""
     given = sys.argv[1:] if arguments is None else arguments
+    # It means the same before and behind the command's name.
+    debug = _DEBUG in given[: given.index("--") if "--" in given else None]
+    given = [_DEBUG, *(one for one in given if one != _DEBUG)] if debug else given
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be text
@@ -77,17 +85,19 @@ def entry_point(arguments: list[str] | None = None) -> None:
         sys.exit(stop.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("chirp-migrate: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except ChirpMigrateError as error:
-        click.echo(f"chirp-migrate: {error}", err=True)
+        if debug:
+            traceback.print_exc()
+        click.echo(f"chirp-migrate: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:
-        if "--debug" in given:
+        if debug:
             traceback.print_exc()
         message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
-        click.echo(message + ("" if "--debug" in given else "; `chirp-migrate --debug …` shows where"), err=True)
-        sys.exit(INTERNAL_ERROR)
+        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows where"), err=True)
+        sys.exit(ExitCode.INTERNAL)
     sys.exit(code if isinstance(code, int) else 0)

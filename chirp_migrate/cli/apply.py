@@ -3,144 +3,220 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from chirp_migrate.aftercheck import run_check
 from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
+from chirp_migrate.cli.options import (
+    color_option,
+    json_option,
+    path_argument,
+    plan_file_option,
+    planning_options,
+    scaffold_options,
+    verbosity_options,
+    wait_option,
+)
 from chirp_migrate.cli.paint import Paint
-from chirp_migrate.cli.progress import planning_progress
-from chirp_migrate.cli.rules import complete_rules, separated
-from chirp_migrate.commit import commit, recover
+from chirp_migrate.cli.planning import Request, planned, read_plan_file
+from chirp_migrate.commit import CommitResult, commit, recover
 from chirp_migrate.diff import unified_diff
 from chirp_migrate.discover import root_of
-from chirp_migrate.errors import Refused, UsageProblem
+from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.gitguard import guard
 from chirp_migrate.journal import read_runs
-from chirp_migrate.migration import plan_migration
-from chirp_migrate.plan import Skipped
+from chirp_migrate.migration import Migration
+from chirp_migrate.plan import Plan
+from chirp_migrate.planfile import PlanFile
 from chirp_migrate.record import State
-from chirp_migrate.settings import read_settings
-
-#: Something was left undone that the user should look at.
-INCOMPLETE = 1
+from chirp_migrate.rollback import rollback
+from chirp_migrate.selection import decisions_of, select
+from chirp_migrate.settled import check_settled
 
 
 @click.command(
-    epilog=(
-        "Exit codes: 0 done, or nothing to do; 1 done, but some files left out (listed); 2 PATH cannot be migrated, "
-        "or an option or setting is wrong; "
-        "3 refused, nothing changed (uncommitted changes, a file changed meanwhile, another run); 4 failed midway and "
-        "undone. Examples: chirp-migrate apply --diff backend/ | less    "
-        "chirp-migrate apply backend/    chirp-migrate apply --unsafe --vendor backend/    "
-        "chirp-migrate apply --select CHP001,lambda-in-loader backend/    "
-        "chirp-migrate apply --ignore CHP01 --no-notebooks backend/"
+    epilog=epilog(
+        {
+            ExitCode.OK: "done, or nothing to do",
+            ExitCode.WORK_REMAINS: "done, but some files left out (listed)",
+            ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
+            ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, a file changed meanwhile, another run)",
+            ExitCode.UNDONE: "failed midway and undone",
+            ExitCode.CHECK_FAILED: "the command of --verify-with failed, and everything was rolled back",
+        },
+        "chirp-migrate apply --diff backend/ | less",
+        "chirp-migrate apply backend/",
+        "chirp-migrate apply --plan plan.json backend/",
+        'chirp-migrate apply --verify-with "pytest -q" backend/',
+        "chirp-migrate apply --select CHP001,lambda-in-loader --no-notebooks backend/",
     )
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@path_argument
+@plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @click.option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
 @click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="Write the findings as JSON ('-': standard output).",
+    "--verify-with",
+    "command",
+    metavar="CMD",
+    help="Run CMD with the shell in the backend's folder afterwards; if it fails, roll everything back.",
 )
-@click.option(
-    "--select",
-    multiple=True,
-    metavar="CODES",
-    callback=separated,
-    shell_complete=complete_rules,
-    help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
-)
-@click.option(
-    "--ignore",
-    multiple=True,
-    metavar="CODES",
-    callback=separated,
-    shell_complete=complete_rules,
-    help="Do not run these rules.",
-)
-@click.option(
-    "--unsafe/--no-unsafe",
-    default=None,
-    help="Also apply rules that change what training learns (listed as opt-in).",
-)
-@click.option("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too (the default), or leave them.")
 @click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
-@click.option(
-    "--no-scaffold",
-    is_flag=True,
-    help="Do not add the factory and monitor modules, the notebook and the tests.",
-)
-@click.option("--vendor", is_flag=True, help="Copy chirpid_patch into the backend instead of adding a dependency.")
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Processes that plan (default: as many as pay).")
-@click.option("-v", "--verbose", is_flag=True, help="List every finding, and what comments or settings suppress.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@planning_options
+@scaffold_options
+@wait_option
+@json_option("the findings")
+@verbosity_options
+@color_option
 def apply(
     path: Path,
+    plan_file: Path | None,
     show_diff: bool,
-    json_file: Path | None,
+    command: str | None,
+    allow_dirty: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     unsafe: bool | None,
     notebooks: bool | None,
-    allow_dirty: bool,
+    jobs: int | None,
     no_scaffold: bool,
     vendor: bool,
-    jobs: int | None,
+    wait_s: float,
+    json_file: Path | None,
     verbose: bool,
+    quiet: bool,
     color: str,
 ) -> None:
     """Rewrite the backend at PATH to worker-safe datasets and the loader factory.
 
-    Reads and rewrites source; the backend's code is never imported or run. Every change can be undone to the byte
-    with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate] in the backend's pyproject.toml;
-    options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
+    Reads and rewrites source; the backend's code is never imported or run (--verify-with runs what you say). Every
+    change can be undone to the byte with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate]
+    in the backend's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
     """
     json_output.check_writable(json_file)
     if show_diff and json_file == json_output.STANDARD_OUTPUT:
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
-    paint = Paint.for_stream(sys.stdout, color)
-    settings = read_settings(path).overridden(select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks)
+    if show_diff and command is not None:
+        raise UsageProblem("--diff writes nothing that --verify-with could check: leave one of them out.")
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor)
     if path.exists():
-        _recover(path, may_write=not show_diff)
-    with planning_progress() as progress:
-        migration = plan_migration(
-            path, settings=settings, scaffold=not no_scaffold, vendor=vendor, jobs=jobs, progress=progress
-        )
-    plan = migration.plan
+        _recover(path, may_write=not show_diff, wait_s=wait_s)
+    migration, edited = _plan(request, plan_file)
+    paint = Paint.for_stream(sys.stdout, color)
     if show_diff:
-        json_output.write(json_file, summary.as_json(migration, ()))
-        # Behind the diff, as comments that `patch` and `git apply` pass over.
-        remarks = (
-            f"# {line}".rstrip() + "\n" for line in summary.remarks(migration, (), Paint(False), verbose=verbose)
-        )
-        for line in (*unified_diff(plan), *remarks):
-            sys.stdout.buffer.write(paint.diff_line(line).encode("utf-8", errors="surrogateescape"))
-        sys.stdout.flush()
-        click.echo("\n".join([summary.totals(plan), *summary.account(migration, (), planned=True)]), err=True)
-        sys.exit(INCOMPLETE if plan.skipped else 0)
-    touched = [file.path for file in plan.files if file.before is not None]
-    if not allow_dirty:
-        guard(plan.root, touched)
-    left: tuple[Skipped, ...] = ()
-    if plan.files:
-        result = commit(plan)
-        left = result.skipped
-    json_output.write(json_file, summary.as_json(migration, left))
-    report = summary.applied(migration, left, path, paint, verbose=verbose)
+        _show_diff(migration, json_file, paint, verbose=verbose)
+        sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
+    result = apply_plan(request, migration, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+    if command is not None and result.run:
+        _check(command, migration.plan, result)
+    json_output.write(json_file, summary.as_json(migration, result.skipped))
+    report = summary.applied(migration, result, path, paint, verbose=verbose, quiet=quiet)
     click.echo(report, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
-    sys.exit(INCOMPLETE if plan.skipped or left else 0)
+    sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
 
 
-def _recover(path: Path, *, may_write: bool) -> None:
+def apply_plan(
+    request: Request, migration: Migration, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+) -> CommitResult:
+    """Write a plan to its tree, after the last checks.
+
+    Raises:
+        Refused: uncommitted changes are in the way, or the plan is not sound.
+        CommitFailed: the system did not let us write.
+    """
+    plan = migration.plan
+    if not allow_dirty:
+        guard(plan.root, [file.path for file in plan.files if file.before is not None])
+    check_settled(request.path, plan, request.settings_of(migration), edited=edited, jobs=request.jobs)
+    return commit(plan, wait_s=wait_s) if plan.files else CommitResult((), (), "")
+
+
+def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:
+    """What is to be applied, and the paths of files in which the user edited hunks."""
+    if plan_file is None:
+        return planned(request), frozenset()
+    return chosen(read_plan_file(plan_file, request), request.path, plan_file)
+
+
+def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, frozenset[str]]:
+    """What the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
+
+    Raises:
+        Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.
+    """
+    open_ones = [one for one in decisions_of(found.migration.plan) if one not in found.choices]
+    if found.reviewed and open_ones:
+        raise Refused(
+            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: go on with "
+            f"`chirp-migrate review {path} --plan {plan_file}`; nothing was changed."
+        )
+    edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
+    return replace(found.migration, plan=select(found.migration.plan, found.choices)), edited
+
+
+def _show_diff(migration: Migration, json_file: Path | None, paint: Paint, *, verbose: bool) -> None:
+    plan = migration.plan
+    json_output.write(json_file, summary.as_json(migration, ()))
+    # Behind the diff, as comments that `patch` and `git apply` pass over.
+    remarks = (f"# {line}".rstrip() + "\n" for line in summary.remarks(migration, (), Paint(False), verbose=verbose))
+    for line in (*unified_diff(plan), *remarks):
+        sys.stdout.buffer.write(paint.diff_line(line).encode("utf-8", errors="surrogateescape"))
+    sys.stdout.flush()
+    account = summary.account(migration, (), planned=True, listed="behind the diff")
+    click.echo("\n".join([summary.totals(plan), *account]), err=True)
+
+
+def _check(command: str, plan: Plan, result: CommitResult) -> None:
+    """Run the user's command, and take the run back unless it succeeds."""
+    with _rolled_back_on_failure(command, plan, result), _told(f"running: {command}"):
+        check = run_check(command, plan.root)
+        if check.status:
+            if check.tail:
+                click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
+            how = f"exit code {check.status}" if check.status > 0 else f"signal {-check.status}"
+            raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
+
+
+@contextmanager
+def _rolled_back_on_failure(command: str, plan: Plan, result: CommitResult) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as failure:
+        try:
+            rollback(plan.root, run=int(result.run))
+        except ChirpMigrateError as error:
+            why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
+            raise CheckFailed(why) from failure
+        raise
+
+
+@contextmanager
+def _told(text: str) -> Iterator[None]:
+    """One line on a terminal while something takes its time."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    sys.stderr.write(f"\r\x1b[K{text[:79]}")
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
     root = root_of(path)
     if not may_write:
         if any(run.state is not State.APPLIED for run in read_runs(root)):
             raise Refused(f"an earlier run was interrupted here: run `chirp-migrate rollback {path}` first.")
         return
-    found = recover(root)
+    found = recover(root, wait_s=wait_s)
     if found is not None:
         click.echo(found, err=True)

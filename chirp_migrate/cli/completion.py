@@ -5,10 +5,15 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from chirp_migrate.exit_codes import ExitCode, epilog
+
 
 @click.command(
-    epilog='Examples: eval "$(chirp-migrate completion bash)"    '
-    "chirp-migrate completion fish > ~/.config/fish/completions/chirp-migrate.fish"
+    epilog=epilog(
+        {ExitCode.OK: "printed"},
+        'eval "$(chirp-migrate completion bash)"',
+        "chirp-migrate completion fish > ~/.config/fish/completions/chirp-migrate.fish",
+    )
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context

@@ -12,10 +12,11 @@ import click
 
 from chirp_migrate import __version__
 from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.options import color_option, complete_rules, json_option
 from chirp_migrate.cli.paint import Paint, wrapped
-from chirp_migrate.cli.rules import complete_rules
 from chirp_migrate.engine import rewrite
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plan import SCHEMA, Finding, Safety, Status
 from chirp_migrate.project import Project
 from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
@@ -27,15 +28,16 @@ _SAFETY = {
 }
 
 
-@click.command(epilog="Examples: chirp-migrate explain CHP001    chirp-migrate explain lambda-in-loader | less")
-@click.argument("code", shell_complete=complete_rules)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="Write the same as JSON ('-': standard output).",
+@click.command(
+    epilog=epilog(
+        {ExitCode.OK: "explained", ExitCode.USAGE: "there is no such rule"},
+        "chirp-migrate explain CHP001",
+        "chirp-migrate explain lambda-in-loader | less",
+    )
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.argument("code", shell_complete=complete_rules)
+@json_option("the same")
+@color_option
 def explain(code: str, json_file: Path | None, color: str) -> None:
     """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
     json_output.check_writable(json_file)

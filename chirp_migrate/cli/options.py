@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from chirp_migrate.cli.rules import complete_rules, separated
+from chirp_migrate.rules import all_rules
 
-__all__ = ["color_option", "json_option", "path_argument", "planning_options", "verbosity_options"]
+__all__ = [
+    "color_option",
+    "complete_rules",
+    "json_option",
+    "path_argument",
+    "plan_file_option",
+    "planning_options",
+    "scaffold_options",
+    "verbosity_options",
+    "wait_option",
+]
+
+
+def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+    """The parts of a repeatable option that takes lists with commas."""
+    return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
+
+
+def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Codes and names of rules that continue what is typed, behind the last comma of a list."""
+    begun, comma, last = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{begun}{comma}{word}", help=rule.name)
+        for rule in all_rules()
+        for word in (rule.code, rule.name)
+        if word.upper().startswith(last.upper()) and (last or word == rule.code)
+    ]
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -21,6 +49,29 @@ path_argument = click.argument("path", type=click.Path(path_type=Path))
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colour output."
 )
+
+#: ``wait_s``: how long to wait for another run.
+wait_option = click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait that long for another run on PATH to end.",
+)
+
+
+def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Command], _Command]:
+    """``plan_file``: a plan as a file."""
+    return click.option(
+        "--plan",
+        "plan_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=default,
+        show_default=default is not None,
+        metavar="FILE",
+        help=what,
+    )
 
 
 def json_option(what: str, *names: str) -> Callable[[_Command], _Command]:
@@ -75,6 +126,22 @@ def planning_options(command: _Command) -> _Command:
             ),
             click.option("-j", "--jobs", type=click.IntRange(1), help="Processes that plan (default: as many as pay)."),
         )
+    ):
+        command = option(command)
+    return command
+
+
+def scaffold_options(command: _Command) -> _Command:
+    """``no_scaffold`` and ``vendor``: what is added to the backend."""
+    for option in (
+        click.option(
+            "--vendor", is_flag=True, help="Copy chirpid_patch into the backend instead of adding a dependency."
+        ),
+        click.option(
+            "--no-scaffold",
+            is_flag=True,
+            help="Do not add the factory and monitor modules, the notebook and the tests.",
+        ),
     ):
         command = option(command)
     return command

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TextIO
 
-__all__ = ["WIDTH", "Paint", "count", "wrapped"]
+__all__ = ["WIDTH", "Paint", "count", "visible", "wrapped"]
 
 WIDTH = 80
 
@@ -34,6 +34,13 @@ class Paint:
             return self(body, "1") + end
         codes = {"+": "32", "-": "31", "@": "36", "#": "2"}
         return self(body, codes[line[0]]) + end if line and line[0] in codes else line
+
+
+def visible(text: str) -> str:
+    """``text`` with what a terminal would act on, or not show, spelled out; tabs stay."""
+    return "".join(
+        one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
+    )
 
 
 def wrapped(text: str, indent: str, first: str | None = None) -> list[str]:

@@ -2,47 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.paint import visible
 from chirp_migrate.commit import recover
 from chirp_migrate.discover import root_of
-from chirp_migrate.rollback import RollbackResult, rollback
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.journal import JournalRun, applied_runs, read_runs
+from chirp_migrate.record import State
+from chirp_migrate.rollback import RollbackResult, later_runs, rollback, rollback_to
+
+#: Files named for each run that is listed; JSON has all of them.
+_FILES_SHOWN = 4
+
+_UNFINISHED = {
+    State.PENDING: "not finished (still being applied, or interrupted)",
+    State.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
+}
 
 
 @click.command(
     name="rollback",
     epilog=(
-        "Exit codes: 0 everything is as it was; 2 nothing was applied at PATH; 3 refused: files were edited since "
-        "(named); 4 failed midway and undone. Example: chirp-migrate rollback backend/"
+        "Exit codes: 0 everything is as it was; 2 nothing was applied at PATH, or no such run; 3 refused, nothing "
+        "changed (files were edited since, a later run wrote to them, another run is at work: all named); 4 failed "
+        "midway and undone. Examples: chirp-migrate rollback backend/    chirp-migrate rollback --list backend/    "
+        "chirp-migrate rollback --run 2 backend/    chirp-migrate rollback --back-to 2 backend/"
     ),
 )
 @click.argument("path", type=click.Path(path_type=Path))
+@click.option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
+@click.option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
+@click.option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
 @click.option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait for another run to end."
+)
 @click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="Write what was restored and removed as JSON ('-': standard output).",
+    help="Write what was restored and removed, or the list, as JSON ('-': standard output).",
 )
-def rollback_command(path: Path, force: bool, json_file: Path | None) -> None:
-    """Undo the last `apply` at PATH: every byte, every mode bit, and the files it added.
+def rollback_command(
+    path: Path,
+    show_list: bool,
+    only: int | None,
+    first: int | None,
+    force: bool,
+    wait_s: float,
+    json_file: Path | None,
+) -> None:
+    """Undo the last `apply` at PATH, or another one: every byte, every mode bit, and the files it added.
 
-    Where the last run was interrupted, bringing that to an end is all that is done.
+    Where the last run was interrupted, bringing that to an end is all that is done, unless a run is named.
     """
+    if (show_list, only is not None, first is not None).count(True) > 1:
+        raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")
     json_output.check_writable(json_file)
     root = root_of(path)
-    interrupted = recover(root, force=force)
-    # Whoever undoes an interrupted apply does not mean the one before it as well.
-    result = RollbackResult((), ()) if interrupted is not None else rollback(root, force=force)
-    found = {"interrupted": interrupted, "restored": list(result.restored), "removed": list(result.removed)}
+    if show_list:
+        runs = read_runs(root)
+        json_output.write(json_file, {"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
+        _say(_listed(runs, path), json_file)
+        return
+    interrupted = recover(root, force=force, wait_s=wait_s)
+    results = _undo(root, interrupted is not None, only, first, force, wait_s)
+    found = {
+        "interrupted": interrupted,
+        "restored": [name for result in results for name in result.restored],
+        "removed": [name for result in results for name in result.removed],
+        "runs": [result.run for result in results],
+    }
     json_output.write(json_file, {"schema": 1, **found})
     lines = [interrupted] if interrupted is not None else []
-    lines += [f"restored  {name}" for name in result.restored]
-    lines += [f"removed   {name}" for name in result.removed]
-    if interrupted is None:
-        lines.append(f"{path} is as it was before the last apply.")
+    for result in results:
+        lines += [f"restored  {visible(name)}" for name in result.restored]
+        lines += [f"removed   {visible(name)}" for name in result.removed]
+    _say([*lines, *_conclusion(path, root, results, named=bool(only or first))], json_file)
+
+
+def _undo(
+    root: Path, interrupted: bool, only: int | None, first: int | None, force: bool, wait_s: float
+) -> Sequence[RollbackResult]:
+    if not interrupted:
+        if first is not None:
+            return rollback_to(root, first, force=force, wait_s=wait_s)
+        return [rollback(root, run=only, force=force, wait_s=wait_s)]
+    # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The interrupted
+    # one, too, may be the one they name; it is gone now.
+    standing = [run.number for run in applied_runs(root)]
+    if first is not None:
+        left = [number for number in standing if number >= first]
+        return rollback_to(root, left[0], force=force, wait_s=wait_s) if left else []
+    return [rollback(root, run=only, force=force, wait_s=wait_s)] if only in standing else []
+
+
+def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
+    if not results:
+        return []
+    if not named:
+        return [f"{path} is as it was before the last apply."]
+    undone = ", ".join(result.run for result in results)
+    standing = ", ".join(run.name for run in applied_runs(root))
+    return [f"Undone: run {undone}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")]
+
+
+def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, object]:
+    return {
+        "run": run.number,
+        "created": run.created,
+        "tool": run.record.tool,
+        "state": run.state.value,
+        "files": [{"path": file.path, "action": file.action} for file in run.files],
+        "undo_first": [int(name) for name in later_runs(run, runs)],
+    }
+
+
+def _listed(runs: Sequence[JournalRun], path: Path) -> list[str]:
+    if not runs:
+        return [f"Nothing is applied in {path}."]
+    lines: list[str] = []
+    for run in runs:
+        added = sum(file.before is None for file in run.files)
+        counts = f"{len(run.files) - added} rewritten, {added} added"
+        state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
+        lines.append(f"{run.name}  {visible(run.created)}  {visible(run.record.tool)}  {counts}{state}")
+        names = [visible(file.path) for file in run.files[:_FILES_SHOWN]]
+        more = len(run.files) - len(names)
+        lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
+        later = later_runs(run, runs)
+        if later:
+            lines.append(f"      written to again by {', '.join(later)}: undo that first, or --back-to {run.number}")
+    return lines
+
+
+def _say(lines: Iterable[str], json_file: Path | None) -> None:
     for line in lines:
         click.echo(line, err=json_file == json_output.STANDARD_OUTPUT)

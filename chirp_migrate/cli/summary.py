@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.paint import Paint, count, wrapped
+from chirp_migrate.cli.paint import Paint, count, visible, wrapped
+from chirp_migrate.commit import CommitResult
 from chirp_migrate.diff import count_changes
 from chirp_migrate.ledger import Ledger
 from chirp_migrate.migration import Migration
-from chirp_migrate.plan import SCHEMA, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.plan import SCHEMA, FilePlan, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.rules import all_rules
 
-_NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
+#: Why a file is written, as people are told.
+NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
 #: How statuses are called where they are counted.
 _DONE = {
@@ -23,6 +25,7 @@ _DONE = {
     Status.OPT_IN: "proposed",
     Status.REPORT: "listed",
     Status.SUPPRESSED: "suppressed",
+    Status.REFUSED: "refused",
     Status.FINE: "fine",
 }
 
@@ -37,17 +40,32 @@ def totals(plan: Plan) -> str:
     return f"{count(rewritten, 'file')} to rewrite, {created} to add: +{added} -{removed} lines. Nothing was written."
 
 
-def applied(migration: Migration, left: Sequence[Skipped], path: Path, paint: Paint, *, verbose: bool = False) -> str:
-    """The report after an apply."""
+def planned(migration: Migration, paint: Paint, *, verbose: bool = False, quiet: bool = False) -> str:
+    """The report on a plan that is not applied."""
     plan = migration.plan
-    kept = {one.path for one in left}
-    lines: list[str] = []
-    done = [file for file in plan.files if file.path not in kept]
-    for file in done:
-        added, removed = count_changes(file)
-        lines.append(f"{paint(file.path, '1')}  {_NOTES.get(file.note, file.note)}, +{added} -{removed}")
-        rewrites = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
-        lines += _findings(rewrites, paint, verbose=verbose)
+    if quiet:
+        return _attention(migration, ())
+    lines = _by_file(plan.files, plan.findings, paint, verbose=verbose)
+    lines += remarks(migration, (), paint, verbose=verbose)
+    lines += ["", totals(plan), *notes(migration), *account(migration, (), planned=True)]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def applied(
+    migration: Migration,
+    result: CommitResult,
+    path: Path,
+    paint: Paint,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+) -> str:
+    """The report after an apply."""
+    left = result.skipped
+    if quiet:
+        return _attention(migration, left)
+    plan, done = migration.plan, result.applied
+    lines = _by_file(done, plan.findings, paint, verbose=verbose)
     lines += remarks(migration, left, paint, verbose=verbose)
     if done:
         rewritten = sum(file.before is not None for file in done)
@@ -55,11 +73,30 @@ def applied(migration: Migration, left: Sequence[Skipped], path: Path, paint: Pa
     else:
         lines += ["", _NOTHING]
     lines += notes(migration)
+    for name in result.linked:
+        lines += wrapped(f"{visible(name)} had other names (hard links): those keep the old bytes.", "  ", first="")
     lines += account(migration, left)
     if done:
         lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
         lines.append(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _by_file(files: Iterable[FilePlan], findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> list[str]:
+    """For each file its name, how much of it changes, and the rewrites."""
+    lines: list[str] = []
+    for file in files:
+        added, removed = count_changes(file)
+        lines.append(f"{paint(visible(file.path), '1')}  {NOTES.get(file.note, file.note)}, +{added} -{removed}")
+        rewrites = [f for f in findings if f.path == file.path and f.status is Status.REWRITE]
+        lines += _findings(rewrites, paint, verbose=verbose)
+    return lines
+
+
+def _attention(migration: Migration, left: Sequence[Skipped]) -> str:
+    """What a quiet run says: files that could not be handled, and what the user has to do."""
+    lines = [visible(f"{one.path}: {one.reason}") for one in (*migration.plan.skipped, *left)]
+    return "".join(f"{line}\n" for line in [*lines, *notes(migration)])
 
 
 def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verbose: bool = False) -> list[str]:
@@ -72,6 +109,7 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
             "Proposed, not applied: these change training (--unsafe applies them)",
             [f for f in plan.findings if f.status is Status.OPT_IN],
         ),
+        ("Refused in the review", [f for f in plan.findings if f.status is Status.REFUSED]),
         ("Left alone", [f for f in reports if f.rule not in advice]),
         ("Advice", [f for f in reports if f.rule in advice]),
     ]
@@ -81,21 +119,23 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     for title, findings in sections:
         lines += ["", f"{title}:"] if findings else []
         for name, group in groupby(findings, key=lambda f: f.path):
-            lines += [name, *_findings(list(group), paint, verbose=verbose)]
+            lines += [visible(name), *_findings(list(group), paint, verbose=verbose)]
     skipped = [*plan.skipped, *left]
     if skipped:
         lines += ["", "Not handled:"]
-        lines += [line for one in skipped for line in wrapped(f"{one.path}: {one.reason}", "  ")]
+        lines += [line for one in skipped for line in wrapped(visible(f"{one.path}: {one.reason}"), "  ")]
     return lines
 
 
 def notes(migration: Migration) -> list[str]:
     """Lines of what else the user should know."""
-    return [line for note in migration.notes for line in wrapped(note, "")]
+    return [line for note in migration.notes for line in wrapped(visible(note), "")]
 
 
-def account(migration: Migration, left: Sequence[Skipped], *, planned: bool = False) -> list[str]:
-    """Lines of the ledger: what became of every loader, and what the other rules found."""
+def account(
+    migration: Migration, left: Sequence[Skipped], *, planned: bool = False, listed: str | None = None
+) -> list[str]:
+    """Lines of the ledger: what became of every loader, and what the other rules found; ``listed`` says where."""
     ledger = _ledger(migration, left)
     lines: list[str] = []
     if ledger.counting:
@@ -105,7 +145,8 @@ def account(migration: Migration, left: Sequence[Skipped], *, planned: bool = Fa
             f"{one.get(Status.FINE, 0)} already fine",
             f"{one.get(Status.SUPPRESSED, 0)} suppressed",
             *([f"{one[Status.OPT_IN]} proposed"] if one.get(Status.OPT_IN) else []),
-            f"{one.get(Status.REPORT, 0)} listed {'behind the diff' if planned else 'above'}",
+            *([f"{one[Status.REFUSED]} refused"] if one.get(Status.REFUSED) else []),
+            f"{one.get(Status.REPORT, 0)} listed {'above' if listed is None else listed}",
         ]
         lines += wrapped(f"Loaders: {ledger.found} found = {' + '.join(parts)}.", "  ", first="")
         if set(ledger.reasons) - {"other"}:
@@ -134,7 +175,7 @@ def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> li
     for first, *more in kinds.values():
         head = f"{first.place:>5}  {first.rule}  "
         indent = " " * len(head)
-        text = wrapped(first.message, indent, first=head)
+        text = wrapped(visible(first.message), indent, first=head)
         lines += [text[0].replace(first.rule, paint(first.rule, "36"), 1), *text[1:]]
         if more:
             places = ("; " if first.cell else ", ").join(one.place for one in more)
@@ -144,7 +185,7 @@ def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> li
 
 
 def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
-    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.codes)
+    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
 
 
 def _kind(finding: Finding) -> str:

@@ -15,9 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
+from chirp_migrate.compose import compose
 from chirp_migrate.engine import rewrite
+from chirp_migrate.module import Module
 from chirp_migrate.plan import Status
 from chirp_migrate.project import Project
+from chirp_migrate.rewriting import rewrite_in_hunks
 
 PREAMBLE = '''\
 """A backend made up for a test."""
@@ -182,3 +185,16 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
     before, migrated = load(text, tmp_path), load(after, tmp_path)
     assert described(migrated) == described(before)
     pickle.loads(pickle.dumps(migrated.make().collate_fn))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=modules(), chosen=st.data())
+@pytest.mark.filterwarnings("ignore")
+def test_any_of_its_hunks_alone_build_the_same_loader(text: str, chosen: st.DataObject, tmp_path: Path) -> None:
+    result = rewrite_in_hunks("a.py", text, Project({"a.py": text}))
+    module = Module("a.py", text)
+    assert compose(module, result.hunks, result.public) == result.text
+    accepted = [hunk for hunk in result.hunks if chosen.draw(st.booleans())]
+    after = compose(module, accepted, result.public)
+    assert (after == text) == (not accepted)
+    assert described(load(after, tmp_path)) == described(load(text, tmp_path))

@@ -1,0 +1,65 @@
+"""The user's own command after a rewrite: what it says about the tree decides whether the rewrite stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+__all__ = ["CheckResult", "run_check"]
+
+_TAIL_LINES = 20
+_TAIL_BYTES = 16_384
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How a command ended: its exit status (negative: the signal that ended it) and the last lines it printed."""
+
+    status: int
+    tail: str
+
+
+def run_check(command: str, folder: Path) -> CheckResult:
+    """Run ``command`` with the shell in ``folder`` and wait for it; it and all it started end with us.
+
+    Raises:
+        OSError: there is no shell to run it with.
+    """
+    with tempfile.TemporaryFile() as output:
+        child = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait()
+        except BaseException:
+            _end(child)
+            raise
+        return CheckResult(status, _tail(output))
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    else:
+        child.kill()
+    child.wait()
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _TAIL_BYTES))
+    lines = output.read().decode("utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-_TAIL_LINES:])

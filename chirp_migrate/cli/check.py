@@ -1,0 +1,189 @@
+"""``chirp-migrate check PATH``: is anything left for ``apply``? For continuous integration and commit hooks."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from chirp_migrate.annotations import workflow_commands
+from chirp_migrate.checking import Check
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli import summary
+from chirp_migrate.cli.options import color_option, json_option, path_argument, planning_options, verbosity_options
+from chirp_migrate.cli.paint import Paint, count, visible
+from chirp_migrate.cli.progress import planning_progress
+from chirp_migrate.discover import root_of
+from chirp_migrate.engine import plan_tree
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.journal import read_runs
+from chirp_migrate.migration import Migration, PlanOptions
+from chirp_migrate.plan import Finding, Status
+from chirp_migrate.record import State
+from chirp_migrate.sarif import sarif
+from chirp_migrate.settings import read_settings
+
+_STANDARD_OUTPUT = Path("-")
+#: What stands behind a finding that ``apply`` would not rewrite.
+_MARKS = {
+    Status.OPT_IN: "proposed, --unsafe applies it",
+    Status.REPORT: "listed only",
+    Status.SUPPRESSED: "suppressed",
+    Status.REFUSED: "refused",
+}
+
+
+@click.command(
+    epilog=epilog(
+        {
+            ExitCode.OK: "clean",
+            ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
+            ExitCode.USAGE: "PATH cannot be checked, or an option or setting is wrong",
+        },
+        "chirp-migrate check backend/",
+        "chirp-migrate check --strict --format github .",
+        "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
+    )
+)
+@path_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+    help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    default=_STANDARD_OUTPUT,
+    metavar="FILE",
+    help="Write that to FILE instead of standard output.",
+)
+@click.option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
+@planning_options
+@json_option("the findings, whatever the format,")
+@verbosity_options
+@color_option
+def check(
+    path: Path,
+    form: str,
+    output: Path,
+    strict: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    unsafe: bool | None,
+    notebooks: bool | None,
+    jobs: int | None,
+    json_file: Path | None,
+    verbose: bool,
+    quiet: bool,
+    color: str,
+) -> None:
+    """Check whether anything is left for `apply` to do at PATH; writes nothing there and runs none of its code.
+
+    What counts as work: every finding that `apply` with the same options and settings would rewrite, and every file
+    that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
+    `# chirp: ignore[CODE]` or a setting suppresses never does.
+    """
+    _check_output(output)
+    json_output.check_writable(json_file)
+    if json_file is not None and json_file == output:
+        raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
+    settings = read_settings(path).overridden(select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks)
+    _stop_at_unfinished_run(path)
+    with planning_progress() as progress:
+        plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress)
+    found = Check(plan, settings, strict)
+    to_output = output == _STANDARD_OUTPUT
+    paint = Paint.for_stream(sys.stdout, color if to_output else "never")
+    result = _result(found)
+    json_output.write(json_file, result)
+    base = path if path.is_dir() else path.parent
+    if form == "text":
+        lines = list(_text(found, base, paint, verbose=verbose, quiet=quiet))
+    elif form == "github":
+        lines = list(workflow_commands(found, verbose=verbose))
+    else:
+        lines = json.dumps(result if form == "json" else sarif(found), indent=2).splitlines()
+    _write(output, lines, paint)
+    if not quiet:
+        # Nothing but the document goes to where a program reads it.
+        click.echo(_verdict(found, path), err=(to_output and form != "text") or json_file == _STANDARD_OUTPUT)
+    sys.exit(found.exit_code)
+
+
+def _stop_at_unfinished_run(path: Path) -> None:
+    """A tree that is half rewritten is neither clean nor not."""
+    if any(run.state is not State.APPLIED for run in read_runs(root_of(path))):
+        raise UsageProblem(
+            "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
+            f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
+        )
+
+
+def _result(found: Check) -> dict[str, object]:
+    plan = found.plan
+    migration = Migration(plan, plan.notes, PlanOptions(codes=found.settings.codes))
+    return {**summary.as_json(migration, ()), "strict": found.strict, "exit_code": int(found.exit_code)}
+
+
+def _text(found: Check, base: Path, paint: Paint, *, verbose: bool, quiet: bool) -> Iterator[str]:
+    """A line for each finding and each file that was not handled."""
+    shown = {*found.work, *((*found.others, *found.suppressed) if verbose else ())}
+    for finding in found.plan.findings:
+        if finding in shown:
+            yield _line(finding, base, paint)
+    for skipped in found.plan.skipped:
+        name, reason = paint(visible(str(base / skipped.path)), "1"), visible(skipped.reason)
+        yield f"{name}: {paint('not handled', '31')}: {reason}"
+    if not quiet:
+        yield from (visible(note) for note in found.plan.notes)
+
+
+def _line(finding: Finding, base: Path, paint: Paint) -> str:
+    place = f"{finding.line}:{finding.column}" if finding.cell is None else finding.place
+    mark = f" [{_MARKS[finding.status]}]" if finding.status in _MARKS else ""
+    name = paint(visible(str(base / finding.path)), "1")
+    return f"{name}:{place}: {paint(finding.rule, '36')} {visible(' '.join(finding.message.split()))}{mark}"
+
+
+def _verdict(found: Check, path: Path) -> str:
+    """The last line: whether it is clean, what counted and what did not."""
+    plan = found.plan
+    files = len({finding.path for finding in found.work})
+    parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []
+    parts += [f"{count(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
+    verdict = f"Work remains: {', '.join(parts)}." if parts else "Clean: nothing to rewrite."
+    if plan.files:
+        verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
+    uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
+    uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
+    return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict
+
+
+def _check_output(target: Path) -> None:
+    if target == _STANDARD_OUTPUT:
+        return
+    if target.is_dir():
+        raise UsageProblem(f"{target} is a folder: give a file name after --output.")
+    if not target.absolute().parent.is_dir():
+        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another --output file.")
+
+
+def _write(target: Path, lines: list[str], paint: Paint) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    if target == _STANDARD_OUTPUT:
+        click.echo(text, nl=False, color=paint.on)
+        return
+    try:
+        target.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --output file.") from error

@@ -1,0 +1,176 @@
+"""``chirp-migrate init-workload PATH``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from chirp_migrate.atomic import discard, sync_folder, write_new
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.commit import recover
+from chirp_migrate.discover import root_of
+from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.gitguard import guard
+from chirp_migrate.journal import applied_runs, journal_folder
+from chirp_migrate.lock import hold
+from chirp_migrate.settings import read_verify_table
+from chirp_migrate.verify.workload import is_chirpid_shaped
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["init_workload", "write_workload"]
+
+_WORKLOAD = "chirp_verify.py"
+_PYPROJECT = "pyproject.toml"
+_SETTINGS = f"""\
+# What `chirp-migrate verify` trains; every key is also an option of it.
+[tool.chirp-migrate.verify]
+workload = "{_WORKLOAD}:workload"
+# command = ["{{python}}", "train.py", "--epochs", "{{epochs}}"]   # instead: a program, timed as a whole
+# result = "metrics.json"   # what that program writes, compared between the sides
+# samples = 300
+# epochs = 3
+# batch-size = 32
+# data = "data/some_samples.npz"   # handed to the workload as sizes.data
+"""
+
+
+@click.command(
+    name="init-workload",
+    epilog=(
+        f"Exit codes: 0 written; 2 PATH is no folder, or has a {_WORKLOAD} or settings for verify already; 3 refused, "
+        "nothing changed (uncommitted changes in pyproject.toml, another run); 4 the files cannot be written. "
+        "Example: chirp-migrate init-workload trainer/"
+    ),
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Write what was written as JSON ('-': standard output).",
+)
+def init_workload(path: Path, allow_dirty: bool, json_file: Path | None) -> None:
+    """Write a starting point for what `verify` trains in the backend at PATH.
+
+    That is chirp_verify.py, with the lines to fill in marked, and the settings for it in pyproject.toml. Nothing is
+    overwritten. Backends in the shape of ChirpID's need neither: their training is found by itself.
+    """
+    json_output.check_writable(json_file)
+    if not path.is_dir():
+        raise UsageProblem(f"{path} is not a folder: give the folder of your backend.")
+    root = root_of(path)
+    interrupted = recover(root)
+    if interrupted is not None:
+        click.echo(interrupted, err=True)
+    written, notes = write_workload(root, allow_dirty=allow_dirty)
+    json_output.write(json_file, {"schema": 1, "interrupted": interrupted, "written": written, "notes": notes})
+    lines = [f"wrote     {name}" for name in written]
+    lines += [f"note      {note}" for note in notes]
+    lines += [f"next      fill in the marked lines of {_WORKLOAD}, then run: chirp-migrate verify {path}"]
+    click.echo("\n".join(lines), err=json_file == json_output.STANDARD_OUTPUT)
+    sys.exit(0)
+
+
+def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str], list[str]]:
+    """Write the workload file, and its settings where they can stand in ``pyproject.toml``.
+
+    The settings are left to the user where ``apply`` changed that file, because ``rollback`` refuses over later edits;
+    the file is found without them.
+
+    Args:
+        root: folder of the backend.
+        allow_dirty: write to ``pyproject.toml`` over uncommitted changes.
+
+    Returns:
+        Names of the files written, and what the user should know.
+
+    Raises:
+        UsageProblem: one of them is there already, or ``pyproject.toml`` is not valid.
+        Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another run is at work.
+        CommitFailed: the system did not let us write; nothing is left of what was written.
+    """
+    workload, pyproject = root / _WORKLOAD, root / _PYPROJECT
+    file, table = read_verify_table(root)
+    if table:
+        raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
+    notes = []
+    if is_chirpid_shaped(root):
+        notes.append(f"the training of this backend is found without it; while {_WORKLOAD} is there, only that is run")
+    try:
+        with hold(journal_folder(root)):
+            recorded = any(each.path == _PYPROJECT for run in applied_runs(root) for each in run.files)
+            before = pyproject.read_bytes() if pyproject.is_file() and not recorded else None
+            if before is not None:
+                if pyproject.is_symlink():
+                    raise Refused(f"{pyproject} is a link: add [tool.chirp-migrate.verify] by hand.")
+                if not allow_dirty:
+                    guard(root, [_PYPROJECT])
+            content = None if recorded else _with_settings(pyproject, before)
+            template = files("chirp_migrate.scaffold").joinpath("templates", _WORKLOAD).read_bytes()
+            try:
+                write_new(workload, template)
+            except FileExistsError:
+                raise UsageProblem(f"{workload} exists already: it stays as it is, nothing was written.") from None
+            sync_folder(root)
+            if content is None:
+                notes.append(
+                    f"{_PYPROJECT} was changed by `apply`, and settings added now would keep `rollback` from undoing "
+                    f"that: {_WORKLOAD} is found without them, and options say the rest"
+                )
+                return [_WORKLOAD], notes
+            try:
+                if before is None:
+                    write_new(pyproject, content)
+                    sync_folder(root)
+                else:
+                    _replace(pyproject, before, content)
+            except BaseException:
+                discard(workload)
+                raise
+            return [_WORKLOAD, _PYPROJECT], notes
+    except OSError as error:
+        what = f"{error.filename or root}: {error.strerror}"
+        raise CommitFailed(f"{what}: nothing was written; make the folder writable and run it again.") from error
+
+
+def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
+    """The file with the settings at its end, in its own newlines.
+
+    Raises:
+        UsageProblem: that is not valid TOML.
+    """
+    if before is None:
+        return _SETTINGS.encode()
+    newline = b"\r\n" if b"\r\n" in before else b"\n"
+    gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
+    content = before + gap + _SETTINGS.encode().replace(b"\n", newline)
+    try:
+        tomllib.loads(content.decode("utf-8"))
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise UsageProblem(
+            f"{pyproject} cannot be added to ({error}): correct it, or add [tool.chirp-migrate.verify] by hand; "
+            "nothing was written."
+        ) from None
+    return content
+
+
+def _replace(path: Path, before: bytes, content: bytes) -> None:
+    """Replace ``path`` in one step, with its mode and owner, unless somebody wrote to it meanwhile."""
+    temporary = path.with_name(f".{path.name}.chirp-migrate-new")
+    discard(temporary)
+    write_new(temporary, content, like=path)
+    try:
+        if path.read_bytes() != before:
+            raise Refused(f"{path} changed meanwhile: nothing was written, run it again.")
+        temporary.replace(path)
+    finally:
+        discard(temporary)
+    sync_folder(path.parent)

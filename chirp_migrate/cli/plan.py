@@ -1,0 +1,70 @@
+"""``chirp-migrate plan PATH``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli import summary
+from chirp_migrate.cli.options import (
+    color_option,
+    json_option,
+    path_argument,
+    planning_options,
+    scaffold_options,
+    verbosity_options,
+)
+from chirp_migrate.cli.paint import Paint
+from chirp_migrate.cli.planning import Request, planned
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.planfile import plan_json
+
+
+@click.command(
+    epilog=epilog(
+        {
+            ExitCode.OK: "planned, or nothing to do",
+            ExitCode.WORK_REMAINS: "planned, but some files could not be handled (listed)",
+            ExitCode.USAGE: "PATH cannot be migrated, or an option or setting is wrong",
+        },
+        "chirp-migrate plan backend/ -o plan.json",
+        "chirp-migrate review backend/ --plan plan.json",
+        "chirp-migrate apply backend/ --plan plan.json",
+    )
+)
+@path_argument
+@json_option("the plan", "-o", "--output", "--json")
+@planning_options
+@scaffold_options
+@verbosity_options
+@color_option
+def plan(
+    path: Path,
+    json_file: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    unsafe: bool | None,
+    notebooks: bool | None,
+    jobs: int | None,
+    no_scaffold: bool,
+    vendor: bool,
+    verbose: bool,
+    quiet: bool,
+    color: str,
+) -> None:
+    """Plan the migration of the backend at PATH, and write nothing to it.
+
+    The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
+    made from. `review` walks through it, `apply --plan` applies exactly what it says.
+    """
+    json_output.check_writable(json_file)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor)
+    migration = planned(request)
+    json_output.write(json_file, plan_json(migration))
+    paint = Paint.for_stream(sys.stdout, color)
+    text = summary.planned(migration, paint, verbose=verbose, quiet=quiet)
+    click.echo(text, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
+    sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)

@@ -1,0 +1,99 @@
+"""The plan that a command works on: made from the tree, or read from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chirp_migrate.cli.progress import planning_progress
+from chirp_migrate.discover import root_of
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.migration import Migration, plan_migration
+from chirp_migrate.planfile import PlanFile, read_options, read_plan
+from chirp_migrate.settings import Settings, read_settings
+
+__all__ = ["Request", "planned", "read_plan_file", "reviewed_request"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks to be planned; see the help of ``apply`` for the options."""
+
+    path: Path
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    unsafe: bool | None = None
+    notebooks: bool | None = None
+    jobs: int | None = None
+    scaffold: bool = True
+    vendor: bool = False
+
+    @property
+    def settings(self) -> Settings:
+        """The backend's settings with the options above them.
+
+        Raises:
+            UsageProblem: see :func:`~chirp_migrate.settings.read_settings`.
+        """
+        return read_settings(self.path).overridden(
+            select=self.select, ignore=self.ignore, unsafe=self.unsafe, notebooks=self.notebooks
+        )
+
+    def settings_of(self, migration: Migration) -> Settings:
+        """The backend's settings, with the rules that a plan was made by."""
+        options = migration.options
+        return replace(
+            read_settings(self.path), codes=options.codes, unsafe=options.unsafe, notebooks=options.notebooks
+        )
+
+
+def planned(request: Request) -> Migration:
+    """The plan of the tree as it is, with progress on a terminal."""
+    settings = request.settings
+    with planning_progress() as progress:
+        return plan_migration(
+            request.path,
+            settings=settings,
+            scaffold=request.scaffold,
+            vendor=request.vendor,
+            jobs=request.jobs,
+            progress=progress,
+        )
+
+
+def reviewed_request(request: Request, old: bytes) -> Request:
+    """``request``, or where it has no options of its own what the plan in ``old`` was asked for.
+
+    Raises:
+        UsageProblem: ``old`` is no plan.
+    """
+    if request != Request(request.path, jobs=request.jobs):
+        return request
+    options = read_options(old)
+    return replace(
+        request,
+        select=tuple(sorted(options.codes or ())),
+        unsafe=options.unsafe,
+        notebooks=options.notebooks,
+        scaffold=options.scaffold,
+        vendor=options.vendor,
+    )
+
+
+def read_plan_file(file: Path, request: Request) -> PlanFile:
+    """The plan in ``file`` for the tree of the request.
+
+    Raises:
+        UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.
+        Refused: the tree is not as it was when the plan was made.
+    """
+    if request != Request(request.path, jobs=request.jobs):
+        raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
+    root = root_of(request.path)
+    if file.exists() and not file.is_file():  # a pipe that nobody writes to would keep us waiting
+        raise UsageProblem(f"{file} is not a file: give the file of a plan.")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
+    return read_plan(data, str(file), root)

@@ -1,0 +1,264 @@
+"""``chirp-migrate review PATH``: questions and answers, line by line, so that it works anywhere and from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from chirp_migrate.atomic import replace_file
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli import summary
+from chirp_migrate.cli.apply import apply_plan, chosen
+from chirp_migrate.cli.options import (
+    color_option,
+    json_option,
+    path_argument,
+    plan_file_option,
+    planning_options,
+    scaffold_options,
+    wait_option,
+)
+from chirp_migrate.cli.paint import Paint, count, visible, wrapped
+from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
+from chirp_migrate.errors import Refused, UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.migration import Migration
+from chirp_migrate.plan import Safety
+from chirp_migrate.planfile import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.review import Item, NotValid, Review, edit_buffer, read_buffer
+from chirp_migrate.rules import all_rules
+
+DEFAULT_FILE = "chirp-migrate-plan.json"
+
+_HELP = """\
+y  accept this hunk                   n  refuse it
+a  accept it and the rest of the file d  refuse it and the rest of the file
+r  accept the rest of this rule       R  refuse the rest of this rule
+e  edit it in your editor             x  explain the rule
+b  back to the hunk before            q  quit; what is decided is kept
+"""
+_SHOWN_LINES = 40
+
+
+@click.command(
+    epilog=epilog(
+        {
+            ExitCode.OK: "everything is decided (and applied, if you said so)",
+            ExitCode.WORK_REMAINS: "quit before everything was decided; what was is kept",
+            ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
+            ExitCode.REFUSED: "refused, nothing changed (as for apply)",
+            ExitCode.UNDONE: "applying failed midway and was undone",
+        },
+        "chirp-migrate review backend/",
+        "chirp-migrate review backend/ --plan plan.json",
+        "printf 'y\\ny\\nd\\n' | chirp-migrate review backend/",
+    )
+)
+@path_argument
+@plan_file_option(
+    "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
+)
+@click.option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
+@planning_options
+@scaffold_options
+@wait_option
+@json_option("how many hunks were accepted and refused")
+@color_option
+def review(
+    path: Path,
+    plan_file: Path,
+    allow_dirty: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    unsafe: bool | None,
+    notebooks: bool | None,
+    jobs: int | None,
+    no_scaffold: bool,
+    vendor: bool,
+    wait_s: float,
+    json_file: Path | None,
+    color: str,
+) -> None:
+    """Walk through the migration of the backend at PATH hunk by hunk, and accept, refuse or edit each.
+
+    Every answer is kept in the plan file at once, so that you can quit and go on later, or hand the file to somebody
+    else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
+    """
+    json_output.check_writable(json_file)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor)
+    found = _open(request, plan_file)
+    paint = Paint.for_stream(sys.stdout, color)
+    session = Review(found.migration.plan, found.choices)
+    terminal = _Terminal(paint, err=json_file == json_output.STANDARD_OUTPUT)
+    if not session.items:
+        terminal.say("Nothing to review: already migrated, or nothing here that any rule knows.")
+        sys.exit(ExitCode.OK)
+    begun = len(session.choices)
+    total = count(len(session.items), "hunk")
+    terminal.say(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
+    _save(plan_file, found.migration, session)
+    _walk(session, terminal, lambda: _save(plan_file, found.migration, session))
+    accepted = sum(choice.accepted for choice in session.choices.values())
+    left = session.undecided()
+    json_output.write(
+        json_file,
+        {"schema": 1, "accepted": accepted, "refused": len(session.choices) - accepted, "undecided": left},
+    )
+    terminal.say(f"\n{accepted} accepted, {len(session.choices) - accepted} refused, {left} undecided.")
+    if left:
+        terminal.say(f"Kept in {plan_file}. Go on with: chirp-migrate review {path} --plan {plan_file}")
+        sys.exit(ExitCode.WORK_REMAINS)
+    selected, edited = chosen(PlanFile(found.migration, session.choices, True), request.path, plan_file)
+    if not selected.plan.files:
+        terminal.say("Nothing is accepted, so there is nothing to apply.")
+        sys.exit(ExitCode.OK)
+    if (terminal.ask("Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
+        terminal.say(f"Kept in {plan_file}. Apply it with: chirp-migrate apply {path} --plan {plan_file}")
+        sys.exit(ExitCode.OK)
+    result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+    terminal.say(summary.applied(selected, result, path, paint).rstrip("\n"))
+    sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
+
+
+class _Terminal:
+    """Where questions are put, and answers come from: a terminal of any kind, or a pipe."""
+
+    def __init__(self, paint: Paint, *, err: bool) -> None:
+        self.paint = paint
+        self._err = err
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=self._err, color=self.paint.on)
+
+    def ask(self, question: str) -> str | None:
+        """The answer without white space; None at the end of the input."""
+        click.echo(self.paint(question, "1"), nl=False, err=self._err, color=self.paint.on)
+        (sys.stderr if self._err else sys.stdout).flush()
+        line = sys.stdin.readline()
+        if not line or not sys.stdin.isatty():
+            self.say(line.strip())
+        return line.strip() if line else None
+
+
+def _open(request: Request, plan_file: Path) -> PlanFile:
+    """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
+    if request.path.suffix == ".json":
+        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review BACKEND --plan {request.path}")
+    old: bytes | None = None
+    if plan_file.exists():
+        if request == Request(request.path, jobs=request.jobs):
+            try:
+                return read_plan_file(plan_file, request)
+            except Refused as stale:
+                click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
+        old = plan_file.read_bytes()
+        request = reviewed_request(request, old)
+    migration = planned(request)
+    content = plan_json(migration)
+    if old is not None:
+        content = carried_over(old, content)
+    return read_plan(write_plan(content), str(plan_file), migration.plan.root)
+
+
+def _walk(session: Review, terminal: _Terminal, save: Callable[[], None]) -> None:
+    """Ask until everything is decided or the user quits."""
+    shown: Item | None = None
+    while (item := session.current) is not None:
+        if item is not shown:
+            _show(session, item, terminal)
+            shown = item
+        answer = terminal.ask(f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
+        if answer is None or answer == "q":
+            return
+        if answer == "b":
+            if not session.back():
+                terminal.say("This is the first hunk.")
+        elif answer == "e":
+            _edit(session, item, terminal)
+        elif answer == "x":
+            _explain(item, terminal)
+        elif answer in _ANSWERS:
+            _ANSWERS[answer](session, terminal)
+        else:
+            terminal.say(_HELP.rstrip("\n"))
+        save()
+
+
+def _rest_of_file(accepted: bool) -> Callable[[Review, _Terminal], None]:
+    word = "accepted" if accepted else "refused"
+    return lambda session, terminal: terminal.say(f"{count(session.decide_rest_of_file(accepted), 'hunk')} {word}.")
+
+
+def _rest_of_kind(accepted: bool) -> Callable[[Review, _Terminal], None]:
+    word = "accepted" if accepted else "refused"
+    return lambda session, terminal: terminal.say(f"{count(session.decide_rest_of_kind(accepted), 'hunk')} {word}.")
+
+
+_ANSWERS: dict[str, Callable[[Review, _Terminal], None]] = {
+    "y": lambda session, _: session.decide(True),
+    "n": lambda session, _: session.decide(False),
+    "a": _rest_of_file(True),
+    "d": _rest_of_file(False),
+    "r": _rest_of_kind(True),
+    "R": _rest_of_kind(False),
+}
+
+
+def _show(session: Review, item: Item, terminal: _Terminal) -> None:
+    """A hunk: where it is, which rules made it and why, and its diff."""
+    paint = terminal.paint
+    choice = session.choices.get(item.id)
+    now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
+    terminal.say(f"\n{paint(visible(item.file.path), '1')}{now}")
+    for one in item.findings:
+        safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
+        head = f"{one.place:>5}  {one.rule}  "
+        text = wrapped(visible(f"{one.message}{safety}"), " " * len(head), first=head)
+        terminal.say("\n".join([text[0].replace(one.rule, paint(one.rule, "36"), 1), *text[1:]]))
+    if item.hunk is None:
+        terminal.say(f"       {summary.NOTES.get(item.file.note, item.file.note)} as a whole")
+    lines = list(item.diff(None if choice is None else choice.edits))
+    for line in lines[:_SHOWN_LINES]:
+        terminal.say(paint.diff_line(visible(line.rstrip("\n"))))
+    if len(lines) > _SHOWN_LINES:
+        terminal.say(f"… {len(lines) - _SHOWN_LINES} more lines (x shows all)")
+    for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
+        terminal.say(paint(f"brings: from {module} import {clause}", "2"))
+
+
+def _explain(item: Item, terminal: _Terminal) -> None:
+    rules = {rule.code: rule for rule in all_rules()}
+    for code in dict.fromkeys(one.rule for one in item.findings):
+        rule = rules[code]
+        terminal.say(f"{terminal.paint(rule.code, '36')} {rule.name} ({rule.safety.value})")
+        terminal.say("\n".join(wrapped(rule.reason, "  ")))
+    for line in item.diff():
+        terminal.say(terminal.paint.diff_line(visible(line.rstrip("\n"))))
+
+
+def _edit(session: Review, item: Item, terminal: _Terminal) -> None:
+    choice = session.choices.get(item.id)
+    suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
+    try:
+        text = click.edit(edit_buffer(item, choice), extension=suffix)
+        if text is None:
+            terminal.say("Not edited.")
+            return
+        session.edit(read_buffer(item, choice, text))
+    except NotValid as error:
+        terminal.say(f"Not taken: {visible(str(error))}.")
+    except click.ClickException as error:
+        terminal.say(f"No editor: {error.format_message()}. Set EDITOR to yours.")
+
+
+def _save(plan_file: Path, migration: Migration, session: Review) -> None:
+    """Write the plan with all decisions, in one step."""
+    content = write_plan(plan_json(migration, session.choices))
+    try:
+        replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageProblem(f"{plan_file} cannot be written ({why}): give another --plan.") from error

@@ -1,0 +1,245 @@
+"""``plan``, ``review`` and ``apply --plan`` as people and pipes use them, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = """\
+from torch.utils.data import DataLoader
+
+first = DataLoader(one, batch_size=2)
+
+
+second = DataLoader(two, batch_size=3)
+
+
+third = DataLoader(three, collate_fn=lambda batch: len(batch))
+"""
+OTHER = "from torch.utils.data import DataLoader\n\nlast = DataLoader(four)\n"
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    """Two files with four loaders and a lambda: four hunks, and the line in requirements.txt."""
+    root = tmp_path / "back end"
+    root.mkdir()
+    (root / "train.py").write_text(TRAIN)
+    (root / "zoo.py").write_text(OTHER)
+    (root / "requirements.txt").write_text("torch\n")
+    return root
+
+
+def run(*arguments: str | Path, cwd: Path, answers: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line with answers from a pipe; a traceback is never what a user may see."""
+    done = subprocess.run(
+        [sys.executable, "-m", "chirp_migrate", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        input=answers,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    return done
+
+
+def sources(root: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in root.iterdir() if path.is_file()}
+
+
+def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp_path: Path) -> None:
+    before = sources(backend)
+    made = run("plan", backend, "-o", "plan.json", cwd=tmp_path)
+    assert made.returncode == 0 and "Nothing was written" in made.stdout
+    assert sources(backend) == before
+
+    begun = run("review", backend, "--plan", "plan.json", cwd=tmp_path, answers="y\nn\nq\n")
+    assert begun.returncode == 1 and "2 of them decided" not in begun.stdout
+    assert "1 accepted, 1 refused, 3 undecided" in begun.stdout
+    too_early = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
+    assert too_early.returncode == 3 and "3 hunks of plan.json are not decided yet" in too_early.stderr
+
+    ended = run("review", backend, "--plan", "plan.json", cwd=tmp_path, answers="y\nn\ny\n")
+    assert ended.returncode == 0 and "2 of them decided before" in ended.stdout
+    assert "3 accepted, 2 refused, 0 undecided" in ended.stdout and sources(backend) == before
+
+    applied = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
+    assert applied.returncode == 0 and "2 refused" in applied.stdout
+    after = sources(backend)
+    assert after["zoo.py"] == OTHER and "chirp-migrate" in after["requirements.txt"]
+    assert "second = DataLoader(two, batch_size=3)" in after["train.py"]
+    assert "first = OptimalDataLoaderFactory" in after["train.py"] and "lambda" not in after["train.py"]
+    assert "from torch.utils.data import DataLoader\n" in after["train.py"]
+
+    again = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
+    assert again.returncode == 3 and "train.py" in again.stderr and sources(backend) == after
+
+
+def test_a_review_goes_on_where_the_source_is_still_the_same(backend: Path, tmp_path: Path) -> None:
+    run("review", backend, cwd=tmp_path, answers="a\nn\nq\n")
+    (backend / "train.py").write_text(TRAIN + "\n# edited\n")
+    resumed = run("review", backend, cwd=tmp_path, answers="r\nn\ny\n")
+    assert "planning anew" in resumed.stderr and "train.py" in resumed.stderr
+    assert "1 of them decided before" in resumed.stdout
+    assert resumed.returncode == 0
+    after = sources(backend)
+    assert after["zoo.py"] == OTHER and after["requirements.txt"] == "torch\n"
+    assert after["train.py"].endswith("\n# edited\n") and after["train.py"].count("OptimalDataLoaderFactory.") == 3
+
+
+def test_a_hunk_is_edited_and_what_is_no_python_is_not_taken(backend: Path, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\n"
+        "path = pathlib.Path(sys.argv[1])\n"
+        "state = pathlib.Path(__file__).with_suffix('.count')\n"
+        "count = len(state.read_text()) if state.exists() else 0\n"
+        "state.write_text('x' * (count + 1))\n"
+        "text = path.read_text()\n"
+        "edited = [text + ')', text.replace('#@@', '#'), text.replace('batch_size=2', 'batch_size=64')]\n"
+        "path.write_text(edited[count])\n"
+    )
+    command = f"{shlex.quote(sys.executable)} {shlex.quote(str(editor))}"
+    done = run("review", backend, cwd=tmp_path, answers="e\ne\ne\nd\nn\nn\ny\n", EDITOR=command, VISUAL="")
+    assert "Not taken: train.py: what was accepted is no Python" in done.stdout
+    assert "Not taken: the lines that begin with #@@ are not as they were" in done.stdout
+    assert done.returncode == 0, done.stdout
+    after = sources(backend)
+    assert "batch_size=64" in after["train.py"] and after["zoo.py"] == OTHER
+    compile(after["train.py"], "train.py", "exec")
+
+
+def test_all_refused_applies_nothing(backend: Path, tmp_path: Path) -> None:
+    before = sources(backend)
+    done = run("review", backend, "--json", "-", cwd=tmp_path, answers="R\nd\nn\nn\nn\n")
+    assert done.returncode == 0 and "nothing to apply" in done.stderr
+    assert json.loads(done.stdout)["accepted"] == 0 and sources(backend) == before
+
+
+def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
+    done = run("review", backend, cwd=tmp_path, answers="b\n?\nyes please\n\nx\ny\nb\nn\n")
+    assert "This is the first hunk." in done.stdout and done.stdout.count("refuse the rest of this rule") == 3
+    assert "A loader built by hand fixes its workers" in done.stdout
+    assert "(accepted so far)" in done.stdout and "0 accepted, 1 refused, 4 undecided" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["review", "plan.json"], 2, "chirp-migrate review BACKEND --plan plan.json"),
+        (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
+        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan says what is done already"),
+        (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),
+        (["apply", "back end", "--diff", "--verify-with", "true"], 2, "leave one of them out"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_sentence(
+    backend: Path, tmp_path: Path, arguments: list[str], code: int, said: str
+) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == code and said in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
+def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
+    import pexpect
+
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("NO_COLOR", None)
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "chirp_migrate", "review", str(backend)],
+        cwd=str(tmp_path),
+        env=environment,
+        encoding="utf-8",
+        timeout=60,
+        dimensions=(40, 100),
+    )
+    child.expect(r"\x1b\[31m-first = DataLoader")
+    child.expect(r"\x1b\[32m\+first = OptimalDataLoaderFactory")
+    child.expect(r"\[1/5\] accept\?")
+    child.sendline("n")
+    child.expect(r"\[2/5\] accept\?")
+    child.sendline("r")
+    child.expect("3 hunks accepted")
+    child.expect(r"\[5/5\] accept\?")
+    child.sendintr()
+    child.expect("interrupted")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130 and sources(backend)["train.py"] == TRAIN
+
+    # What was decided before Ctrl-C is kept; a terminal that can do nothing gets no colours.
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "chirp_migrate", "review", str(backend)],
+        cwd=str(tmp_path),
+        env={**environment, "TERM": "dumb"},
+        encoding="utf-8",
+        timeout=60,
+    )
+    child.expect("4 of them decided before")
+    child.expect(r"\[5/5\] accept\?")
+    assert "\x1b" not in child.before
+    child.sendline("y")
+    child.expect("Apply what you accepted now")
+    child.sendline("y")
+    child.expect("rewritten")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert sources(backend)["train.py"].count("OptimalDataLoaderFactory.") == 2
+
+
+# The user's own command decides whether a rewrite stays.
+
+
+def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) -> None:
+    before = sources(backend)
+    command = f"{shlex.quote(sys.executable)} -c \"print('the ' + 'tests failed'); raise SystemExit(7)\""
+    done = run("apply", backend, "--verify-with", command, cwd=tmp_path)
+    assert done.returncode == 5 and "the tests failed" in done.stderr
+    assert "exit code 7" in done.stderr and "rolled back" in done.stderr
+    assert sources(backend) == before and not (backend / ".chirp-migrate").exists()
+
+
+def test_a_command_that_succeeds_lets_it_stay_and_sees_it(backend: Path, tmp_path: Path) -> None:
+    command = "grep -q OptimalDataLoaderFactory train.py"
+    assert run("apply", backend, "--verify-with", command, cwd=tmp_path).returncode == 0
+    assert "OptimalDataLoaderFactory" in sources(backend)["train.py"]
+
+
+def test_edits_of_the_failing_command_are_not_lost(backend: Path, tmp_path: Path) -> None:
+    done = run("apply", backend, "--verify-with", "echo '# mine' >> train.py; false", cwd=tmp_path)
+    assert done.returncode == 5 and "cannot be rolled back now" in done.stderr and "train.py" in done.stderr
+    assert sources(backend)["train.py"].endswith("# mine\n")
+
+
+def test_source_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    root = tmp_path / "backend"
+    root.mkdir()
+    name = "a\x1b[2Jb\n.py" if sys.platform != "win32" else "a.py"
+    (root / name).write_text("from torch.utils.data import DataLoader\n\nx = DataLoader(d)  # \x1b]0;owned\x07\n")
+    for arguments in (["review", root], ["plan", root], ["apply", root]):
+        done = run(*arguments, cwd=tmp_path, answers="x\nq\n")
+        assert not {"\x1b", "\x07"} & set(done.stdout + done.stderr)
+    assert "OptimalDataLoaderFactory" in (root / name).read_text()
+
+
+def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no pipes with names here")
+    os.mkfifo(tmp_path / "plan.json")
+    for command in ("apply", "review"):
+        done = run(command, backend, "--plan", "plan.json", cwd=tmp_path)
+        assert done.returncode == 2 and "plan.json is not a file" in done.stderr

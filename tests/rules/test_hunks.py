@@ -1,0 +1,137 @@
+"""Hunks refused at random: what is left compiles, imports what it uses and no more, and is otherwise as planned."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyflakes import checker, messages
+
+from chirp_migrate.diff import changed_lines
+from chirp_migrate.engine import plan_tree, source_of
+from chirp_migrate.migration import Migration, PlanOptions
+from chirp_migrate.plan import Edit, FilePlan, Plan, Status
+from chirp_migrate.planfile import plan_json, read_plan, write_plan
+from chirp_migrate.project import Project
+from chirp_migrate.provenance import FOLLOWS, Trail
+from chirp_migrate.rewriting import rewrite_in_hunks
+from chirp_migrate.selection import Choice, decisions_of, select
+from chirp_migrate.source import apply_edits
+
+BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["safe", "unsafe"])
+def plan(request: pytest.FixtureRequest) -> Plan:
+    """Everything the rules rewrite in the fixture backend."""
+    return plan_tree(BACKEND, unsafe=request.param)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_what_is_left_of_a_file_is_sound_and_as_planned(plan: Plan, data: st.DataObject) -> None:
+    file = plan.files[data.draw(st.integers(0, len(plan.files) - 1))]
+    share = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
+    random = data.draw(st.randoms(use_true_random=False))
+    choices = {(file.path, hunk.number): Choice(random.random() >= share) for hunk in file.hunks}
+    alone = replace(plan, files=(file,), findings=tuple(one for one in plan.findings if one.path == file.path))
+    left = select(alone, choices)
+    accepted = [hunk for hunk in file.hunks if choices[file.path, hunk.number].accepted]
+    assert [one.path for one in left.files] == [file.path] * bool(accepted)
+    if accepted:
+        check(file, left.files[0], [edit for hunk in accepted for edit in hunk.edits])
+    for before, after in zip(alone.findings, left.findings, strict=True):
+        refused = before.hunk is not None and not choices[file.path, before.hunk].accepted
+        assert after == (replace(before, status=Status.REFUSED) if refused else before)
+
+
+def check(file: FilePlan, left: FilePlan, edits: list[Edit]) -> None:
+    """Compiles; no name more is undefined, no import more is unused; beside the edits only imports and dead code."""
+    assert file.before is not None and left.before == file.before
+    before, after = (source_of(file.path, data).text for data in (file.before, left.after))
+    assert not complaints(after) - complaints(before), file.path
+    spliced = apply_edits(before, list(dict.fromkeys(edits)))
+    for follow in changed_lines(spliced, after):
+        # What follows adds nothing but imports.
+        added = [line for line in follow.replacement.splitlines() if line.strip()]
+        gone = spliced[follow.start : follow.end].splitlines()
+        assert all("import" in line or line.startswith(("    ", ")")) or line in gone for line in added), added
+
+
+def complaints(text: str) -> Counter[tuple[str, object]]:
+    """Undefined names, and imports and variables that nothing uses."""
+    kinds = (messages.UndefinedName, messages.UnusedImport, messages.UnusedVariable, messages.ImportShadowedByLoopVar)
+    found = checker.Checker(ast.parse(text)).messages
+    return Counter((type(one).__name__, one.message_args[0]) for one in found if isinstance(one, kinds))
+
+
+def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> None:
+    assert select(plan, {}) == plan
+    assert select(plan, {one: Choice(True) for one in decisions_of(plan)}) == plan
+    nothing = select(plan, {one: Choice(False) for one in decisions_of(plan)})
+    assert nothing.files == () and not [one for one in nothing.findings if one.status is Status.REWRITE]
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:
+    decided = data.draw(st.lists(st.sampled_from(decisions_of(plan)), unique=True))
+    choices = {one: Choice(data.draw(st.booleans())) for one in decided}
+    migration = Migration(Plan(plan.root, plan.files, plan.findings, plan.skipped), plan.notes, PlanOptions(None, True))
+    found = read_plan(write_plan(plan_json(migration, choices)), "plan.json", plan.root)
+    assert found.migration == migration and found.choices == choices and found.reviewed
+
+
+# What belongs together, by small cases.
+
+TWO_LOADERS = """\
+from torch.utils.data import DataLoader
+
+a = DataLoader(one, batch_size=2)
+
+
+b = DataLoader(two, collate_fn=lambda batch: batch)
+"""
+
+
+def hunks_of(text: str) -> list[list[str]]:
+    """The source that each hunk replaces or inserts."""
+    result = rewrite_in_hunks("a.py", text, Project({"a.py": text}))
+    return [[text[edit.start : edit.end] or edit.replacement for edit in hunk.edits] for hunk in result.hunks]
+
+
+def test_loaders_on_lines_of_their_own_are_decided_one_by_one() -> None:
+    assert len(hunks_of("from torch.utils.data import DataLoader\na = DataLoader(x)\nb = DataLoader(y)\n")) == 2
+
+
+def test_two_loaders_on_one_line_are_one_decision() -> None:
+    assert len(hunks_of("from torch.utils.data import DataLoader\na, b = DataLoader(x), DataLoader(y)\n")) == 1
+
+
+def test_a_lambda_and_the_function_it_becomes_are_one_decision() -> None:
+    result = rewrite_in_hunks("a.py", TWO_LOADERS, Project({"a.py": TWO_LOADERS}))
+    by_rule = {one.rule: one.hunk for one in result.findings if one.line == 6}
+    assert by_rule["CHP001"] == by_rule["CHP007"]
+    assert {one.hunk for one in result.findings} == {1, 2}
+
+
+def test_what_is_written_around_or_into_a_rewrite_belongs_to_it() -> None:
+    trail = Trail("abcdef")
+    trail.splice([(Edit(1, 3, "XY"), frozenset({0})), (Edit(5, 5, "!"), frozenset({1})), (Edit(0, 0, "#"), FOLLOWS)])
+    assert trail.text == "#aXYde!f"
+    trail.splice([(Edit(3, 3, "-"), frozenset({2})), (Edit(7, 8, ""), frozenset({3}))])
+    assert trail.text == "#aX-Yde!"
+    assert trail.joined == {(0, 2)}
+    assert [trail.origin(offset) for offset in (1, 2, 5, 7)] == [0, 1, 3, 5]
+    assert list(trail.edits()) == [
+        (Edit(1, 3, "X"), frozenset({0})),
+        (Edit(3, 3, "-"), frozenset({2})),
+        (Edit(3, 3, "Y"), frozenset({0})),
+        (Edit(5, 5, "!"), frozenset({1})),
+        (Edit(5, 6, ""), frozenset({3})),
+    ]

@@ -1,0 +1,192 @@
+"""Plans as files: applied exactly as reviewed, only to the tree they are for, and never further than its root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
+from chirp_migrate.migration import plan_migration
+from chirp_migrate.planfile import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.selection import Choice, decisions_of, select
+
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json"
+
+TRAIN = """\
+from torch.utils.data import DataLoader
+
+a = DataLoader(one, batch_size=2)
+
+
+b = DataLoader(two, batch_size=3)
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A backend of two files with loaders, one of them in another encoding, and a notebook."""
+    root = tmp_path / "backend"
+    root.mkdir()
+    (root / "train.py").write_text(TRAIN)
+    latin = "# -*- coding: latin-1 -*-\n# h\u00f6ren\n" + TRAIN.replace("\n", "\r\n")
+    (root / "other.py").write_bytes(latin.encode("latin-1"))
+    cell = {"cell_type": "code", "source": TRAIN, "metadata": {}, "outputs": [], "execution_count": None}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (root / "n.ipynb").write_text(json.dumps(notebook))
+    (root / "requirements.txt").write_text("torch\n")
+    (root / "utils").mkdir()
+    (root / "utils" / "__init__.py").write_text("")
+    return root
+
+
+def read(document: Any, root: Path) -> PlanFile:
+    data = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return read_plan(data, "plan.json", root)
+
+
+def test_what_was_planned_is_what_is_read(tree: Path) -> None:
+    migration = plan_migration(tree)
+    found = read_plan(write_plan(plan_json(migration)), "plan.json", tree)
+    assert found.migration.plan.files == migration.plan.files
+    assert found.migration.plan.findings == migration.plan.findings
+    assert (found.choices, found.reviewed) == ({}, False)
+    assert {file.path for file in migration.plan.files if file.hunks} == {"train.py", "other.py", "n.ipynb"}
+
+
+def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    migration = plan_migration(tree)
+    ids = decisions_of(migration.plan)
+    edited = Choice(True, migration.plan.files[0].hunks[0].edits)
+    for choices in (None, {ids[0]: edited, ids[1]: Choice(False)}):
+        jsonschema.validate(json.loads(write_plan(plan_json(migration, choices))), schema)
+
+
+def test_decisions_travel_with_it(tree: Path) -> None:
+    migration = plan_migration(tree)
+    choices = {one: Choice(number % 2 == 0) for number, one in enumerate(decisions_of(migration.plan))}
+    found = read_plan(write_plan(plan_json(migration, choices)), "plan.json", tree)
+    assert found.reviewed and found.choices == choices
+    assert select(found.migration.plan, choices) == select(migration.plan, choices)
+
+
+def changed(tree: Path) -> None:
+    (tree / "train.py").write_text(TRAIN + "\n")
+
+
+def removed(tree: Path) -> None:
+    (tree / "train.py").unlink()
+
+
+def replaced_by_a_folder(tree: Path) -> None:
+    removed(tree)
+    (tree / "train.py").mkdir()
+
+
+def made_already(tree: Path) -> None:
+    (tree / "utils" / "dataloader_factory.py").write_text("x = 1\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (changed, "train.py"),
+        (removed, "train.py"),
+        (replaced_by_a_folder, "train.py"),
+        (made_already, "utils/dataloader_factory.py"),
+    ],
+)
+def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Path], None], named: str) -> None:
+    data = write_plan(plan_json(plan_migration(tree)))
+    change(tree)
+    with pytest.raises(Refused, match=named) as refused:
+        read_plan(data, "plan.json", tree)
+    assert "other.py" not in str(refused.value) and "plan.json" in str(refused.value)
+
+
+def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path) -> None:
+    migration = plan_migration(tree)
+    choices = {one: Choice(False) for one in decisions_of(migration.plan)}
+    old = write_plan(plan_json(migration, choices))
+    changed(tree)
+    found = read(carried_over(old, plan_json(plan_migration(tree))), tree)
+    assert found.reviewed
+    assert set(choices) - set(found.choices) == {("train.py", 1), ("train.py", 2)}
+    assert carried_over(b"[1]", plan_json(migration)) == plan_json(migration)
+
+
+def edit(document: dict[str, Any], path: str = "train.py") -> dict[str, Any]:
+    """The first edit of a file in a plan."""
+    found: dict[str, Any] = file_of(document, path)["hunks"][0]["edits"][0]
+    return found
+
+
+def file_of(document: dict[str, Any], path: str = "train.py") -> dict[str, Any]:
+    return next(file for file in document["files"] if file["path"] == path)
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "other text": lambda d: edit(d).update(text="os.system('rm')"),
+    "no such line": lambda d: edit(d).update(start=[4000, 1]),
+    "no such column": lambda d: edit(d).update(end=[1, 4000]),
+    "line zero": lambda d: edit(d).update(start=[0, 1]),
+    "backwards": lambda d: edit(d).update(start=[3, 20], end=[3, 1]),
+    "overlapping": lambda d: file_of(d)["hunks"][0]["edits"].append(dict(edit(d), text="twice")),
+    "edits that are numbers": lambda d: file_of(d)["hunks"][0].update(edits=[1]),
+    "a place that is text": lambda d: edit(d).update(start="3"),
+    "a place that is true": lambda d: edit(d).update(start=[True, 1]),
+    "an import of something else": lambda d: file_of(d)["hunks"][0].update(imports=["import os"]),
+    "another hash": lambda d: file_of(d).update(sha256_after="0" * 64),
+    "numbers twice": lambda d: file_of(d)["hunks"][1].update(number=1),
+    "no hunks": lambda d: file_of(d).update(hunks=[]),
+    "a file twice": lambda d: d["files"].append(file_of(d)),
+    "an unknown decision": lambda d: file_of(d)["hunks"][0].update(decision="maybe"),
+    "an unknown reason": lambda d: file_of(d).update(note="because"),
+    "no findings": lambda d: d.pop("findings"),
+    "findings that are text": lambda d: d.update(findings="CHP001"),
+    "an unknown status": lambda d: d["findings"][0].update(status="done"),
+    "other content": lambda d: file_of(d, "requirements.txt").update(content="evil\n"),
+    "content that is a number": lambda d: file_of(d, "requirements.txt").update(content=1),
+    **{
+        f"the path {path!r}": lambda d, path=path: file_of(d, "requirements.txt").update(path=path)  # type: ignore[misc]
+        for path in ("../x.py", "/etc/passwd", "a/../../x.py", ".git/hooks/x", ".chirp-migrate/x", "", "a\0b", 7, None)
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_plan_that_somebody_changed_is_refused(tree: Path, name: str) -> None:
+    document = plan_json(plan_migration(tree))
+    read(document, tree)
+    HOSTILE[name](document)
+    with pytest.raises(ChirpMigrateError, match=r"plan\.json is not a plan that can be applied|not as they were"):
+        read(document, tree)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"null", b'{"kind": "other"}', b"\xff\xfe", b"[" * 100_000, b'{"schema": 1}']
+)
+def test_what_is_no_plan_is_said_to_be_none(tree: Path, data: bytes) -> None:
+    with pytest.raises(UsageProblem, match="make one with `chirp-migrate plan"):
+        read(data, tree)
+
+
+def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
+    document = {**plan_json(plan_migration(tree)), "schema": 2, "tool": "chirp-migrate 9.1"}
+    with pytest.raises(UsageProblem, match=r"chirp-migrate 9\.1 with schema 2.*update chirp-migrate"):
+        read(document, tree)
+
+
+def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) -> None:
+    migration = plan_migration(tree)
+    broken = migration.plan.files[0].hunks[0].edits[0]
+    ids = decisions_of(migration.plan)
+    choice = Choice(True, (type(broken)(broken.start, broken.end, "((("),))
+    with pytest.raises(Refused, match="no Python"):
+        select(migration.plan, {ids[0]: choice})

@@ -1,0 +1,54 @@
+"""The last look before writing: what does not compile, or would be rewritten again, is not written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.engine import plan_tree
+from chirp_migrate.errors import Refused
+from chirp_migrate.plan import Plan
+from chirp_migrate.selection import Choice, select
+from chirp_migrate.settings import Settings
+from chirp_migrate.settled import check_settled
+
+TRAIN = "from torch.utils.data import DataLoader\n\na = DataLoader(one)\nb = DataLoader(two)\n"
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    (tmp_path / "train.py").write_text(TRAIN)
+    return plan_tree(tmp_path)
+
+
+def writing(plan: Plan, after: str) -> Plan:
+    """The plan, with something else to be written."""
+    return replace(plan, files=(replace(plan.files[0], after=after.encode()),))
+
+
+def test_a_plan_and_any_part_of_it_passes(plan: Plan) -> None:
+    check_settled(plan.root, plan, Settings())
+    check_settled(plan.root, select(plan, {("train.py", 1): Choice(False)}), Settings())
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ("a = (\n", "it is no Python"),
+        ("return 1\n", "it is no Python"),
+        ("a = b'\0'\n", "it is no Python"),
+        (TRAIN, "CHP001 would change it again, in line 3"),
+    ],
+)
+def test_what_is_not_sound_is_refused(plan: Plan, after: str, said: str) -> None:
+    with pytest.raises(Refused, match=said) as refused:
+        check_settled(plan.root, writing(plan, after), Settings())
+    assert "train.py" in str(refused.value) and "nothing was changed" in str(refused.value)
+
+
+def test_what_the_user_wrote_only_has_to_compile(plan: Plan) -> None:
+    check_settled(plan.root, writing(plan, TRAIN), Settings(), edited=frozenset({"train.py"}))
+    with pytest.raises(Refused, match="no Python"):
+        check_settled(plan.root, writing(plan, "a = ("), Settings(), edited=frozenset({"train.py"}))
