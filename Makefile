@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-codemod clean
+.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,12 @@ bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are 
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py
+
+bench-verify: $(STAMP)  ## how often verify decides rightly
+	$(BIN)/python benchmarks/verify_decisions.py --docs
+
+bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
+	$(BIN)/python benchmarks/interruption.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
-__all__ = ["discard", "replace_file", "sync_folder", "write_new"]
+__all__ = ["discard", "read_file", "replace_file", "sync_folder", "write_new"]
 
 #: What a file system answers that cannot flush a folder: nothing is lost by going on, and nothing can be gained.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
@@ -75,6 +76,19 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file; a pipe, a socket or a device in its place is never waited for.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+        return file.read()
+
+
 def discard(path: Path) -> bool:
     """Remove a file if it is there; says whether it was."""
     try:
@@ -88,10 +102,14 @@ def _copy_attributes(source: Path, target: Path) -> None:
     found = source.stat()
     if hasattr(os, "chown"):
         made = target.stat()
-        if (made.st_uid, made.st_gid) != (found.st_uid, found.st_gid):
-            # Only root gives files away; for others the new file is theirs, like any file they write.
+        # Only root gives files away; for others the new file is theirs, like any file they write, and keeps the group
+        # if they are in it.
+        if made.st_uid != found.st_uid:
             with contextlib.suppress(PermissionError):
-                os.chown(target, found.st_uid, found.st_gid)
+                os.chown(target, found.st_uid, -1)
+        if made.st_gid != found.st_gid:
+            with contextlib.suppress(PermissionError):
+                os.chown(target, -1, found.st_gid)
     shutil.copystat(source, target)
     # The time must move on: compiled bytecode is trusted as long as time and size are those of its source.
     os.utime(target)

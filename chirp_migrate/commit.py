@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate import journal
+from chirp_migrate.atomic import read_file
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
 from chirp_migrate.journal import JournalRun, journal_folder
 from chirp_migrate.lock import hold
@@ -18,6 +19,7 @@ from chirp_migrate.transition import (
     ChangedMeanwhile,
     changes_of,
     perform,
+    remove_bytecode,
     remove_folders,
     settle,
     strays,
@@ -34,23 +36,29 @@ class CommitResult:
         applied: files that were written, in the order of the plan.
         skipped: files that were left alone because this user may not write them.
         run: number of the run, such as ``0001``; empty when there was nothing to write.
+        linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
+            files from now on.
+        found: one sentence on an interrupted run that was brought to an end first; None when there was none.
     """
 
     applied: tuple[FilePlan, ...]
     skipped: tuple[Skipped, ...]
     run: str
+    linked: tuple[str, ...] = ()
+    found: str | None = None
 
 
-def commit(plan: Plan, *, on_step: Callable[[str], None] | None = None) -> CommitResult:
+def commit(plan: Plan, *, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None) -> CommitResult:
     """Write all files of ``plan``, or none.
 
     The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
     its owner where this user may give it away; a link is written through when its target is under the root; other
-    hard links to a file keep the old bytes. A process killed at any instant leaves a tree that :func:`recover` puts
-    back.
+    hard links to a file keep the old bytes. Added files come first, so that the tree can be imported at every instant.
+    A process killed at any instant leaves a tree that :func:`recover` puts back.
 
     Args:
         plan: what to write; files that would not change are left out.
+        wait_s: seconds to wait for another run that is at work.
         on_step: told of every step once it is done. What it raises stops the commit, which is then undone.
 
     Raises:
@@ -61,24 +69,28 @@ def commit(plan: Plan, *, on_step: Callable[[str], None] | None = None) -> Commi
     root = plan.root.resolve()
     step = on_step or (lambda _: None)
     try:
-        with hold(journal_folder(root)):
-            finish_interrupted(root, force=False, on_step=step)
+        with hold(journal_folder(root), wait_s=wait_s):
+            found = finish_interrupted(root, force=False, on_step=step)
             targets, skipped = _targets(root, plan.files)
             if not targets:
-                return CommitResult((), skipped, "")
+                return CommitResult((), skipped, "", found=found)
             run = _begin(root, targets, step)
             _apply(run, step)
-            return CommitResult(tuple(target.plan for target in targets), skipped, run.name)
+            linked = tuple(target.plan.path for target in targets if target.linked)
+            return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
     except OSError as error:
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
 
 
-def recover(root: Path, *, force: bool = False, on_step: Callable[[str], None] | None = None) -> str | None:
+def recover(
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None
+) -> str | None:
     """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
 
     Args:
         root: the tree.
         force: also put back files that somebody wrote to since; those edits are lost.
+        wait_s: seconds to wait for another run that is at work.
         on_step: told of every file that is put back.
 
     Returns:
@@ -92,7 +104,7 @@ def recover(root: Path, *, force: bool = False, on_step: Callable[[str], None] |
     if not _needs_recovery(root):
         return None
     try:
-        with hold(journal_folder(root)):
+        with hold(journal_folder(root), wait_s=wait_s):
             return finish_interrupted(root, force=force, on_step=on_step or (lambda _: None))
     except OSError as error:
         raise _unfinished(error) from error
@@ -124,14 +136,17 @@ def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | No
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
             )
         was_rollback = run.state is State.ROLLING_BACK
+        for change in changes:  # what cannot be restored must be known before anything changes
+            goal = change.new if was_rollback else change.old
+            if goal is not None:
+                run.content(goal.sha256)
         settle(run, changes, forward=was_rollback, force=force, on_step=on_step)
+        remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
         journal.retire(run)
         what = "A rollback" if was_rollback else "An apply"
         how = "it was finished" if was_rollback else "it was undone"
-        said = (
-            f"{what} (run {run.name} of {run.created}) had been interrupted: {how}, all files are as before that run."
-        )
+        said = f"{what} (run {run.name} of {run.created}) had been interrupted: {how}, all its files are as before."
     return said
 
 
@@ -165,11 +180,12 @@ def _needs_recovery(root: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Target:
-    """A file of the plan, and where it is once links are followed."""
+    """A file of the plan, where it is once links are followed, and whether it has other names there."""
 
     plan: FilePlan
     path: str
     mode: int | None
+    linked: bool
 
 
 def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[Skipped, ...]]:
@@ -187,20 +203,20 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
             if os.path.lexists(root / file.path) or not _free(root, path):
                 changed.append(file.path)
                 continue
-            mode = None
+            mode, linked = None, False
         else:
             try:
                 found = place.stat()
-                same = stat.S_ISREG(found.st_mode) and place.read_bytes() == file.before
+                same = stat.S_ISREG(found.st_mode) and read_file(place) == file.before
             except (FileNotFoundError, NotADirectoryError):
                 same = False
             if not same:
                 changed.append(file.path)
                 continue
-            mode = stat.S_IMODE(found.st_mode)
+            mode, linked = stat.S_IMODE(found.st_mode), found.st_nlink > 1
         reason = _unwritable(place)
         if reason is None:
-            targets.append(_Target(file, path, mode))
+            targets.append(_Target(file, path, mode, linked))
         else:
             skipped.append(Skipped(file.path, reason))
     if changed:

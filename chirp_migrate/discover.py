@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ JOURNAL_FOLDER = ".chirp-migrate"
 
 #: A file above this size is generated data rather than code that somebody maintains.
 LARGEST_FILE_BYTES = 4 * 1024**2
+
+#: Notebooks carry their pictures; above this size they carry data.
+LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
+
+_SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
 #: Folders that hold no source of the backend, and what they are.
 _FOLDERS = {
@@ -42,6 +48,18 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
+#: Folders of other people's code that was copied in: it is theirs to change, and the next copy would undo ours.
+_VENDORED = frozenset(
+    {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
+)
+#: Names that say the same in some projects and something else in others: what is in the folder decides.
+_PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
+#: What copied code brings along and a backend's own subfolder does not have: its licence, its packaging, a list of it.
+_BROUGHT_ALONG = re.compile(
+    r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True)
 class Discovery:
@@ -52,8 +70,8 @@ class Discovery:
         files: posix paths of the Python files to look at, sorted.
         notebooks: posix paths of the notebooks to look at, sorted.
         left_out: folders and files that were not looked at, sorted, with the reason.
-        context: posix paths of files and notebooks that the user left out, sorted: they are part of the backend, so
-            what they import from it matters, but they are not rewritten.
+        context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the backend
+            runs with them, so what they import and define matters, but they are not rewritten.
     """
 
     root: Path
@@ -88,8 +106,10 @@ def discover(
     """Find the Python files and notebooks at or below ``path``; only names are looked at.
 
     Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
-    build output, a vendored ``chirpid_patch``, links that leave the tree, Python files above 4 MiB, and what git
-    ignores (unless git ignores ``path`` itself: then it was named on purpose).
+    build output, vendored code (folders called ``vendor``, ``third_party`` and the like, or ``extern`` and ``external``
+    where what is in them came with a licence or packaging of its own), ``chirpid_patch`` itself, links that leave the
+    tree, Python files above 4 MiB, notebooks above 64 MiB, and what git ignores. None of that is asked about ``path``
+    itself: it was named on purpose.
 
     Args:
         path: folder of the backend, or one Python file or notebook.
@@ -98,13 +118,16 @@ def discover(
             not asked about a file that was named itself.
 
     Raises:
-        UsageProblem: ``path`` does not exist or holds no Python file or notebook.
+        UsageProblem: ``path`` does not exist, holds no Python file or notebook, or is one that is too large.
     """
     root = root_of(path)
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in (".py", ".ipynb"):
             raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your backend.")
+        too_large = _too_large(path.suffix, path.stat().st_size)
+        if too_large is not None:
+            raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
         # Its neighbours are read: what they import from it stays there.
         neighbours = tuple(
             one.name for one in sorted(root.iterdir()) if one.suffix in (".py", ".ipynb") and one.name != name
@@ -117,7 +140,10 @@ def discover(
     left_out: list[Skipped] = []
     context: list[str] = []
     found: list[str] = []
-    for name in sorted(_walk(root, "", ignored, left_out)):
+    for name, vendored in sorted(_walk(root, ignored, left_out)):
+        if vendored:
+            context.append(name)
+            continue
         reason = left_out_by(name)
         if reason is None and not notebooks and name.endswith(".ipynb"):
             reason = "a notebook"
@@ -135,32 +161,40 @@ def discover(
     return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
 
 
-def _walk(folder: Path, prefix: str, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[str]:
-    """Files below ``folder``; ``prefix`` is its path relative to the root, with a slash behind it."""
-    try:
-        with os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError as error:
-        left_out.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
-        return
-    for entry in entries:
-        relative = prefix + entry.name
-        if _is_folder(entry):
-            reason = _folder_reason(entry, at_root=not prefix)
-            if reason is None and f"{relative}/" in ignored:
-                reason = "ignored by git"
-            if reason is None:
-                yield from _walk(folder / entry.name, f"{relative}/", ignored, left_out)
-        elif entry.name.endswith((".py", ".ipynb")):
-            reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
-            if reason is None and _is_added(folder / entry.name, relative):
-                reason = "added by an earlier apply"
-            if reason is None:
-                yield relative
-        else:
+def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[tuple[str, bool]]:
+    """Paths of the files below ``root``, and whether they are vendored; adds to ``left_out`` what is left out."""
+    folders = [("", False)]  # not recursive: folders may lie deeper than calls may
+    while folders:
+        prefix, vendored = folders.pop()
+        # What lies in vendored code is accounted for by the line for its folder.
+        said: list[Skipped] = [] if vendored else left_out
+        try:
+            with os.scandir(root / prefix) as listed:
+                entries = list(listed)
+        except OSError as error:
+            said.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
             continue
-        if reason is not None:
-            left_out.append(Skipped(relative, reason))
+        for entry in entries:
+            relative = prefix + entry.name
+            if _is_folder(entry):
+                reason = _folder_reason(entry, at_root=not prefix)
+                if reason is None and f"{relative}/" in ignored:
+                    reason = "ignored by git"
+                if reason is None:
+                    theirs = vendored or _is_vendored(entry)
+                    if theirs and not vendored:
+                        said.append(Skipped(relative, "vendored code; to migrate it, name it on the command line"))
+                    folders.append((f"{relative}/", theirs))
+            elif entry.name.endswith((".py", ".ipynb")):
+                reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
+                if reason is None and _is_added(root / relative, relative):
+                    reason = "added by an earlier apply"
+                if reason is None:
+                    yield relative, vendored
+            else:
+                continue
+            if reason is not None:
+                said.append(Skipped(relative, reason))
 
 
 def _is_plain(path: Path) -> bool:
@@ -169,7 +203,7 @@ def _is_plain(path: Path) -> bool:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_FILE_BYTES
+    return stat.S_ISREG(found.st_mode) and _too_large(path.suffix, found.st_size) is None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -194,6 +228,30 @@ def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
     return None
 
 
+def _is_vendored(folder: os.DirEntry[str]) -> bool:
+    name = folder.name.lower()
+    if name in _VENDORED:
+        return True
+    return name in _PERHAPS_VENDORED and (
+        _brings_along(folder.path) or any(_brings_along(one.path) for one in _folders_in(folder.path))
+    )
+
+
+def _brings_along(folder: str) -> bool:
+    try:
+        return any(_BROUGHT_ALONG.fullmatch(name) for name in os.listdir(folder))  # noqa: PTH208 - names are enough
+    except OSError:  # whoever lists it next says so
+        return False
+
+
+def _folders_in(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listed:
+            return [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
 def _is_added(path: Path, relative: str) -> bool:
     try:
         return relative in SCAFFOLD_PATHS and is_scaffold(relative, path.read_bytes())
@@ -216,6 +274,9 @@ def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
             return "a link that leaves the folder"
         if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
-    if path.suffix == ".py" and found.st_size > LARGEST_FILE_BYTES:
-        return f"larger than {LARGEST_FILE_BYTES // 1024**2} MiB"
-    return None
+    return _too_large(path.suffix, found.st_size)
+
+
+def _too_large(suffix: str, size: int) -> str | None:
+    limit = _SIZE_LIMITS[suffix]
+    return f"larger than {limit // 1024**2} MiB" if size > limit else None

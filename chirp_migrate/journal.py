@@ -16,11 +16,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from chirp_migrate import __version__
-from chirp_migrate.atomic import discard, replace_file, sync_folder, write_new
+from chirp_migrate.atomic import discard, read_file, replace_file, sync_folder, write_new
 from chirp_migrate.discover import JOURNAL_FOLDER
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plan import sha256
-from chirp_migrate.record import JournalFile, Record, State, read_record, write_record
+from chirp_migrate.record import JournalFile, NewerRecord, Record, State, read_record, write_record
 
 __all__ = [
     "JournalRun",
@@ -54,6 +54,11 @@ class JournalRun:
     def state(self) -> State:
         """Where it stands."""
         return self.record.state
+
+    @property
+    def number(self) -> int:
+        """Its number, as users name it."""
+        return int(self.name)
 
     @property
     def created(self) -> str:
@@ -94,7 +99,7 @@ class JournalRun:
             JournalDamaged: they are gone or are not what they were.
         """
         try:
-            content = (self.folder / digest).read_bytes()
+            content = read_file(self.folder / digest)
         except OSError as error:
             raise _damaged(self.folder, f"{digest} cannot be read: {error.strerror}") from error
         if sha256(content) != digest:
@@ -113,7 +118,15 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
     """
-    return tuple(read_run(root, name) for name in _names(root, _RUN))
+    runs: list[JournalRun] = []
+    for name in _names(root, _RUN):
+        try:
+            runs.append(read_run(root, name))
+        except JournalDamaged:
+            if (journal_folder(root) / name).exists():
+                raise
+            # Whoever is at work there has just retired it.
+    return tuple(runs)
 
 
 def read_run(root: Path, name: str) -> JournalRun:
@@ -124,9 +137,14 @@ def read_run(root: Path, name: str) -> JournalRun:
     """
     folder = journal_folder(root) / name
     try:
-        return JournalRun(root, name, read_record((folder / _JOURNAL).read_bytes()))
+        return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
     except OSError as error:
         raise _damaged(folder, f"it cannot be read: {error.strerror}") from error
+    except NewerRecord as error:
+        raise JournalDamaged(
+            f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
+            "nothing was changed, run the command again with that version or a later one."
+        ) from error
     except ValueError as error:
         raise _damaged(folder, str(error)) from error
 
@@ -192,6 +210,7 @@ def begin(
     on_step("wrote the journal")
     staging.rename(run.folder)
     sync_folder(home)
+    sync_folder(root)  # the journal folder may be new
     on_step("recorded the run")
     return run
 
@@ -201,6 +220,7 @@ def change_state(
     state: State,
     *,
     files: tuple[JournalFile, ...] | None = None,
+    folders: tuple[str, ...] | None = None,
     contents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
     """Record that a run now stands elsewhere, in one step.
@@ -209,6 +229,7 @@ def change_state(
         run: the run as recorded.
         state: where it stands now.
         files: its files, where more is known about them now.
+        folders: its folders, where they are others now.
         contents: bytes to keep with it before that, by their SHA-256.
 
     Raises:
@@ -217,7 +238,12 @@ def change_state(
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
             replace_file(run.folder / digest, content, run.folder / f"{digest}.tmp")
-    record = replace(run.record, state=state, files=run.files if files is None else files)
+    record = replace(
+        run.record,
+        state=state,
+        files=run.files if files is None else files,
+        folders=run.folders if folders is None else folders,
+    )
     replace_file(run.folder / _JOURNAL, write_record(record), run.folder / f"{_JOURNAL}.tmp")
     return replace(run, record=record)
 

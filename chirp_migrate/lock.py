@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,20 +32,44 @@ _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: How often the folder may vanish or be made anew under our hands before we call it held.
 _ATTEMPTS = 50
 
+#: Seconds between two looks at a lock that somebody else holds.
+_POLL_S = 0.05
+
 
 @contextlib.contextmanager
-def hold(folder: Path) -> Iterator[None]:
+def hold(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Be the only one at work in ``folder``, which is made if need be and removed in the end if it is empty.
 
+    Args:
+        folder: where the lock is.
+        wait_s: seconds to wait for another process that is at work there.
+
     Raises:
-        Refused: another process is at work there, or ``folder`` is not a folder of its own.
+        Refused: another process is (still) at work there, or ``folder`` is not a folder of its own.
         OSError: the folder or the lock cannot be written.
     """
-    descriptor = _acquire(folder)
+    descriptor = _wait_for(folder, wait_s)
     try:
         yield
     finally:
         _release(folder, descriptor)
+
+
+def _wait_for(folder: Path, wait_s: float) -> int:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return _acquire(folder)
+        except _Held as held:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
+                raise Refused(f"{held}{waited}") from None
+            time.sleep(min(_POLL_S, left))
+
+
+class _Held(Exception):
+    """Another process has the lock; the message says which."""
 
 
 def _acquire(folder: Path) -> int:
@@ -52,26 +77,39 @@ def _acquire(folder: Path) -> int:
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(FileExistsError):
             folder.mkdir()
-        if not stat.S_ISDIR(folder.lstat().st_mode):
-            raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
         try:
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except FileNotFoundError:  # whoever held it has just removed the folder
             continue
+        except OSError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # succeeds when it is empty, as the one we have just made
+            raise
         try:
             if not _lock(descriptor):
-                raise Refused(_held_message(folder, _holder(descriptor)))
+                raise _Held(_held_message(folder, _holder(descriptor)))
             # The file may have been removed by its holder between our opening and our locking it.
-            if _is_at(descriptor, path):
-                os.ftruncate(descriptor, 0)
-                os.lseek(descriptor, 0, os.SEEK_SET)
-                os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
-                return descriptor
+            ours = _is_at(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
+        if ours:
+            try:
+                _sign(descriptor)
+            except BaseException:  # a full disk: what we made must not stay
+                _release(folder, descriptor)
+                raise
+            return descriptor
         os.close(descriptor)
-    raise Refused(_held_message(folder, None))
+    raise _Held(_held_message(folder, None))
+
+
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
 
 
 def _release(folder: Path, descriptor: int) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chirp_migrate import __version__
+from chirp_migrate.atomic import read_file
 from chirp_migrate.blocks import Lines
 from chirp_migrate.compose import compose
 from chirp_migrate.engine import source_of
@@ -251,8 +252,7 @@ class _Reading:
                 self._changed.append(f"{path} (it is there now)")
             return None
         try:
-            # A pipe would keep us waiting, and nothing but files is ever planned.
-            content = place.read_bytes() if place.is_file() else None
+            content: bytes | None = read_file(place)
         except OSError:
             content = None
         if content is None or sha256(content) != expected:

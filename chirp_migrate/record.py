@@ -19,13 +19,31 @@ from typing import Any
 
 from chirp_migrate.discover import JOURNAL_FOLDER
 
-__all__ = ["SCHEMA", "JournalFile", "Record", "State", "Version", "checked_path", "read_record", "write_record"]
+__all__ = [
+    "SCHEMA",
+    "JournalFile",
+    "NewerRecord",
+    "Record",
+    "State",
+    "Version",
+    "checked_path",
+    "read_record",
+    "write_record",
+]
 
 #: Version of the form.
 SCHEMA = 1
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
+
+
+class NewerRecord(ValueError):
+    """A newer version of chirp-migrate wrote it; ``tool`` says which, as far as can be told."""
+
+    def __init__(self, schema: int, tool: object) -> None:
+        super().__init__(f"its form is {schema}, and this version of chirp-migrate reads {SCHEMA}")
+        self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
 class State(str, Enum):
@@ -129,10 +147,13 @@ def read_record(content: bytes) -> Record:
     """The record that :func:`write_record` wrote.
 
     Raises:
+        NewerRecord: a newer version wrote it.
         ValueError: it is not one, or it names a path that no journal may touch.
     """
     try:
         whole = json.loads(content)
+        if type(whole["schema"]) is int and whole["schema"] > SCHEMA:
+            raise NewerRecord(whole["schema"], whole.get("tool"))
         if whole["schema"] != SCHEMA:
             raise ValueError(f"its schema is {whole['schema']!r}, and this version of chirp-migrate reads {SCHEMA}")
         files = tuple(_read_file(entry) for entry in whole["files"])

@@ -1,16 +1,17 @@
-"""The last applied run taken back: every byte, every mode, and what it added."""
+"""Applied runs taken back: every byte, every mode, and what they added."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from chirp_migrate import journal
+from chirp_migrate.atomic import read_file
 from chirp_migrate.commit import finish_interrupted, reason
-from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.journal import JournalRun, journal_folder
 from chirp_migrate.lock import hold
 from chirp_migrate.plan import sha256
@@ -21,11 +22,14 @@ from chirp_migrate.transition import (
     changes_of,
     fingerprint,
     perform,
+    remove_bytecode,
     remove_folders,
     settle,
 )
 
-__all__ = ["RollbackResult", "rollback"]
+__all__ = ["RollbackResult", "later_runs", "rollback", "rollback_to"]
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -35,42 +39,150 @@ class RollbackResult:
     Attributes:
         restored: files that have their earlier bytes and mode again.
         removed: files that the run had added.
+        run: number of the run that was undone, such as ``0001``.
     """
 
     restored: tuple[str, ...]
     removed: tuple[str, ...]
+    run: str = ""
 
 
-def rollback(root: Path, *, force: bool = False, on_step: Callable[[str], None] | None = None) -> RollbackResult:
-    """Undo the last applied run in ``root``, wholly or not at all.
+def rollback(
+    root: Path,
+    *,
+    force: bool = False,
+    run: int | None = None,
+    wait_s: float = 0.0,
+    on_step: Callable[[str], None] | None = None,
+) -> RollbackResult:
+    """Undo one applied run in ``root``, wholly or not at all.
 
     Folders that the run made go too if nothing else is in them, and the journal once no run is left. Where an earlier
-    run was interrupted, bringing that to an end comes first; the run undone here is the last one that stands.
+    run was interrupted, bringing that to an end comes first.
 
     Args:
         root: the tree.
         force: also restore files that were edited since; those edits are lost.
+        run: number of the run; by default the last one that stands. Another one can be undone while no later run has
+            written to one of its files; the later runs can still be undone.
+        wait_s: seconds to wait for another run that is at work.
         on_step: told of every step once it is done. What it raises stops the rollback, which is then undone.
 
     Raises:
-        UsageProblem: nothing is applied in ``root``.
+        UsageProblem: nothing is applied in ``root``, or no such run.
+        Refused: files were edited since (named), a later run wrote to the same files (named), or another run is at
+            work; nothing is changed.
+        CommitFailed: the system did not let us write; the message says how the tree stands.
+    """
+    root = root.resolve()
+    step = on_step or (lambda _: None)
+    return _locked(root, force, wait_s, step, lambda runs: _undo_one(runs, _wanted(runs, run), force, step))
+
+
+def rollback_to(
+    root: Path,
+    first: int,
+    *,
+    force: bool = False,
+    wait_s: float = 0.0,
+    on_step: Callable[[str], None] | None = None,
+) -> tuple[RollbackResult, ...]:
+    """Undo run number ``first`` and all later ones, newest first; each of them wholly or not at all.
+
+    It is refused before anything changes where one of them would be. Other arguments as for :func:`rollback`.
+
+    Returns:
+        What was done, by run, newest first.
+
+    Raises:
+        UsageProblem: nothing is applied in ``root``, or no such run.
         Refused: files were edited since (named), or another run is at work; nothing is changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
     root = root.resolve()
     step = on_step or (lambda _: None)
+
+    def undo(runs: Sequence[JournalRun]) -> tuple[RollbackResult, ...]:
+        wanted = runs[runs.index(_wanted(runs, first)) :]
+        edited = [] if force else _edited_in_any(wanted)
+        if edited:
+            raise Refused(_edited_message(edited))
+        done: list[RollbackResult] = []
+        for run in reversed(wanted):
+            try:
+                done.append(_roll_back(run, force, step))
+            except (ChirpMigrateError, OSError) as error:
+                if not done:
+                    raise
+                names = ", ".join(one.run for one in done)
+                said = reason(error) if isinstance(error, OSError) else str(error)
+                raise CommitFailed(f"undone: {names}; not run {run.name}: {said}") from error
+        return tuple(done)
+
+    return _locked(root, force, wait_s, step, undo)
+
+
+def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
+    """Those of ``runs`` that came after ``run`` and wrote to its files: their names, and which files."""
+    own = {file.path for file in run.files}
+    later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
+    return {name: paths for name, paths in later.items() if paths}
+
+
+def _locked(
+    root: Path,
+    force: bool,
+    wait_s: float,
+    step: Callable[[str], None],
+    undo: Callable[[Sequence[JournalRun]], _Result],
+) -> _Result:
+    """What ``undo`` makes of the runs that stand, as the only one at work."""
     nothing = UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
     if not os.path.lexists(journal_folder(root)):
         raise nothing
     try:
-        with hold(journal_folder(root)):
+        with hold(journal_folder(root), wait_s=wait_s):
             finish_interrupted(root, force=force, on_step=step)
-            run = journal.latest_applied(root)
-            if run is None:
+            runs = journal.applied_runs(root)
+            if not runs:
                 raise nothing
-            return _roll_back(run, force, step)
+            return undo(runs)
     except OSError as error:
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
+
+
+def _wanted(runs: Sequence[JournalRun], number: int | None) -> JournalRun:
+    if number is None:
+        return runs[-1]
+    for run in runs:
+        if run.number == number:
+            return run
+    standing = ", ".join(run.name for run in runs)
+    raise UsageProblem(
+        f"no run {number:04d} is applied in {runs[0].root}: these are: {standing} (see rollback --list)."
+    )
+
+
+def _undo_one(runs: Sequence[JournalRun], run: JournalRun, force: bool, step: Callable[[str], None]) -> RollbackResult:
+    overlapping = later_runs(run, runs)
+    if overlapping:
+        named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
+        raise Refused(
+            f"run {run.name} cannot be undone alone, because later runs wrote to the same files ({named}): nothing was "
+            f"changed. Undo these first, or all of them with `chirp-migrate rollback --back-to {run.number} PATH`."
+        )
+    _bequeath_folders(run, [one for one in runs if one.number > run.number])
+    return _roll_back(run, force, step)
+
+
+def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
+    """Folders that ``run`` made are to go with the last run that has files in them."""
+    for heir in later:
+        above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
+        inherited = above.intersection(run.folders).difference(heir.folders)
+        if inherited:
+            folders = sorted((*heir.folders, *inherited), key=lambda path: (path.count("/"), path))
+            journal.change_state(heir, heir.state, folders=tuple(folders))
 
 
 def _roll_back(run: JournalRun, force: bool, step: Callable[[str], None]) -> RollbackResult:
@@ -79,15 +191,12 @@ def _roll_back(run: JournalRun, force: bool, step: Callable[[str], None]) -> Rol
             run.content(file.before.sha256)
     files, kept, edited = _look(run)
     if edited and not force:
-        raise Refused(
-            f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Undo these edits, or "
-            "run rollback with --force to lose them."
-        )
+        raise Refused(_edited_message(edited))
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=kept)
     try:
         step("recorded the rollback")
         perform(rolling, changes_of(rolling), step)
-        _remove_bytecode(run.root, [file.path for file in files if file.before is None])
+        remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
         _undo(rolling, run, error)
@@ -104,7 +213,8 @@ def _roll_back(run: JournalRun, force: bool, step: Callable[[str], None]) -> Rol
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
     restored = tuple(file.path for file in files if file.before is not None)
-    return RollbackResult(restored, tuple(f.path for f in files if f.before is None and f.found is not None))
+    removed = tuple(file.path for file in files if file.before is None and file.found is not None)
+    return RollbackResult(restored, removed, run.name)
 
 
 def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], list[str]]:
@@ -114,12 +224,7 @@ def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], l
     edited: list[str] = []
     for file in run.files:
         place = run.root / file.path
-        now = fingerprint(run.root, file.path)
-        if now == NOT_A_FILE:
-            raise Refused(
-                f"{place} is no longer a file of its own (a link or a folder took its place): nothing was changed, "
-                "move that away first."
-            )
+        now = _found(run.root, file.path)
         if now is None:
             files.append(replace(file, found=None))
             if file.before is not None:
@@ -127,11 +232,52 @@ def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], l
             continue
         if now != file.after.sha256:
             edited.append(file.path)
-            content = place.read_bytes()
+            content = read_file(place)
             now = sha256(content)
             kept[now] = content
         files.append(replace(file, found=Version(now, place.stat().st_mode & 0o7777)))
     return tuple(files), kept, edited
+
+
+def _edited_in_any(runs: Sequence[JournalRun]) -> list[str]:
+    """Files that undoing ``runs``, newest first, would meet in a state that no run left them in."""
+    expected: dict[str, str | None] = {}
+    edited: dict[str, None] = {}
+    for run in reversed(runs):
+        for file in run.files:
+            now = expected[file.path] if file.path in expected else _found(run.root, file.path)
+            if now != file.after.sha256 and not (now is None and file.before is None):
+                edited[f"{file.path} (deleted)" if now is None else file.path] = None
+            expected[file.path] = file.sha256_before
+    return list(edited)
+
+
+def _found(root: Path, path: str) -> str | None:
+    """The hash of a file of a run as it is now; None where there is none.
+
+    Raises:
+        Refused: something else is in its place.
+    """
+    now = fingerprint(root, path)
+    if now == NOT_A_FILE:
+        raise Refused(
+            f"{root / path} is no longer a file of its own (a link or a folder took its place): nothing was changed, "
+            "move that away first."
+        )
+    return now
+
+
+def _edited_message(edited: Sequence[str]) -> str:
+    return (
+        f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Undo these edits, or "
+        "run rollback with --force to lose them."
+    )
+
+
+def _some(paths: Sequence[str]) -> str:
+    """The first few of many paths."""
+    few = ", ".join(paths[:3])
+    return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 
 
 def _undo(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
@@ -144,16 +290,3 @@ def _undo(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> Non
             f"rolling back failed ({why}) and so did undoing that ({reason(error)}): the journal is kept, the next "
             "chirp-migrate command finishes the rollback."
         ) from cause
-
-
-def _remove_bytecode(root: Path, created: Sequence[str]) -> None:
-    """Remove what Python compiled from added modules: it keeps folders alive that hold nothing else."""
-    for path in map(PurePosixPath, created):
-        cache = root / path.parent / "__pycache__"
-        if path.suffix != ".py" or cache.is_symlink() or not cache.is_dir():
-            continue
-        # It is made anew whenever it is missing and ignored without its source, so a failure costs nothing.
-        with contextlib.suppress(OSError):
-            for compiled in cache.glob(f"{path.stem}.*.pyc"):
-                compiled.unlink()
-            cache.rmdir()

@@ -22,11 +22,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Settings", "glob_pattern", "read_settings"]
+__all__ = ["Settings", "glob_pattern", "read_settings", "read_verify_table"]
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks")
+_VERIFY = "verify"
+_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", _VERIFY)
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,27 @@ def read_settings(path: Path) -> Settings:
             prefix = "" if folder == root else root.relative_to(folder).as_posix() + "/"
             return _Reader(folder / _FILE, table).settings(prefix)
     return Settings()
+
+
+def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
+    """``[tool.chirp-migrate.verify]`` of the file that :func:`read_settings` reads, and that file; what is in the
+    table is checked by :mod:`chirp_migrate.verify.options`.
+
+    Returns:
+        The file (that of the folder of the run where there is none) and the table (empty where there is none).
+
+    Raises:
+        UsageProblem: see :func:`read_settings`.
+    """
+    root = root_of(path)
+    for folder in _folders(root):
+        table = _table(folder / _FILE)
+        if table is not None:
+            found = table.get(_VERIFY, {})
+            if not isinstance(found, dict):
+                raise UsageProblem(f"{folder / _FILE}: tool.{_TABLE}.{_VERIFY} must be a table.")
+            return folder / _FILE, found
+    return root / _FILE, {}
 
 
 def _folders(root: Path) -> list[Path]:

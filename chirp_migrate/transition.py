@@ -3,20 +3,22 @@
 :func:`perform` changes all of them, or raises midway; :func:`settle` then brings them to one side, from wherever they
 are. Neither keeps anything in memory that the journal does not have, so that another process can take over after a
 kill: new contents are first written beside their places, then only renamed, and each file's own bytes say whether that
-has happened.
+has happened. What is added comes before the code that needs it and what is removed goes after it, so that the tree can
+be imported at every instant.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.atomic import discard, sync_folder, write_new
+from chirp_migrate.atomic import discard, read_file, sync_folder, write_new
 from chirp_migrate.journal import JournalRun
 from chirp_migrate.plan import sha256
 from chirp_migrate.record import State, Version
@@ -28,6 +30,7 @@ __all__ = [
     "changes_of",
     "fingerprint",
     "perform",
+    "remove_bytecode",
     "remove_folders",
     "settle",
     "strays",
@@ -73,7 +76,7 @@ def fingerprint(root: Path, path: str) -> str | None:
     try:
         if not stat.S_ISREG(place.lstat().st_mode):
             return NOT_A_FILE
-        return sha256(place.read_bytes())
+        return sha256(read_file(place))
     except FileNotFoundError:
         return None
     except NotADirectoryError:
@@ -91,7 +94,7 @@ def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[str],
         if change.new is not None:
             _stage(run, number, change.path, change.new)
             on_step(f"prepared {change.path}")
-    for number, change in enumerate(changes):
+    for number, change in _importable_order(changes, forward=True):
         if fingerprint(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
         _move(run, number, change.path, change.new)
@@ -114,7 +117,7 @@ def settle(
     Raises:
         OSError: something cannot be written.
     """
-    for number, change in enumerate(changes):
+    for number, change in _importable_order(changes, forward=forward):
         _discard_temporary(run, number, change.path)
         goal, other = (change.new, change.old) if forward else (change.old, change.new)
         now = fingerprint(run.root, change.path)
@@ -151,6 +154,19 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
             sync_folder((root / path).parent)
 
 
+def remove_bytecode(root: Path, created: Iterable[str]) -> None:
+    """Remove what Python compiled from modules that a run had added: it keeps folders alive that hold nothing else."""
+    for path in map(PurePosixPath, created):
+        cache = root / path.parent / "__pycache__"
+        if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
+            continue
+        # It is made anew whenever it is missing and ignored without its source, so a failure costs nothing.
+        with contextlib.suppress(OSError):
+            for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
+                compiled.unlink()
+            cache.rmdir()
+
+
 def temporary_name(run_name: str, number: int) -> str:
     """Name of the file beside the place of a run's file ``number``, known to whoever takes over."""
     return f".chirp-migrate-{run_name}-{number}.tmp"
@@ -181,8 +197,20 @@ def _discard_temporary(run: JournalRun, number: int, path: str) -> None:
         discard(_temporary(run, number, path))
 
 
+def _importable_order(changes: Sequence[Change], *, forward: bool) -> list[tuple[int, Change]]:
+    """The changes with their numbers: files that come to be, then those that are rewritten, then those that go."""
+
+    def rank(numbered: tuple[int, Change]) -> int:
+        change = numbered[1]
+        goal, other = (change.new, change.old) if forward else (change.old, change.new)
+        return 2 if goal is None else int(other is not None)
+
+    return sorted(enumerate(changes), key=rank)
+
+
 def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
-    for folder in sorted({PurePosixPath(change.path).parent for change in changes}):
+    """Flush the folders of the changes and those above them, which may be new."""
+    for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files went with it
             sync_folder(root / folder)
 

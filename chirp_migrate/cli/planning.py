@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chirp_migrate.atomic import read_file
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import UsageProblem
@@ -90,10 +91,8 @@ def read_plan_file(file: Path, request: Request) -> PlanFile:
     if request != Request(request.path, jobs=request.jobs):
         raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
     root = root_of(request.path)
-    if file.exists() and not file.is_file():  # a pipe that nobody writes to would keep us waiting
-        raise UsageProblem(f"{file} is not a file: give the file of a plan.")
     try:
-        data = file.read_bytes()
+        data = read_file(file)
     except OSError as error:
         raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
     return read_plan(data, str(file), root)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from chirp_migrate.plan import Import
-from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.plan import Edit, Import, Safety
 
 if TYPE_CHECKING:
     from chirp_migrate.module import Module

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +17,53 @@ Signature = list[list[str]]
 """One ``[name, kind, default]`` for each parameter; the default is ``""`` when there is none."""
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTED = "utils."
+_LEFT_OUT = frozenset({"tests", "test", "conftest", "setup", "docs", "examples", "build", "dist", "venv"})
+_NOT_IMPORTED = "the training does not import it"
+_GONE = "the module is gone"
 _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If, ast.Try, ast.Pass)
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """What callers may use of each module of ``utils/``: functions, classes and their methods, read from source.
+    """What callers may use of each module: functions, classes and their methods, read from source.
 
-    Modules that cannot be parsed, and scripts (modules with loose calls at top level, which must not be
-    imported), are left out.
+    The modules are those of ``utils/``; in a tree that has none, those at its root, in ``src/`` and in packages.
+    Modules that cannot be parsed, and scripts in ``utils/`` (modules with loose calls at top level, which must not
+    be imported), are left out.
     """
     names: dict[str, list[str]] = {}
-    for path in sorted((root / "utils").glob("*.py")):
+    for module, path in _modules(root):
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):
             continue
-        if all(isinstance(node, _HARMLESS) or _is_text(node) for node in tree.body):
-            names[f"utils.{path.stem}"] = [name for node in tree.body for name in _defined(node)]
+        if not module.startswith(_IMPORTED) or all(isinstance(n, _HARMLESS) or _is_text(n) for n in tree.body):
+            names[module] = [name for node in tree.body for name in _defined(node)]
     return names
+
+
+def _modules(root: Path) -> Iterator[tuple[str, Path]]:
+    """Importable name and file of each module whose names count."""
+    if (root / "utils").is_dir():
+        yield from ((f"utils.{path.stem}", path) for path in sorted((root / "utils").glob("*.py")))
+        return
+    for base in (root, root / "src"):
+        files = [
+            *base.glob("*.py"),
+            *(path for init in base.glob("*/__init__.py") for path in init.parent.rglob("*.py")),
+        ]
+        for path in sorted(files):
+            parts = path.relative_to(base).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            if parts and all(part.isidentifier() for part in parts) and not any(p in _LEFT_OUT for p in parts):
+                yield ".".join(parts), path
 
 
 def describe_api(names: dict[str, list[str]]) -> dict[str, dict[str, Signature | str]]:
     """Import each module and look the names up, wherever they are defined now.
+
+    Outside ``utils/`` nothing is imported for this alone: a module that the training did not import is described
+    only as far as that it exists.
 
     Returns:
         module → name → signature, or the reason why there is none: a module that does not import has the single
@@ -43,6 +71,9 @@ def describe_api(names: dict[str, list[str]]) -> dict[str, dict[str, Signature |
     """
     described: dict[str, dict[str, Signature | str]] = {}
     for module_name, wanted in names.items():
+        if not module_name.startswith(_IMPORTED) and module_name not in sys.modules:
+            described[module_name] = {"": _NOT_IMPORTED if _exists(module_name) else _GONE}
+            continue
         try:
             module = importlib.import_module(module_name)
         except Exception as error:  # whatever the user's module raises is what is reported
@@ -65,8 +96,10 @@ def missing_from(
     """What callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
     problems: list[str] = []
     for module, names in before.items():
-        now = after.get(module, {"": "the module is gone"})
-        if "" in names:
+        now = after.get(module, {"": _GONE})
+        if names.get("") == _NOT_IMPORTED and now.get("") == _GONE:
+            problems.append(f"{module} no longer imports: {_GONE}")
+        if "" in names or now.get("") == _NOT_IMPORTED:
             continue
         if "" in now:
             problems.append(f"{module} no longer imports: {now['']}")
@@ -77,6 +110,13 @@ def missing_from(
             elif isinstance(signature, list) and not _accepts(now[name], signature, by_name=not _is_forward(name)):
                 problems.append(f"{module}.{name} no longer takes the same arguments: {_text(now[name])}")
     return problems
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # a package above it is gone
+        return False
 
 
 def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:

@@ -6,27 +6,46 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from chirp_migrate.verify.data import TrainingData
-from chirp_migrate.verify.workload import EntryPoint, Sizes
+from chirp_migrate.verify.data import TrainingData, make_training_data
+from chirp_migrate.verify.hook import make_call
+from chirp_migrate.verify.shell import run_command
+from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
 
-__all__ = ["load_model", "prepare_call"]
+__all__ = ["data_for", "load_model", "prepare_call"]
 
 _SPLIT_ATTEMPTS = 200
 """Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class named by ``module:ClassName``."""
+    """Import the model class named by ``module:ClassName``; None where none is named."""
+    if not reference:
+        return None
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:
+    """The data that the entry points train on; those that bring their own get a few samples to warm up with."""
+    if all(entry.source is Source.FOUND for entry in entry_points):
+        return make_training_data(sizes)
+    return make_training_data(Sizes(samples=24, shape=(1, 8, 8), classes=2))
 
 
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
     """Build the call of ``entry`` on ``data``; nothing of the backend runs until it is called.
 
     Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping
-    is set beyond the last epoch, so that both sides train equally long.
+    is set beyond the last epoch, so that both sides train equally long. A hook's call is made by the hook, on data
+    of its own; a command is run as it is.
+
+    Raises:
+        HookProblem: the hook gives no such call.
     """
+    if entry.source is Source.COMMAND:
+        return lambda: run_command(entry, sizes)
+    if entry.source is Source.HOOK:
+        return make_call(entry.hook, entry.name, sizes)
     config = {
         "num_epochs": sizes.epochs,
         "batch_size": sizes.batch_size,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,98 +14,182 @@ from typing import Any
 
 import click
 
+from chirp_migrate import __version__
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.options import color_option, json_option, path_argument
+from chirp_migrate.cli.paint import Paint, wrapped
 from chirp_migrate.commit import recover
-from chirp_migrate.errors import ChirpMigrateError
-from chirp_migrate.verify import machine
-from chirp_migrate.verify.errors import InvalidTree, VerifyError, WorkloadFailed
-from chirp_migrate.verify.originals import original_files
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem
+from chirp_migrate.verify import machine, plots
+from chirp_migrate.verify.against import before_side
+from chirp_migrate.verify.environment import describe_environment
+from chirp_migrate.verify.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, NO_OPTIONS, MeasureOptions, parsed_counts
+from chirp_migrate.verify.measures_report import drawn
+from chirp_migrate.verify.options import VerifyOptions, resolve
 from chirp_migrate.verify.report import to_json, to_text
 from chirp_migrate.verify.session import MIN_ROUNDS, Settings, judge, measure
-from chirp_migrate.verify.snapshot import copy_tree, restore
-from chirp_migrate.verify.spec import write_json
+from chirp_migrate.verify.sides import find_training, make_sides
 from chirp_migrate.verify.verdict import Verdict
-from chirp_migrate.verify.workload import Sizes, discover
+from chirp_migrate.verify.workload import Source, discover
 
-__all__ = ["VerifyOptions", "run_verify", "verify"]
+__all__ = ["Output", "run_verify", "verify"]
 
 _INTERRUPTED = 130
-_DEFAULTS = Sizes()
+_DEFAULTS = VerifyOptions()
+_COLOURS = {
+    Verdict.FASTER: "1;32",
+    Verdict.NOT_SHOWN: "1;33",
+    Verdict.MODEL_BOUND: "1;33",
+    Verdict.SLOWER: "1;31",
+    Verdict.NOT_EQUIVALENT: "1;31",
+    Verdict.FAILED: "1;31",
+}
+_EPILOG = """\b
+Exit codes:
+   0  faster by the threshold, and the same training
+  10  not shown to be faster
+  11  model-bound: no loader could save that much
+  12  slower
+  13  not equivalent: the training is not the same
+  14  the backend's code failed (the reason, the side and the end of its output are shown)
+   2  PATH cannot be verified, or an option or setting is wrong
+   3  nothing is applied there, and no --against is given
+ 130  interrupted
+
+\b
+Examples:
+  chirp-migrate verify backend/
+  chirp-migrate verify backend/ --data samples.npz --model utils.models:BirdCNN
+  chirp-migrate verify backend/ --against main --json report.json
+  chirp-migrate verify trainer/ --workload chirp_verify.py:workload
+  chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
+"""
 
 
 @dataclass(frozen=True)
-class VerifyOptions:
-    """Options of the command; see its ``--help``. ``threads=None`` takes every usable CPU."""
+class Output:
+    """How a verification is shown.
 
-    sizes: Sizes = _DEFAULTS
-    rounds: int = 5
-    budget_s: float = 100.0
-    threshold_percent: float = 20.0
-    threads: int | None = None
-    timeout_s: float = 600.0
+    Attributes:
+        json_file: where all raw values go, ``-`` for standard output; None for nowhere.
+        quiet: the verdict alone.
+        verbose: also what was left out, and what the processes ran in.
+        color: ``auto``, ``always`` or ``never``.
+    """
+
     json_file: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+
+    def show(self, text: str, verdict: Verdict) -> None:
+        """Print a report that begins with its verdict; on standard error where standard output is for the JSON."""
+        on_error = self.json_file == json_output.STANDARD_OUTPUT
+        paint = Paint.for_stream(sys.stderr if on_error else sys.stdout, self.color)
+        plain = f"Verdict: {verdict.text}"
+        text = text.partition("\n\n")[0] if self.quiet else text.rstrip("\n")
+        click.echo(text.replace(plain, paint(plain, _COLOURS[verdict]), 1), err=on_error, color=paint.on)
+
+    def progress(self, text: str) -> None:
+        """One line on standard error, so that a log of it reads as well as a terminal."""
+        if not self.quiet:
+            click.echo(f"  {text}", err=True)
 
 
-@click.command(
-    epilog=(
-        "Exit codes: 0 faster by the threshold and equivalent; 10 not shown to be faster; 11 model-bound (no loader "
-        "could save that much); 12 slower; 13 not equivalent; 14 the backend's code failed; 2 PATH is not a backend "
-        "that can be verified; 3 nothing is applied there; 130 interrupted. Example: chirp-migrate verify ~/chirpid"
-    )
+@click.command(epilog=_EPILOG)
+@path_argument
+@click.option(
+    "--against", metavar="REV|FOLDER", help="Compare with a git revision or a folder.  [default: before apply]"
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--workload", metavar="FILE:FUNCTION", help="Function that gives the training calls (see init-workload).")
+@click.option("--command", metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
+@click.option("--result", metavar="FILE", help="File that the command writes, to be compared.")
+@click.option("--data", type=click.Path(path_type=Path), help="Train on your samples: an .npz file or .npy files.")
+@click.option("--model", metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]")
+@click.option("--samples", type=int, help=f"Samples, at most those there are.  [default: {_DEFAULTS.sizes.samples}]")
+@click.option("--shape", metavar="CxFxT", help="One synthetic sample.  [default: 1x224x313]")
+@click.option("--classes", type=int, help=f"Classes of synthetic samples.  [default: {_DEFAULTS.sizes.classes}]")
+@click.option("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
+@click.option("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
+@click.option("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
+@click.option("--rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
 @click.option(
-    "--rounds", type=click.IntRange(MIN_ROUNDS), default=5, show_default=True, help="Timed pairs of runs, at most."
+    "--budget", type=float,
+    help=f"Seconds for the rounds; {MIN_ROUNDS} are run in any case.  [default: {_DEFAULTS.budget_s:g}]",
+)  # fmt: skip
+@click.option(
+    "--threshold", type=float,
+    help=f"Percent of the training time that must be saved.  [default: {_DEFAULTS.threshold_percent:g}]",
+)  # fmt: skip
+@click.option("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
+@click.option(
+    "--timeout", type=float,
+    help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
+)  # fmt: skip
+@click.option(
+    "--simulate-step-ms", type=click.FloatRange(0, 60_000), default=0.0, metavar="MS",
+    help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
+)  # fmt: skip
+@click.option(
+    "--worker-counts", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)), show_default=True,
+    callback=parsed_counts, help="Worker processes to try the migrated datasets with; '' for none.",
+)  # fmt: skip
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw the measurements into this folder (SVG)."
 )
-@click.option(
-    "--budget", type=click.FloatRange(0), default=100.0, show_default=True,
-    help=f"Seconds for the rounds; {MIN_ROUNDS} are run in any case.",
-)  # fmt: skip
-@click.option("--samples", type=click.IntRange(48), default=_DEFAULTS.samples, show_default=True, help="Spectrograms.")
-@click.option("--epochs", type=click.IntRange(1), default=_DEFAULTS.epochs, show_default=True, help="Epochs a fold.")
-@click.option(
-    "--batch-size", type=click.IntRange(1), default=_DEFAULTS.batch_size, show_default=True, help="Samples a batch."
-)
-@click.option(
-    "--threshold", type=click.FloatRange(0, 100, max_open=True), default=20.0, show_default=True,
-    help="Percent of the training time that must be saved.",
-)  # fmt: skip
-@click.option("--threads", type=click.IntRange(1), help="Compute threads on each side.  [default: the usable CPUs]")
-@click.option(
-    "--timeout", type=click.FloatRange(1), default=600.0, show_default=True,
-    help="Seconds after which one process counts as hung.",
-)  # fmt: skip
-@click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all raw values here.")
+@json_option("all raw values")
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show what was left out and what it ran in.")
+@color_option
 def verify(
     path: Path,
-    rounds: int,
-    budget: float,
-    samples: int,
-    epochs: int,
-    batch_size: int,
-    threshold: float,
-    threads: int | None,
-    timeout: float,
+    against: str | None,
     json_file: Path | None,
+    quiet: bool,
+    verbose: bool,
+    color: str,
+    simulate_step_ms: float,
+    worker_counts: tuple[int, ...],
+    plots: Path | None,
+    **given: Any,
 ) -> None:
     """Show that the migrated backend at PATH trains faster, and the same.
 
-    Runs the backend's own training entry points on synthetic spectrograms, as they were before the migration and
-    as they are now, in separate processes and in turn. Both sides are copies in a temporary folder.
+    Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
+    are copies in a temporary folder; PATH is only read. The entry points of a ChirpID-shaped backend are found by
+    themselves and train on synthetic spectrograms or on --data; for others, `chirp-migrate init-workload PATH` writes
+    a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
+    pyproject.toml.
     """
-    sizes = Sizes(samples=samples, epochs=epochs, batch_size=batch_size)
-    options = VerifyOptions(sizes, rounds, budget, threshold, threads, timeout, json_file)
-    sys.exit(run_verify(path, options))
+    measuring = MeasureOptions(simulate_step_ms, worker_counts, plots=plots)
+    sys.exit(run_verify(path, against, given, Output(json_file, quiet, verbose, color), measuring))
 
 
-def run_verify(path: Path, options: VerifyOptions) -> int:
-    """Verify the migrated backend at ``path``, print the report, and give the exit code of the command."""
+def run_verify(
+    path: Path,
+    against: str | None,
+    given: Mapping[str, Any],
+    output: Output,
+    measuring: MeasureOptions = NO_OPTIONS,
+) -> int:
+    """Verify the backend at ``path``, print the report, and give the exit code of the command.
+
+    Args:
+        path: the migrated backend.
+        against: folder or git revision of the side before; None for the one from the journal.
+        given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
+        output: how it is shown.
+        measuring: what is measured besides times, whether device steps are simulated, and where plots go.
+    """
     try:
+        json_output.check_writable(output.json_file)
+        if output.quiet and output.verbose:
+            raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
         with _signals_as_one_interrupt():
-            return _verify(path, options)
+            return _verify(path, against, given, output, measuring)
     except WorkloadFailed as failure:
-        click.echo(f"Verdict: {Verdict.FAILED.text}. {failure}")
-        if failure.log_tail:
-            click.echo(f"The last lines it printed:\n{failure.log_tail}", err=True)
+        _show_failure(failure, output)
         return failure.exit_code
     except ChirpMigrateError as error:
         click.echo(f"chirp-migrate: {error}", err=True)
@@ -116,15 +199,19 @@ def run_verify(path: Path, options: VerifyOptions) -> int:
         return _INTERRUPTED
 
 
-def _verify(path: Path, options: VerifyOptions) -> int:
+def _verify(
+    path: Path, against: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
+) -> int:
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated backend.")
     root = path.resolve()
     interrupted = recover(root)
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    originals = original_files(root)
-    discover(root)
+    options = resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
+    before = before_side(root, against)
+    if options.source is Source.FOUND:
+        discover(root, options.model)  # what cannot be verified is said before anything is copied
     threads = options.threads or machine.usable_cpus()
     settings = Settings(
         options.sizes,
@@ -133,41 +220,69 @@ def _verify(path: Path, options: VerifyOptions) -> int:
         options.threshold_percent / 100,
         threads,
         options.timeout_s,
+        measuring,
     )
+    no_plots = None if measuring.plots is None else plots.prepare(measuring.plots)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
-        scratch = Path(folder)
-        trees = {side: scratch / side / "tree" for side in ("before", "after")}
-        copied = copy_tree(root, trees["after"])
-        copy_tree(root, trees["before"])
-        restore(trees["before"], originals)
-        discovery = discover(trees["before"])
-        count = len(discovery.entry_points)
-        progress = _progress()
-        progress(f"verify runs the backend's own code in separate processes: {count} entry points")
-        if copied.too_large:
-            progress(f"left out of the copies for their size: {', '.join(copied.too_large)}")
-        measurements = measure(trees, discovery, settings, scratch / "runs", progress)
+        scratch = Path(folder).resolve()
+        sides = make_sides(root, before, options, scratch)
+        for note in sides.notes:
+            output.progress(note)
+        discovery = find_training(sides, root, options, threads, scratch, output.progress)
+        labels = [entry.label for entry in discovery.entry_points]
+        what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
+        output.progress(f"verify runs the backend's own code in separate processes: {what}")
+        measurements = measure(sides.trees, discovery, settings, scratch / "runs", output.progress)
     outcome = judge(measurements, settings.threshold)
     found = machine.describe(threads)
-    click.echo(to_text(measurements, outcome, settings, discovery, found), nl=False)
-    if options.json_file is not None:
-        values = to_json(measurements, outcome, settings, discovery, found)
-        try:
-            write_json(options.json_file, json.loads(json.dumps(values)))
-        except OSError as error:
-            raise VerifyError(
-                f"{options.json_file} cannot be written ({error.strerror}): give another --json."
-            ) from None
+    environment = describe_environment()
+    text = to_text(measurements, outcome, settings, discovery, found)
+    lines = [f"Before: {before.described}."]
+    if output.verbose:
+        lines += [_sentence(note) for note in sides.notes]
+        lines += [f"Packages: {_listed(environment['packages'])}."]
+        lines += [f"Environment variables: {_listed(environment['variables']) or 'none that matter'}."]
+    values = {
+        **to_json(measurements, outcome, settings, discovery, found),
+        **_conditions(before.described, environment),
+        "copies": list(sides.notes),
+    }
+    json_output.write(output.json_file, values)
+    if measuring.plots is not None:
+        lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
+    conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
+    output.show(text + conditions, outcome.decision.verdict)
     return outcome.decision.verdict.exit_code
 
 
-def _progress() -> Callable[[str], None]:
-    """One line on stderr for each process that ended, so that a log of it reads as well as a terminal."""
+def _show_failure(failure: WorkloadFailed, output: Output) -> None:
+    tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
+    values = {
+        "schema": 1,
+        "verdict": Verdict.FAILED.text,
+        "exit_code": failure.exit_code,
+        "reason": str(failure),
+        "side": failure.side,
+        "output_tail": tail,
+        "machine": machine.describe(machine.usable_cpus()),
+        **_conditions(None, describe_environment()),
+    }
+    json_output.write(output.json_file, values)
+    output.show(f"Verdict: {Verdict.FAILED.text}. {failure}", Verdict.FAILED)
+    if tail and not output.quiet:
+        click.echo(f"The last lines it printed:\n{tail}", err=True)
 
-    def show(text: str) -> None:
-        click.echo(f"  {text}", err=True)
 
-    return show
+def _conditions(before: str | None, environment: dict[str, Any]) -> dict[str, Any]:
+    return {"tool": f"chirp-migrate {__version__}", "before": before, "environment": environment}
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 @contextmanager

@@ -1,14 +1,16 @@
-"""Synthetic spectrograms with a learnable signal, made the same in every process."""
+"""What is trained on, the same in every process: synthetic spectrograms that can be learnt, or the user's arrays."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
+from chirp_migrate.verify.arrays import choose, read_arrays
 from chirp_migrate.verify.workload import Sizes
 
 __all__ = ["TrainingData", "make_training_data"]
@@ -22,9 +24,9 @@ class TrainingData:
     """A data set with the splits that the entry points ask for.
 
     Attributes:
-        features: float32 (N, C, F, T) in [0, 1].
-        labels: int64 (N,); every class as often as every other, give or take one.
-        authors: int64 (N,); every author has samples of every class, so that splits by author exist.
+        features: float32 (N, C, F, T); synthetic ones in [0, 1].
+        labels: int64 (N,), from 0; synthetic ones: every class as often as every other, give or take one.
+        authors: int64 (N,); synthetic ones: every author has samples of every class, so that splits by author exist.
         train_indices, val_indices: int64, disjoint, together every sample; split by author.
         folds: (train_indices, val_indices) for each fold; every sample validates once.
     """
@@ -42,10 +44,17 @@ class TrainingData:
 
 
 def make_training_data(sizes: Sizes) -> TrainingData:
-    """Make grey-scale spectrograms in which each class has a frequency band that is louder than the background.
+    """The user's arrays at ``sizes.data``, or grey-scale spectrograms in which each class has a louder frequency band.
 
     The same sizes give the same bits. Only generators made here are used: global random state is left alone.
+
+    Raises:
+        InvalidData: the user's arrays cannot be read.
     """
+    return _synthetic(sizes) if sizes.data is None else _stored(sizes, Path(sizes.data))
+
+
+def _synthetic(sizes: Sizes) -> TrainingData:
     generator = torch.Generator().manual_seed(sizes.seed)
     number = torch.arange(sizes.samples)
     # Authors alternate fastest, so that each one meets every class.
@@ -62,10 +71,32 @@ def make_training_data(sizes: Sizes) -> TrainingData:
         low, high = bins * label // sizes.classes, max(bins * (label + 1) // sizes.classes, 1)
         features[index, :, low:high] += 0.3
 
-    author_array = authors.numpy()
-    validates = author_array < max(1, round(author_count * _VALIDATION_SHARE))
+    return _split(features, labels, authors.numpy(), sizes.folds)
+
+
+def _stored(sizes: Sizes, path: Path) -> TrainingData:
+    """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
+    found = read_arrays(path)
+    labels = np.unique(found.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    chosen = choose(labels, sizes.samples)
+    features = torch.from_numpy(np.ascontiguousarray(found.features[chosen], dtype=np.float32))
+    labels = labels[chosen]
+    if found.authors is not None:
+        authors = np.unique(found.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if found.authors is None or authors.max() + 1 < 2 * sizes.folds:
+        # Too few of them to split by: dealt out within each class, so that every author meets every class.
+        authors = np.empty_like(labels)
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            authors[members] = np.arange(len(members)) % (_AUTHORS_PER_FOLD * sizes.folds)
+    return _split(features.reshape(-1, *found.shape), torch.from_numpy(labels), authors, sizes.folds)
+
+
+def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
+    """Splits by author; authors are numbered from 0."""
+    validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
     folds = [
-        (np.flatnonzero(author_array % sizes.folds != fold), np.flatnonzero(author_array % sizes.folds == fold))
-        for fold in range(sizes.folds)
+        (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))
+        for fold in range(fold_count)
     ]
-    return TrainingData(features, labels, author_array, np.flatnonzero(~validates), np.flatnonzero(validates), folds)
+    return TrainingData(features, labels, authors, np.flatnonzero(~validates), np.flatnonzero(validates), folds)

@@ -7,48 +7,69 @@ statistics of each augmented sample, at alpha 0.001 after Holm's correction over
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chirp_migrate.verify.observe import STATISTICS
+from chirp_migrate.verify.api import Signature, missing_from
+from chirp_migrate.verify.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
+from chirp_migrate.verify.difference import Difference, Equivalence
+from chirp_migrate.verify.passes import compare_entry
+from chirp_migrate.verify.seeds import ignored
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 from chirp_migrate.verify.statistics import holm, ks_p_value
 
-__all__ = ["ALPHA", "Equivalence", "compare_passes", "compare_results"]
+__all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_passes", "compare_results"]
 
 ALPHA = 0.001
 
 
 @dataclass(frozen=True)
-class Equivalence:
-    """What a comparison showed.
+class _Test:
+    """One statistical question: what it would show, and how likely the data are if both sides are alike."""
 
-    Attributes:
-        differences: one sentence each; empty when both sides train the same.
-        notes: what could not be compared, and why.
-        smallest_p: smallest adjusted p-value by entry point with augmentation.
-    """
-
-    differences: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    smallest_p: Mapping[str, float] | None = None
+    entry_point: str
+    name: str
+    text: str
+    p: float
 
 
 def compare_passes(before: Mapping[str, EntryResult], after: Mapping[str, EntryResult]) -> Equivalence:
     """Compare what the loaders of both sides yielded in a PROBE pass, entry point by entry point."""
-    differences: list[str] = []
-    samples: list[tuple[str, str, float]] = []
+    found: list[Difference] = []
+    notes: list[str] = []
+    tests: list[_Test] = []
     for label, old in before.items():
-        found = _compare_entry(old.passes, after[label].passes)
-        differences += [f"{label}: {text}" for text in found]
-        if not found:
-            samples += [(label, *test) for test in _distribution_tests(old.passes, after[label].passes)]
+        new = after[label]
+        differences = compare_entry(old.passes, new.passes)
+        if {name for name, _ in differences} <= {"order-differs"}:
+            aspect = ignored(old.seeds, new.seeds)
+            if aspect is not None:
+                differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
+        if not differences:
+            tests += _distribution_tests(label, old.passes, new.passes)
+        found += [Difference(name, label, text) for name, text in differences]
+        picklable, text = _picklability(old.passes, new.passes)
+        if text and picklable:
+            found.append(Difference("not-picklable", label, text))
+        elif text:
+            notes.append(f"{label}: {text}")
+        notes += [f"{label}: {text}" for text in _left_out(new.passes)]
     smallest: dict[str, float] = {}
-    for (label, statistic, _), p in zip(samples, holm([p for *_, p in samples]), strict=True):
-        smallest[label] = min(smallest.get(label, 1.0), p)
-        if p < ALPHA:
-            differences.append(f"{label}: augmented samples differ in their {statistic} (adjusted p = {p:.2g})")
-    return Equivalence(tuple(differences), (), smallest)
+    named: set[tuple[str, str]] = set()
+    adjusted = holm([test.p for test in tests])
+    for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
+        smallest[test.entry_point] = min(smallest.get(test.entry_point, 1.0), p)
+        if p < ALPHA and (test.entry_point, test.name) not in named:
+            named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
+            found.append(Difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
+    return Equivalence(tuple(found), tuple(notes), smallest)
+
+
+def compare_api(
+    before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
+) -> Equivalence:
+    """Compare the public names and signatures of both sides."""
+    return Equivalence(tuple(Difference("api-changed", "", text) for text in missing_from(before, after)))
 
 
 def compare_results(
@@ -62,7 +83,7 @@ def compare_results(
     Values that differ between two runs of the side before (times, for example) are noted and not compared.
     Entry points with augmentation draw other random numbers, so of their results only the form is compared.
     """
-    differences: list[str] = []
+    found: list[Difference] = []
     notes: list[str] = []
     for label, old in before.items():
         a, a_again = old.fingerprint, before_again[label].fingerprint
@@ -72,76 +93,85 @@ def compare_results(
             notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
         unstable = {path for path in b.keys() | b_again.keys() if b.get(path) != b_again.get(path)} - varying
         if unstable:
-            differences.append(f"{label}: {_some(unstable)}: repeatable before the migration, not after")
+            text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
+            found.append(Difference("seed-ignored", label, text))
         elif any(record.random for record in old.passes):
             if lost := a.keys() - b.keys() - varying:
-                differences.append(f"{label}: {_some(lost)}: no longer in the result")
+                found.append(Difference("result-missing", label, f"{_some(lost)}: no longer in the result"))
         elif changed := {p for p in a.keys() | b.keys() if a.get(p) != b.get(p)} - varying:
             first = min(changed)
-            differences.append(
-                f"{label}: other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
-            )
-    return Equivalence(tuple(differences), tuple(notes))
+            text = f"other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
+            found.append(Difference("results-differ", label, text))
+    return Equivalence(tuple(found), tuple(notes))
 
 
-def _compare_entry(before: list[PassRecord], after: list[PassRecord]) -> list[str]:
-    """Differences in one entry point; of each role the first, as later ones follow from it."""
-    found: list[str] = []
-    augmented = any(record.random for record in before)
-    for role in ("train", "validation"):
-        old = [record for record in before if record.role == role]
-        new = [record for record in after if record.role == role]
-        if len(old) != len(new):
-            found.append(f"{role} loaders are walked {len(old)} times before and {len(new)} times after")
-            continue
-        for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
-            difference = _compare_pass(a, b, augmented)
-            if difference:
-                found.append(f"{role} pass {number}: {difference}")
-                break
-    return found
-
-
-def _compare_pass(a: PassRecord, b: PassRecord, augmented: bool) -> str | None:
-    """The first difference of two passes; ``augmented`` says that random samples occur in the entry point."""
-    if a.samples != b.samples:
-        return f"{a.samples} samples before, {b.samples} after"
-    if len(a.batches) != len(b.batches):
-        return f"{len(a.batches)} batches before, {len(b.batches)} after"
-    if a.random != b.random:
-        return "samples are augmented before, not after" if a.random else "samples are augmented after, not before"
-    if a.shuffled != b.shuffled:
-        return "samples are shuffled before, not after" if a.shuffled else "samples are shuffled after, not before"
-    if a.random or (augmented and a.shuffled):
-        # The random numbers of the augmentation come from elsewhere now, and the order of the samples with them.
-        if a.whole and a.labels != b.labels:
-            return f"other samples: labels {a.labels} before, {b.labels} after"
-        if not a.random and a.whole and a.contents != b.contents:
-            return "other samples after than before"
-        return None
-    for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
-        if old != new:
-            order = "the same samples in another order" if a.contents == b.contents else "other values"
-            return f"batch {number} of {len(a.batches)} is the first that differs ({order})"
-    if not augmented:
-        if len(a.losses) != len(b.losses):
-            return f"{len(a.losses)} losses are computed before, {len(b.losses)} after"
-        for number, (old, new) in enumerate(zip(a.losses, b.losses, strict=True), start=1):
-            if old != new:
-                return f"loss {number} is {float.fromhex(old)!r} before, {float.fromhex(new)!r} after, on equal batches"
-    return None
-
-
-def _distribution_tests(before: list[PassRecord], after: list[PassRecord]) -> list[tuple[str, float]]:
-    """(statistic, p-value) for the augmented samples of one entry point."""
-    old = [row for record in before if record.random for row in record.statistics]
-    new = [row for record in after if record.random for row in record.statistics]
+def _distribution_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:
+    """The tests on the augmented samples of one entry point."""
+    old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
-    return [
-        (name, ks_p_value([row[column] for row in old], [row[column] for row in new]))
-        for column, name in enumerate(STATISTICS)
-    ]
+    paired = all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True))
+    kinds: list[tuple[tuple[str, ...], str]] = [(STATISTICS, "statistics")]
+    if paired:
+        kinds.append((PAIRED, "paired"))
+    tests = []
+    for names, attribute in kinds:
+        a, b = ([row for record in side for row in getattr(record, attribute)] for side in (old, new))
+        if a and b:
+            tests += [
+                _distribution_test(label, name, [row[column] for row in a], [row[column] for row in b])
+                for column, name in enumerate(names)
+            ]
+    return tests + _repeat_tests(label, old, new)
+
+
+def _distribution_test(label: str, name: str, before: list[float], after: list[float]) -> _Test:
+    means = [sum(values) / len(values) for values in (before, after)]
+    text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
+    return _Test(label, "augmentation-distribution", text, ks_p_value(before, after))
+
+
+def _repeat_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:
+    tests = []
+    for relation, where in RELATIONS.items():
+        (total, equal), (total_after, equal_after) = (_repeated(side, relation) for side in (before, after))
+        if total and total_after:
+            shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
+            tests.append(
+                _Test(
+                    label,
+                    "equal-worker-streams" if relation == "batches" else "repeated-augmentation",
+                    f"augmented samples {where} have equal random numbers: {shares}",
+                    more_often_p(equal, total, equal_after, total_after),
+                )
+            )
+    return tests
+
+
+def _repeated(records: Sequence[PassRecord], relation: str) -> tuple[int, int]:
+    """Pairs, and equal pairs, of all walks."""
+    counts = [record.repeats.get(relation, (0, 0)) for record in records]
+    return sum(total for total, _ in counts), sum(equal for _, equal in counts)
+
+
+def _picklability(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> tuple[bool, str]:
+    """Whether every loader before could be sent to spawned workers, and which one after cannot and why."""
+    first = next(((n, record) for n, record in enumerate(after, start=1) if record.unpicklable), None)
+    if first is None:
+        return True, ""
+    number, record = first
+    was = not any(old.unpicklable for old in before)
+    sides = "after, and could before" if was else "either before or after"
+    return was, f"{record.role} loader of pass {number} cannot be sent to spawned workers {sides}: {record.unpicklable}"
+
+
+def _left_out(after: Sequence[PassRecord]) -> list[str]:
+    """Validation that does not see every sample, on both sides alike."""
+    for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
+        if record.drop_last and 0 <= record.samples < record.available:
+            lost = record.available - record.samples
+            return [f"validation pass {number} leaves out {lost} of {record.available} samples (drop_last)"]
+    return []
 
 
 def _some(paths: set[str]) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from chirp_migrate.errors import ChirpMigrateError
 
-__all__ = ["InvalidTree", "NotMigrated", "VerifyError", "WorkloadFailed"]
+__all__ = ["InvalidData", "InvalidTree", "NotMigrated", "VerifyError", "WorkloadFailed"]
 
 
 class VerifyError(ChirpMigrateError):
@@ -17,6 +17,10 @@ class VerifyError(ChirpMigrateError):
 
 class InvalidTree(VerifyError):
     """The path is not a backend that can be verified (exit code 2)."""
+
+
+class InvalidData(VerifyError):
+    """The user's own data cannot be used (exit code 2)."""
 
 
 class NotMigrated(VerifyError):
@@ -30,10 +34,12 @@ class WorkloadFailed(VerifyError):
 
     Attributes:
         log_tail: the last lines that the process printed.
+        side: ``before`` or ``after``; empty where that is not known.
     """
 
     exit_code = 14
 
-    def __init__(self, message: str, log_tail: str = "") -> None:
+    def __init__(self, message: str, log_tail: str = "", side: str = "") -> None:
         super().__init__(message)
         self.log_tail = log_tail
+        self.side = side

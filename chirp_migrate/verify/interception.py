@@ -1,4 +1,4 @@
-"""Takes the place of loader iteration: every ``DataLoader`` class that iterates, PyTorch's own and others'."""
+"""Takes the place of iteration: every ``DataLoader`` (or sampler) class that iterates, PyTorch's own and others'."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Interception:
     """Context manager under which ``iter(loader)`` gives what ``make`` returns.
 
     A loader class may iterate by way of its base class, at once or as it goes. Only the outermost call is
-    replaced; code that advances the loader's own iterator does so within :meth:`inside`.
+    replaced; code that advances the loader's own iterator does so within :meth:`inside`. ``base`` is the class
+    whose subclasses are covered, itself included.
     """
 
-    def __init__(self, make: MakeIterator) -> None:
+    def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
         self._make = make
+        self._base = base
         self._replaced: list[tuple[type, Callable[[Any], Iterator[Any]]]] = []
         self._inside: set[int] = set()
 
@@ -38,7 +40,7 @@ class Interception:
     def cover_new_classes(self) -> None:
         """Replace iteration in loader classes that were defined or imported since the last call."""
         covered = {loader_class for loader_class, _ in self._replaced}
-        for loader_class in _with_subclasses(DataLoader):
+        for loader_class in _with_subclasses(self._base):
             if "__iter__" in vars(loader_class) and loader_class not in covered:
                 original = vars(loader_class)["__iter__"]
                 self._replaced.append((loader_class, original))
@@ -57,7 +59,9 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            if id(loader) in self._inside:
+            # What a loader's own code walks over (the loader in its pool of workers, for example) is part of it.
+            nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
+            if nested:
                 return original(loader)
             with self.inside(loader):
                 return self._make(loader, lambda: original(loader))

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_hook
-from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import Sampler
 
-from chirp_migrate.verify.fingerprint import tensor_hash
 from chirp_migrate.verify.interception import Interception
 from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.walk import Known, Walk, random_state_kept
 
-__all__ = ["STATISTICS", "LoaderWatch", "is_random", "sample_statistics"]
-
-STATISTICS = (
-    "mean",
-    "standard deviation",
-    "share of zeros",
-    "share of constant time frames",
-    "share of constant frequency bins",
-    "mean step between time frames",
-)
-"""What is computed for each augmented sample: enough to show gates, mask widths, noise level and clamping."""
-
-_FETCHES = 6
-_FETCHED_SAMPLES = 3
+__all__ = ["LoaderWatch"]
 
 
 class LoaderWatch:
@@ -41,95 +24,99 @@ class LoaderWatch:
 
     The global random state is the same with and without it. A data set that keeps a random generator of its own
     is advanced by the few extra fetches of :func:`is_random`, on both sides alike.
+
+    Attributes:
+        most_workers: loaders start no more worker processes than this, where it is set.
     """
 
     def __init__(self) -> None:
+        self.most_workers: int | None = None
         self.interception = Interception(self._watch)
-        self._records: list[PassRecord] = []
-        self._digests: dict[int, list[bytes]] = {}
+        self._samplers = Interception(self._watch_sampler, base=Sampler)
+        self._walks: list[Walk] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._count = 0
-        self._current: PassRecord | None = None
+        self._known = Known()
+        self._current: Walk | None = None
+        self._loading: Walk | None = None
         self._hook: Any = None
 
     def __enter__(self) -> LoaderWatch:
         self.interception.__enter__()
+        self._samplers.__enter__()
         self._hook = register_module_forward_hook(self._saw_output)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._hook.remove()
+        self._samplers.__exit__(*exception)
         self.interception.__exit__(*exception)
 
     def take(self) -> list[PassRecord]:
         """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
-        for record in self._records:
-            digests = self._digests.get(id(record), [])
-            record.contents = hashlib.sha256(b"".join(sorted(digests))).hexdigest()[:16]
-        taken, self._records, self._digests, self._current = self._records, [], {}, None
+        last: dict[tuple[str, int], Walk] = {}
+        for walk in self._walks:
+            kind = walk.record.role, walk.length
+            walk.finish(last.get(kind))
+            last[kind] = walk
+        taken, self._walks, self._current = [walk.record for walk in self._walks], [], None
         self._numbers.clear()
-        self._count = 0
+        self._known = Known()
         return taken
 
-    def saw_batch(self, record: PassRecord, batch: Any) -> None:
-        """Add a batch to its record; the batch is only read."""
-        tensors = list(_tensors(batch))
-        size = _batch_size(tensors)
-        per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
-        rows = [
-            hashlib.sha256("".join(tensor_hash(tensor[index]) for tensor in per_sample).encode()).digest()
-            for index in range(size)
-        ]
-        others = "".join(tensor_hash(tensor) for tensor in tensors if tensor.ndim == 0 or tensor.shape[0] != size)
-        record.batches.append(hashlib.sha256(b"".join(rows) + others.encode()).hexdigest()[:16])
-        self._digests.setdefault(id(record), []).extend(rows)
-        record.samples += size
-        counts = Counter(record.labels)
-        for tensor in tensors:
-            if tensor.ndim == 1 and not tensor.is_floating_point():
-                counts.update(str(label) for label in tensor.tolist())
-        record.labels = dict(counts)
-        if record.random:
-            for tensor in tensors:
-                if tensor.is_floating_point() and tensor.ndim in (3, 4):
-                    record.statistics += sample_statistics(tensor)
-        self._current = record
+    @contextmanager
+    def loading(self, walk: Walk) -> Iterator[None]:
+        """While the loader's own code runs: samplers that are iterated belong to this walk."""
+        outer, self._loading = self._loading, walk
+        try:
+            with self.interception.inside(walk.loader):
+                yield
+        finally:
+            self._loading = outer
+
+    def saw_batch(self, walk: Walk, batch: Any) -> None:
+        """Add a batch to its walk; the batch is only read."""
+        walk.saw(batch)
+        self._current = walk
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if loader not in self._numbers:
-            self._numbers[loader] = self._count
-            self._count += 1
-        sampler = getattr(loader, "sampler", None)
-        record = PassRecord(
-            loader=self._numbers[loader],
-            role="train" if torch.is_grad_enabled() else "validation",
-            random=is_random(loader),
-            shuffled=isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)),
-            whole=_names_each_sample_once(sampler),
-        )
-        self._records.append(record)
-        return _WatchedIterator(self, loader, start(), record)
+        self._samplers.cover_new_classes()
+        number = self._numbers.setdefault(loader, len(self._numbers))
+        with random_state_kept():
+            walk = Walk.begin(loader, number, self._known)
+        self._walks.append(walk)
+        with self.loading(walk), _at_most(self.most_workers, loader):
+            return _WatchedIterator(self, walk, start())
+
+    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        walk = self._loading
+        if walk is None or sampler is not _index_sampler(walk.loader):
+            return start()
+        walk.drawn.append([])
+        return _WatchedSampler(self._samplers, sampler, start(), walk.drawn[-1])
 
     def _saw_output(self, module: torch.nn.Module, _inputs: Any, output: Any) -> None:
         if self._current is None or not isinstance(module, _Loss):
             return
         if isinstance(output, torch.Tensor) and output.numel() == 1:
-            self._current.losses.append(float(output.detach()).hex())
+            self._current.record.losses.append(float(output.detach()).hex())
 
 
 class _WatchedIterator(Iterator[Any]):
     """The loader's own iterator, with each batch shown to the watch as it passes."""
 
-    def __init__(self, watch: LoaderWatch, loader: Any, iterator: Iterator[Any], record: PassRecord) -> None:
+    def __init__(self, watch: LoaderWatch, walk: Walk, iterator: Iterator[Any]) -> None:
         self._watch = watch
-        self._loader = loader
+        self._walk = walk
         self._iterator = iterator
-        self._record = record
 
     def __next__(self) -> Any:
-        with self._watch.interception.inside(self._loader):
-            batch = next(self._iterator)
-        self._watch.saw_batch(self._record, batch)
+        with self._watch.loading(self._walk):
+            try:
+                batch = next(self._iterator)
+            except StopIteration:
+                self._walk.record.finished = True
+                raise
+        self._watch.saw_batch(self._walk, batch)
         return batch
 
     def __len__(self) -> int:
@@ -139,77 +126,33 @@ class _WatchedIterator(Iterator[Any]):
         return getattr(self._iterator, name)
 
 
-def is_random(loader: Any) -> bool:
-    """Whether the loader's data set gives other values when the same sample is fetched again.
+class _WatchedSampler(Iterator[Any]):
+    """A sampler's own iterator, with what it gives noted."""
 
-    A few samples are fetched several times, as the loader would collate them, and the global random state is put
-    back. An augmentation that leaves 20 % of samples alone at each of two stages is missed once in 10^12.
-    Data sets without an index (iterable ones) are taken as not random, so that they are compared bit by bit.
-    """
-    dataset = loader.dataset
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        return False
-    collate = loader.collate_fn
-    with _random_state_kept():
-        for index in range(min(_FETCHED_SAMPLES, len(dataset))):
-            fetched = {
-                tuple(tensor_hash(tensor) for tensor in _tensors(collate([dataset[index]]))) for _ in range(_FETCHES)
-            }
-            if len(fetched) > 1:
-                return True
-    return False
+    def __init__(self, samplers: Interception, sampler: Any, iterator: Iterator[Any], drawn: list[Any]) -> None:
+        self._samplers = samplers
+        self._sampler = sampler
+        self._iterator = iterator
+        self._drawn = drawn
 
-
-def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """The :data:`STATISTICS` of each sample of a (B, F, T) or (B, C, F, T) batch, as one row each."""
-    x = batch.detach().to("cpu", torch.float32)
-    if x.ndim == 3:
-        x = x.unsqueeze(1)
-    pixels = (1, 2, 3)
-    constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
-    constant_bins = (x.amax(dim=3) == x.amin(dim=3)).float().mean(dim=(1, 2))
-    steps = (x[..., 1:] - x[..., :-1]).abs().mean(dim=pixels)
-    columns = (
-        x.mean(dim=pixels),
-        x.std(dim=pixels),
-        (x == 0).float().mean(dim=pixels),
-        constant_frames,
-        constant_bins,
-        steps,
-    )
-    rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
-    return rows
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Tensors of a batch, in order; other leaves stand for nothing that training computes with."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _batch_size(tensors: list[torch.Tensor]) -> int:
-    """Length of the first tensor that has one."""
-    return next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
-
-
-def _names_each_sample_once(sampler: Any) -> bool:
-    if isinstance(sampler, RandomSampler):
-        return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
-    return isinstance(sampler, SequentialSampler)
+    def __next__(self) -> Any:
+        with self._samplers.inside(self._sampler):
+            given = next(self._iterator)
+        self._drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
+        return given
 
 
 @contextmanager
-def _random_state_kept() -> Iterator[None]:
-    python, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
+def _at_most(workers: int | None, loader: Any) -> Iterator[None]:
+    asked = loader.num_workers
+    if workers is not None:
+        loader.num_workers = min(asked, workers)
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy_state)
-        torch.set_rng_state(torch_state)
+        loader.num_workers = asked
+
+
+def _index_sampler(loader: Any) -> Any:
+    """What the loader asks for indices, as PyTorch chooses it."""
+    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import textwrap
 from dataclasses import asdict
 from typing import Any
 
-from chirp_migrate.verify import machine
+from chirp_migrate.cli.paint import count
+from chirp_migrate.verify import machine, measures_report, timing_report
 from chirp_migrate.verify.session import Measurements, Outcome, Settings
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio
-from chirp_migrate.verify.workload import Discovery
+from chirp_migrate.verify.workload import Discovery, Source
 
 __all__ = ["to_json", "to_text"]
 
@@ -35,17 +37,24 @@ def to_text(
 ) -> str:
     """The report: verdict first, table, equivalence, conditions. At most 100 columns wide in the table."""
     decision = outcome.decision
-    lines = [f"Verdict: {decision.verdict.text}. {_sentence(decision.reason)}", ""]
+    simulation = measures_report.simulation_line(measurements, settings, discovery)
+    lines = [f"Verdict: {decision.verdict.text}. {_sentence(_reason(outcome, settings))}", ""]
+    lines += [simulation, ""] if simulation is not None else []
     lines += _time_table(measurements, outcome) if measurements.rounds else ["Not timed: the sides differ."]
-    lines += ["", *_training_table(measurements), "", *_equivalence(measurements)]
-    sizes = settings.sizes
-    shape = "x".join(map(str, sizes.shape))
+    if measurements.rounds:
+        lines += ["", *timing_report.entry_lines(outcome, settings.threshold, _short)]
+        lines += ["", timing_report.rounds_line(measurements.timed)]
+    saw_loaders = any(entry.passes for entry in measurements.probe["before"].values())
+    if saw_loaders:
+        lines += ["", *_training_table(measurements)]
+    lines += ["", *measures_report.lines(measurements, settings)] if measurements.measured else []
+    lines += ["", *_equivalence(measurements, discovery.compared(saw_loaders))]
+    lines += ["", discovery.describe(settings.sizes)]
+    if discovery.source is Source.FOUND and simulation is None:
+        lines += ["The CPU model is chosen small so that loading matters as it does beside a GPU."]
+    if saw_loaders:
+        lines += ["'model only' is the same training fed from one cached batch."]
     lines += [
-        "",
-        f"Workload: {sizes.samples} synthetic spectrograms of {shape}, {sizes.classes} classes, batch "
-        f"{sizes.batch_size}, {sizes.epochs} epochs, {sizes.folds} folds, {discovery.model}.",
-        "The CPU model is chosen small so that loading matters as it does beside a GPU; "
-        "'model only' is the same training fed from one cached batch.",
         "Medians of the rounds; [ ] are 95 % intervals of the paired ratios before / after. Starting workers "
         "counts, so few epochs weigh it more than a long training does.",
         f"Machine: {machine.line(machine_found)}.",
@@ -66,13 +75,15 @@ def to_json(
         "schema": 1,
         "verdict": outcome.decision.verdict.text,
         "exit_code": outcome.decision.verdict.exit_code,
-        "reason": outcome.decision.reason,
+        "reason": _reason(outcome, settings),
         "threshold": settings.threshold,
         "headspace": outcome.headspace,
         "ratio": None if outcome.total is None else asdict(outcome.total),
         "ratios": {label: asdict(ratio) for label, ratio in outcome.entries.items()},
         "seconds": measurements.seconds,
-        "differences": measurements.equivalence.differences,
+        **timing_report.to_json(outcome, measurements.timed),
+        **measures_report.to_json(measurements, settings, discovery),
+        "differences": [difference.to_json() for difference in measurements.equivalence.found],
         "notes": measurements.equivalence.notes,
         "smallest_adjusted_p": dict(measurements.equivalence.smallest_p or {}),
         "passes": {
@@ -84,37 +95,51 @@ def to_json(
             "model": discovery.model,
             "entry_points": [entry.label for entry in discovery.entry_points],
             "left_out": discovery.left_out,
+            "source": discovery.source.value,
+            "hook": discovery.entry_points[0].hook or None,
+            "command": discovery.entry_points[0].command or None,
         },
         "machine": machine_found,
     }
 
 
+def _reason(outcome: Outcome, settings: Settings) -> str:
+    """The decision's reason, with what was simulated in front."""
+    if not settings.measuring.simulates:
+        return outcome.decision.reason
+    return f"with SIMULATED device steps of {settings.measuring.simulate_step_ms:g} ms: {outcome.decision.reason}"
+
+
 def _time_table(measurements: Measurements, outcome: Outcome) -> list[str]:
-    if outcome.total is None or outcome.headspace is None:
+    if outcome.total is None:
         return []
     lines = [
         f"{'seconds of training':42} {'before':>7} {'after':>7} {'model only':>10}  {'speed-up':17} {'samples/s':>11}",
     ]
     samples_taken = 0
     for label in measurements.labels:
-        times = [statistics.median(measurements.seconds[side][label]) for side in _SIDES]
+        times = [_median(measurements.seconds[side][label]) for side in _SIDES]
         samples = _samples_taken(measurements.probe["before"][label])
         samples_taken += samples
         lines.append(_time_row(_short(label), times, outcome.entries[label], samples))
-    total_times = [statistics.median(measurements.total(side)) for side in _SIDES]
+    total_times = [_median([s for s in measurements.total(side) if s > 0]) for side in _SIDES]
     lines.append(_time_row(f"all ({measurements.rounds} rounds)", total_times, outcome.total, samples_taken))
-    before, after = total_times[:2]
-    lines.append(
-        f"Perfect loading would save {outcome.headspace:.0%} of the time; the migration saved {1 - after / before:.0%}."
-    )
+    before, after = (statistics.median(measurements.total(side)) for side in ("before", "after"))
+    perfect = "" if outcome.headspace is None else f"Perfect loading would save {outcome.headspace:.0%} of the time; "
+    lines.append(_sentence(f"{perfect}the migration saved {1 - after / before:.0%}"))
     return lines
 
 
-def _time_row(name: str, times: list[float], ratio: Ratio, samples: int) -> str:
-    before, after, cached = times
+def _median(seconds: list[float]) -> float | None:
+    """None where nothing was measured."""
+    return statistics.median(seconds) if seconds else None
+
+
+def _time_row(name: str, times: list[float | None], ratio: Ratio, samples: int) -> str:
+    before, after, cached = (f"{time:.2f}" if time is not None else "-" for time in times)
     speed_up = f"{1 / ratio.value:.2f} [{1 / ratio.high:.2f}, {1 / ratio.low:.2f}]"
-    rates = f"{samples / before:,.0f}>{samples / after:,.0f}"
-    return f"{name:42.42} {before:7.2f} {after:7.2f} {cached:10.2f}  {speed_up:17} {rates:>11}"
+    rates = ">".join(f"{samples / time:,.0f}" for time in times[:2] if time) if samples else "-"
+    return f"{name:42.42} {before:>7} {after:>7} {cached:>10}  {speed_up:17} {rates:>11}"
 
 
 def _training_table(measurements: Measurements) -> list[str]:
@@ -126,7 +151,7 @@ def _training_table(measurements: Measurements) -> list[str]:
     return lines
 
 
-def _equivalence(measurements: Measurements) -> list[str]:
+def _equivalence(measurements: Measurements, limited: str | None) -> list[str]:
     found = measurements.equivalence
     if found.differences:
         lines = ["Differences:", *(f"  {_sentence(text)}" for text in found.differences[:_DIFFERENCES_SHOWN])]
@@ -134,12 +159,15 @@ def _equivalence(measurements: Measurements) -> list[str]:
         return [*lines, f"  and {hidden} more (see --json)"] if hidden > 0 else lines
     augmented = dict(found.smallest_p or {})
     exact = len(measurements.labels) - len(augmented)
-    lines = [f"Equivalent: {exact} entry points identical to the last bit in every batch, loss and result."]
+    lines = [
+        limited
+        or f"Equivalent: {count(exact, 'entry point')} identical to the last bit in every batch, loss and result."
+    ]
     lines += [
         f"  {_short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g})."
         for label, p in augmented.items()
     ]
-    return [*lines, *(f"  Not compared: {note}." for note in found.notes)]
+    return [*lines, *(f"  Note: {note}." for note in found.notes)]
 
 
 def _samples_taken(entry: EntryResult) -> int:
@@ -168,7 +196,9 @@ def _losses(entry: EntryResult) -> str:
 
 def _short(label: str) -> str:
     """Long names lose what every one of them has in common."""
-    module, _, name = label.partition(".")
+    module, dot, name = label.partition(".")
+    if not dot:
+        return label
     name = name.removeprefix("TrainingEngine.")
     for word, short in _SHORTER:
         name = name.replace(word, short)
@@ -185,4 +215,5 @@ def _wrapped(line: str) -> list[str]:
 
 def _sentence(text: str) -> str:
     text = text.rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}." if not text.startswith(("utils.", "training_")) else f"{text}."
+    # The label of an entry point stays as it is written.
+    return f"{text}." if re.match(r"[\w. ]+: ", text) else f"{text[:1].upper()}{text[1:]}."

@@ -15,7 +15,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +27,24 @@ from torch.utils.data import DataLoader
 
 from chirp_migrate.verify.api import describe_api
 from chirp_migrate.verify.cached import CachedLoading
-from chirp_migrate.verify.calls import load_model, prepare_call
-from chirp_migrate.verify.data import TrainingData, make_training_data
+from chirp_migrate.verify.calls import data_for, load_model, prepare_call
+from chirp_migrate.verify.data import TrainingData
 from chirp_migrate.verify.fingerprint import fingerprint
+from chirp_migrate.verify.hook import HookProblem, call_names
+from chirp_migrate.verify.imports import WrongTree, check_imports
+from chirp_migrate.verify.measuring import Measuring
 from chirp_migrate.verify.observe import LoaderWatch
+from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
+from chirp_migrate.verify.shell import CommandFailed
+from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
-from chirp_migrate.verify.workload import EntryPoint
+from chirp_migrate.verify.workload import EntryPoint, Source
 
 __all__ = ["EntryPointRaised", "main", "run"]
 
 _WORKERS_END_WITHIN_S = 10.0
+_FOR_THE_USER = (HookProblem, CommandFailed, WrongTree)
+"""Errors whose message says all there is to say: where they were raised is of no use to anybody."""
 
 
 class EntryPointRaised(Exception):
@@ -42,7 +52,8 @@ class EntryPointRaised(Exception):
 
     def __init__(self, entry: EntryPoint, stage: str, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}".strip()
-        super().__init__(f"{entry.label} raised {text} ({stage})")
+        plain = isinstance(error, _FOR_THE_USER)
+        super().__init__(str(error) if plain else f"{entry.label or entry.hook} raised {text} ({stage})")
 
 
 def main(arguments: list[str]) -> int:
@@ -54,7 +65,8 @@ def main(arguments: list[str]) -> int:
     try:
         run(spec, result)
     except EntryPointRaised as raised:
-        traceback.print_exception(raised.__cause__)
+        if not isinstance(raised.__cause__, _FOR_THE_USER):
+            traceback.print_exception(raised.__cause__)
         result.failure = str(raised)
     result.write(Path(spec.output))
     return 0 if result.failure is None else 1
@@ -63,14 +75,19 @@ def main(arguments: list[str]) -> int:
 def run(spec: RunSpec, result: RunResult) -> None:
     """Warm up, then make the passes of ``spec`` and put what they show into ``result``.
 
+    Without passes, the calls that the hook gives are named.
+
     Raises:
         EntryPointRaised: the backend's code raised; ``result`` holds what was found before.
     """
+    if not spec.modes:
+        result.names = _names(spec)
+        return
     _warm_up(spec)
     gc.freeze()  # what the imports made is not looked through again in every collection
-    data = make_training_data(spec.sizes)
+    data = data_for(spec.entry_points, spec.sizes)
     for mode in spec.modes:
-        result.modes[mode] = _make_pass(spec, data, mode)
+        result.modes[mode] = _make_pass(spec, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
 
@@ -81,7 +98,9 @@ def _warm_up(spec: RunSpec) -> None:
     The machinery of worker processes is met once here, on both sides; in the entry points themselves loaders
     with workers are replaced, because starting all of them twice would double the time of a verification.
     """
-    small = make_training_data(spec.sizes.warm_up())
+    if all(entry.source is Source.COMMAND for entry in spec.entry_points):
+        return  # a command starts a program of its own, whose first times nothing here could take away
+    small = data_for(spec.entry_points, spec.sizes.warm_up())
     for _ in DataLoader(small.dataset(), batch_size=8, num_workers=1):
         pass
     with CachedLoading(only_workers=True) as without_workers:
@@ -89,50 +108,101 @@ def _warm_up(spec: RunSpec) -> None:
             call = _prepared(spec, entry, small, warm_up=True)
             without_workers.interception.cover_new_classes()
             _call(call, entry, "warm-up", spec.sizes.seed)
+    try:
+        check_imports(Path(spec.tree), spec.origin)
+    except WrongTree as error:
+        raise EntryPointRaised(spec.entry_points[0], "import", error) from error
 
 
-def _make_pass(spec: RunSpec, data: TrainingData, mode: Mode) -> dict[str, EntryResult]:
+def _make_pass(spec: RunSpec, data: TrainingData, mode: Mode, result: RunResult) -> dict[str, EntryResult]:
     results: dict[str, EntryResult] = {}
     with ExitStack() as stack:
         watch = stack.enter_context(LoaderWatch()) if mode is Mode.PROBE else None
         cached = stack.enter_context(CachedLoading()) if mode is Mode.CACHED else None
+        measuring = Measuring(spec.worker_counts, spec.extra_s) if mode is Mode.MEASURED else None
+        if measuring is not None:
+            stack.enter_context(measuring)
+        simulate = spec.simulate_step_ms > 0 and mode is not Mode.PROBE
+        # The last to be entered, so that no other sees the sleep.
+        steps = stack.enter_context(SimulatedSteps(spec.simulate_step_ms / 1e3)) if simulate else None
         for entry in spec.entry_points:
             call = _prepared(spec, entry, data)
-            if watch is not None:
-                watch.interception.cover_new_classes()
-            if cached is not None:
-                cached.interception.cover_new_classes()
-                cached.reset()
-            seconds, value = _call(call, entry, mode.value, spec.sizes.seed)
-            results[entry.label] = EntryResult(
-                seconds=seconds - (cached.making_s if cached is not None else 0.0),
-                fingerprint=fingerprint(value),
-                passes=watch.take() if watch is not None else [],
-            )
-            del value, call
+            for tool in (watch, cached, measuring, steps):
+                if tool is not None:
+                    tool.interception.cover_new_classes()
+            if measuring is not None:
+                train = partial(_call, call, entry, mode.value, spec.sizes.seed)
+                results[entry.label] = EntryResult(measuring.train(entry.label, train), {}, [])
+                with steps.paused() if steps is not None else nullcontext():
+                    measuring.ask(entry.label)
+            else:
+                if cached is not None:
+                    cached.reset()
+                seconds, value = _call(call, entry, mode.value, spec.sizes.seed)
+                results[entry.label] = EntryResult(
+                    seconds=seconds - (cached.making_s if cached is not None else 0.0),
+                    fingerprint=fingerprint(value),
+                    passes=watch.take() if watch is not None else [],
+                )
+                if watch is not None and entry.source is not Source.COMMAND:
+                    results[entry.label].seeds = _with_other_seeds(spec, entry, watch)
+                del value
+            del call
+            if steps is not None:
+                result.simulated.setdefault(mode, {})[entry.label] = steps.take()
+    if measuring is not None:
+        result.measured = measuring.finish()
     return results
 
 
+def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> list[dict[str, str]]:
+    """What short runs with other seeds show, on the same few samples."""
+    small = data_for(spec.entry_points, spec.sizes.warm_up())
+    shown = []
+    watch.most_workers = 1  # enough to see what their seeds come from, and starting them is what takes time here
+    for offset in OTHER_SEEDS:
+        other = replace(spec, sizes=replace(spec.sizes, seed=spec.sizes.seed + offset))
+        call = _prepared(other, entry, small, warm_up=True)
+        _, value = _call(call, entry, "other seed", other.sizes.seed)
+        shown.append(aspects(watch.take(), fingerprint(value)))
+        del value, call
+    watch.most_workers = None
+    return shown
+
+
 def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, warm_up: bool = False) -> Callable[[], Any]:
+    _seed(spec.sizes.seed)  # a hook may make its model here
     try:
-        model = load_model(spec.model)
+        model = StandInModel if spec.simulate_step_ms > 0 else load_model(spec.model)
         return prepare_call(entry, model, data, spec.sizes.warm_up() if warm_up else spec.sizes)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        raise EntryPointRaised(entry, "import", error) from error
+
+
+def _names(spec: RunSpec) -> list[str]:
+    entry = spec.entry_points[0]
+    try:
+        return call_names(entry.hook, spec.sizes.warm_up())
+    except (Exception, SystemExit) as error:
         raise EntryPointRaised(entry, "import", error) from error
 
 
 def _call(call: Callable[[], Any], entry: EntryPoint, stage: str, seed: int) -> tuple[float, Any]:
     """Seed everything, call, and take the time; worker processes left by the call before are gone first."""
     _let_workers_end()
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    _seed(seed)
     began = time.perf_counter()
     try:
         value = call()
     except (Exception, SystemExit) as error:
         raise EntryPointRaised(entry, stage, error) from error
     return time.perf_counter() - began, value
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def _let_workers_end() -> None:
@@ -143,10 +213,15 @@ def _let_workers_end() -> None:
 
 
 def _enter_tree(tree: Path) -> None:
-    """Make the tree the working directory and first import path, with this package still importable, as last."""
+    """Make the tree the working directory and first import path, with this package still importable, as last.
+
+    Where packages lie in ``src/``, that comes next, before an installation of the same package.
+    """
     package_root = sys.path[0]
     os.chdir(tree)
     sys.path[0] = str(tree)
+    if (tree / "src").is_dir():
+        sys.path.insert(1, str(tree / "src"))
     if package_root not in sys.path:
         sys.path.append(package_root)
 

@@ -1,29 +1,32 @@
 """A whole verification: probe both sides, then time them in turn, and gather everything for a verdict.
 
-Rounds are pairs of fresh processes, before and after, in alternating order. How many there are depends on the
-clock alone, never on what they show: stopping at a welcome result would make chance look like speed.
+A round is a pair of fresh processes, before and after; :mod:`chirp_migrate.verify.rounds` says how many are made and
+which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 """
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from chirp_migrate.verify.api import missing_from, public_names
-from chirp_migrate.verify.equivalence import Equivalence, compare_passes, compare_results
+from chirp_migrate.verify.api import public_names
+from chirp_migrate.verify.disturbance import Watch
+from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
+from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
+from chirp_migrate.verify.measured import SideMeasures
 from chirp_migrate.verify.process import run_child
+from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, take_rounds
+from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirp_migrate.verify.verdict import Decision, Verdict, decide
-from chirp_migrate.verify.workload import Discovery, Sizes
+from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, settled
+from chirp_migrate.verify.workload import Discovery, Sizes, Source
 
-__all__ = ["MIN_ROUNDS", "Measurements", "Outcome", "Settings", "judge", "measure"]
+__all__ = ["MIN_ROUNDS", "Children", "Measurements", "Outcome", "Settings", "judge", "measure", "timings"]
 
-MIN_ROUNDS = 3
-_CACHED_ROUNDS = 2
+_SIDES = ("before", "after", "cached")
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,12 @@ class Settings:
 
     Attributes:
         sizes: the workload.
-        rounds: timed pairs at most; at least :data:`MIN_ROUNDS` are run.
+        rounds: timed pairs that count, at most; at least :data:`MIN_ROUNDS` are run.
         budget_s: no further round begins when it would probably end later than this many seconds after the first.
         threshold: share of the time that must be saved, 0 to 1.
         threads: compute threads of each child.
         timeout_s: seconds after which a child counts as hung.
+        measuring: what is measured besides times, and whether device steps are simulated.
     """
 
     sizes: Sizes
@@ -45,6 +49,7 @@ class Settings:
     threshold: float
     threads: int
     timeout_s: float
+    measuring: MeasureOptions = NO_OPTIONS
 
 
 @dataclass
@@ -54,37 +59,52 @@ class Measurements:
     Attributes:
         labels: entry points, in the order in which they ran.
         probe: PROBE results of ``before`` and ``after``.
-        seconds: side → entry point → seconds of each round; ``cached`` is a side of fewer rounds.
+        timed: the rounds; none when the sides were found to differ before timing.
         equivalence: what of the training differs.
+        measured: what the MEASURED pass of ``before`` and ``after`` found; empty where there was none.
+        simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
+            empty when none were asked for.
     """
 
     labels: tuple[str, ...]
     probe: dict[str, dict[str, EntryResult]]
-    seconds: dict[str, dict[str, list[float]]]
+    timed: Rounds
     equivalence: Equivalence
+    measured: dict[str, SideMeasures] = field(default_factory=dict)
+    simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
-        """Timed pairs; 0 when the sides were found to differ before timing."""
-        return len(next(iter(self.seconds["before"].values()), []))
+        """Timed pairs that count; 0 when the sides were found to differ before timing."""
+        return len(self.timed.used)
+
+    @property
+    def seconds(self) -> dict[str, dict[str, list[float]]]:
+        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts."""
+        return _columns(self.timed.used, self.labels)
 
     def total(self, side: str) -> list[float]:
-        """Seconds of all entry points together, for each round."""
-        return [sum(row) for row in zip(*self.seconds[side].values(), strict=True)]
+        """Seconds of all entry points together, for each round that counts."""
+        return [sum(each.seconds[side].values()) for each in self.timed.used]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Judged measurements; ratios and headspace are None when nothing was timed.
+    """Judged measurements; ratios, headspace and verdicts are missing when nothing was timed.
 
     Attributes:
         headspace: share of the time before that perfect loading would save.
+        perfect: time with perfect loading / time before, over all entry points and for each.
+        verdicts: each entry point's own verdict.
     """
 
     decision: Decision
     total: Ratio | None
     entries: dict[str, Ratio]
     headspace: float | None
+    perfect: Ratio | None = None
+    perfect_entries: dict[str, Ratio] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
 
 def measure(
@@ -105,26 +125,36 @@ def measure(
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
-    children = _Children(trees, discovery, settings, scratch)
+    children = Children(trees, discovery, settings, scratch)
+    # A command is a program of its own, with nothing in it that could be measured from here.
+    watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
     probe = {}
     for side in ("before", "after"):
         began = time.monotonic()
-        probe[side] = children.run(side, (Mode.PROBE,), public_names(trees["before"]))
+        probe[side] = children.run(side, watching, public_names(trees["before"]))
         progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
+    children.has_loaders = any(entry.passes for entry in watched["before"].values())
     equivalence = compare_passes(watched["before"], watched["after"])
-    api = tuple(missing_from(probe["before"].api, probe["after"].api))
-    equivalence = Equivalence(equivalence.differences + api, (), equivalence.smallest_p)
+    equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))
     labels = tuple(entry.label for entry in discovery.entry_points)
-    seconds: dict[str, dict[str, list[float]]] = {
-        side: {label: [] for label in labels} for side in ("before", "after", "cached")
-    }
+    timed = Rounds()
     if not equivalence.differences:
-        timed = _time_rounds(children, settings, seconds, progress)
-        again = {side: result.modes[Mode.TIMED] for side, result in timed.items()}
+        timed = _time_rounds(children, labels, settings, progress)
+        again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
         results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
-        equivalence = Equivalence(results.differences, results.notes, equivalence.smallest_p)
-    return Measurements(labels, watched, seconds, equivalence)
+        equivalence = equivalence.joined(results)
+    measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
+    return Measurements(labels, watched, timed, equivalence, measured, _steps(children.first_timed))
+
+
+def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
+    """Simulated steps of the first timed process of each side, and of its cached pass."""
+    found: dict[str, dict[str, StepCount]] = {}
+    for side, result in timed.items():
+        for mode, counts in result.simulated.items():
+            found["cached" if mode is Mode.CACHED else side] = counts
+    return found
 
 
 def judge(measurements: Measurements, threshold: float) -> Outcome:
@@ -132,43 +162,69 @@ def judge(measurements: Measurements, threshold: float) -> Outcome:
     differences = measurements.equivalence.differences
     if measurements.rounds == 0:
         return Outcome(Decision(Verdict.NOT_EQUIVALENT, differences[0]), None, {}, None)
-    before, after = measurements.seconds["before"], measurements.seconds["after"]
-    total = paired_ratio(measurements.total("before"), measurements.total("after"))
-    entries = {label: paired_ratio(before[label], after[label]) for label in measurements.labels}
-    perfect = statistics.median(measurements.total("cached"))
-    headspace = max(0.0, 1 - perfect / statistics.median(measurements.total("before")))
-    return Outcome(decide(total, entries, headspace, threshold, differences), total, entries, headspace)
+    total, entries = timings(measurements.timed.used, measurements.timed.confidence)
+    return Outcome(
+        decide(total, entries, threshold, differences),
+        total.ratio,
+        {label: timing.ratio for label, timing in entries.items()},
+        total.headspace,
+        total.perfect,
+        {label: timing.perfect for label, timing in entries.items() if timing.perfect is not None},
+        entry_verdicts(entries, threshold),
+    )
+
+
+def timings(rounds: Sequence[TimedRound], confidence: float) -> tuple[Timing, dict[str, Timing]]:
+    """All entry points together, and each, over these rounds; intervals at this level."""
+    labels = tuple(rounds[0].seconds["before"])
+    columns = _columns(rounds, labels)
+
+    def timing(seconds: Mapping[str, Sequence[float]]) -> Timing:
+        before, cached = seconds["before"], seconds["cached"]
+        perfect = paired_ratio(before, cached, confidence) if cached else None
+        return Timing(paired_ratio(before, seconds["after"], confidence), perfect)
+
+    entries = {label: timing({side: columns[side][label] for side in _SIDES}) for label in labels}
+    sums = {side: [sum(row) for row in zip(*columns[side].values(), strict=True)] for side in _SIDES}
+    return timing(sums), entries
+
+
+def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+    """Side → entry point → seconds of each round."""
+    return {
+        side: {label: [each.seconds[side][label] for each in rounds if each.seconds[side]] for label in labels}
+        for side in _SIDES
+    }
 
 
 def _time_rounds(
-    children: _Children,
-    settings: Settings,
-    seconds: dict[str, dict[str, list[float]]],
-    progress: Callable[[str], None],
-) -> dict[str, RunResult]:
-    """Time both sides round by round into ``seconds``; the results of the first round are returned."""
-    first: dict[str, RunResult] = {}
-    began = time.monotonic()
-    for number in range(max(settings.rounds, MIN_ROUNDS)):
-        elapsed = time.monotonic() - began
-        if number >= MIN_ROUNDS and elapsed * (number + 1) / number > settings.budget_s:
-            progress(f"stopped after {number} rounds: the budget of {settings.budget_s:.0f} s is used up")
-            break
-        for side in ("before", "after") if number % 2 == 0 else ("after", "before"):
-            with_cached = side == "after" and number < _CACHED_ROUNDS
-            modes = (Mode.TIMED, Mode.CACHED) if with_cached else (Mode.TIMED,)
-            result = children.run(side, modes, {})
-            first.setdefault(side, result)
-            for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
-                for label, entry in result.modes.get(mode, {}).items():
-                    seconds[name][label].append(entry.seconds)
-        times = {side: sum(rows[-1] for rows in seconds[side].values()) for side in ("before", "after")}
-        progress(f"round {number + 1}: {times['before']:.2f} s before, {times['after']:.2f} s after")
-    return first
+    children: Children, labels: Sequence[str], settings: Settings, progress: Callable[[str], None]
+) -> Rounds:
+    """Time both sides, round by round, until the questions are settled or the budget is used up."""
+
+    def make(number: int) -> TimedRound:
+        made = children.time_round(number)
+        times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
+        beside = f", disturbed: other processes used {made.others:.0%} of the CPUs" if made.disturbed else ""
+        progress(f"round {number + 1}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}")
+        return made
+
+    def enough(rounds: tuple[TimedRound, ...], confidence: float) -> bool:
+        return settled(*timings(rounds, confidence), settings.threshold)
+
+    rounds = take_rounds(make, enough, settings.rounds, settings.budget_s)
+    if rounds.stopped is Stopped.BUDGET:
+        progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
+    return rounds
 
 
-class _Children:
-    """Starts child processes, numbered, with the same workload for both sides."""
+class Children:
+    """Starts child processes, numbered, with the same workload for both sides.
+
+    Attributes:
+        first_timed: side → result of its first timed process.
+        has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
+    """
 
     def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings, scratch: Path) -> None:
         self._trees = trees
@@ -176,8 +232,32 @@ class _Children:
         self._settings = settings
         self._scratch = scratch
         self._count = 0
+        self.first_timed: dict[str, RunResult] = {}
+        self.has_loaders = True
+
+    def time_round(self, number: int, cached: bool = True) -> TimedRound:
+        """Time one process of each side; the one of the side after also trains from cached batches, if asked to.
+
+        Raises:
+            WorkloadFailed: the backend's code crashed or hung.
+        """
+        began = time.monotonic()
+        sides = order(self._settings.sizes.seed, number)
+        seconds: dict[str, dict[str, float]] = {side: {} for side in _SIDES}
+        others: list[float | None] = []
+        for side in sides:
+            modes = (Mode.TIMED, Mode.CACHED) if cached and self.has_loaders and side == "after" else (Mode.TIMED,)
+            watch = Watch()
+            result = self.run(side, modes, {})
+            others.append(watch.others())
+            self.first_timed.setdefault(side, result)
+            for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
+                seconds[name].update({label: entry.seconds for label, entry in result.modes.get(mode, {}).items()})
+        known = [share for share in others if share is not None]
+        return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
 
     def run(self, side: str, modes: tuple[Mode, ...], api_names: dict[str, list[str]]) -> RunResult:
+        """Run one process of ``side`` (see :func:`chirp_migrate.verify.process.run_child`)."""
         self._count += 1
         folder = self._scratch / f"{self._count:03d}-{side}"
         spec = RunSpec(
@@ -189,5 +269,9 @@ class _Children:
             threads=self._settings.threads,
             modes=modes,
             api_names=api_names,
+            origin=self._discovery.origin,
+            simulate_step_ms=self._settings.measuring.simulate_step_ms,
+            worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
+            extra_s=self._settings.measuring.extra_s,
         )
         return run_child(spec, side, folder, self._settings.timeout_s)

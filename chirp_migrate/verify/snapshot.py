@@ -2,20 +2,27 @@
 
 Copied is what code needs: files up to 32 MiB. Version control, virtual environments, caches and larger files (data
 sets, checkpoints) are left out, since verification trains on synthetic data; they are counted, so that a module
-that wants one of them can be explained.
+that wants one of them can be explained. What a run writes into its copy is gone before the next run begins: a
+checkpoint found there would make it train less.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-__all__ = ["Copied", "copy_tree", "restore"]
+__all__ = ["LARGEST_FILE", "Copied", "copy_tree", "freshen", "keep_pristine", "restore"]
 
-_LARGEST_FILE = 32 * 1024**2
+_PRISTINE = ".pristine"
+"""Behind the name of a copy: the folder beside it that holds its files as they were before anything ran."""
+
+LARGEST_FILE = 32 * 1024**2
+"""Bytes of the largest file that is copied."""
 _LEFT_OUT_FOLDERS = frozenset(
     {
         ".chirp-migrate",
@@ -61,7 +68,7 @@ def copy_tree(source: Path, target: Path) -> Copied:
             if not path.is_file():  # sockets, pipes, links to nothing
                 continue
             relative = path.relative_to(source)
-            if path.stat().st_size > _LARGEST_FILE:
+            if path.stat().st_size > LARGEST_FILE:
                 too_large.append(relative.as_posix())
             else:
                 shutil.copy(path, target / relative)
@@ -86,6 +93,57 @@ def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)  # a copy may have come without write permission
         path.write_bytes(content)
+
+
+def keep_pristine(tree: Path) -> None:
+    """Keep the files of a copy as they are, for :func:`freshen` to go back to."""
+    shutil.copytree(tree, _pristine(tree), symlinks=True)
+
+
+def freshen(tree: Path) -> None:
+    """Give a copy the files it had when :func:`keep_pristine` was called; without that it stays as it is."""
+    pristine = _pristine(tree)
+    if not pristine.is_dir():
+        return
+    try:
+        _put_back(pristine, tree)
+    except OSError:  # folders that were locked, names that cannot be removed: begin with a new copy beside it
+        tree.rename(Path(tempfile.mkdtemp(prefix=f"{tree.name}.left-", dir=tree.parent)) / tree.name)
+        shutil.copytree(pristine, tree, symlinks=True)
+
+
+def _put_back(pristine: Path, tree: Path) -> None:
+    kept, now = _listing(pristine), _listing(tree)
+    for name in sorted(now.keys() - kept.keys(), reverse=True):  # what is in a folder goes before it
+        path = tree / name
+        path.rmdir() if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
+    for name, version in sorted(kept.items()):
+        if now.get(name) == version:
+            continue
+        path = tree / name
+        if name in now:
+            shutil.rmtree(path) if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
+        if stat.S_ISDIR(version[0]):
+            path.mkdir()
+        else:
+            shutil.copy2(pristine / name, path)
+
+
+def _pristine(tree: Path) -> Path:
+    return tree.with_name(tree.name + _PRISTINE)
+
+
+def _listing(tree: Path) -> dict[str, tuple[int, int, int]]:
+    """(type and mode, size, time of the last change) of all that is in ``tree``; size and time of files only."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for folder, folders, names in os.walk(tree):
+        for name in (*folders, *names):
+            path = Path(folder, name)
+            status = path.lstat()
+            regular = stat.S_ISREG(status.st_mode)
+            version = (status.st_mode, status.st_size, status.st_mtime_ns) if regular else (status.st_mode, 0, 0)
+            found[path.relative_to(tree).as_posix()] = version
+    return found
 
 
 def _left_out(folder: Path) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.verify.api import Signature
+from chirp_migrate.verify.measured import SideMeasures
+from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.workload import EntryPoint, Sizes
 
 __all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "write_json"]
@@ -18,12 +20,14 @@ class Mode(str, Enum):
     """One pass over all entry points.
 
     PROBE watches the loaders (untimed), TIMED leaves everything alone and takes the time, CACHED feeds every loop
-    from one batch held in memory, which leaves the time of everything but loading.
+    from one batch held in memory, which leaves the time of everything but loading. MEASURED puts clocks on the
+    loaders and samples memory and GPU (see :mod:`chirp_migrate.verify.measuring`).
     """
 
     PROBE = "probe"
     TIMED = "timed"
     CACHED = "cached"
+    MEASURED = "measured"
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ class RunSpec:
         output: file for the :class:`RunResult`.
         threads: compute threads, pinned to the same number on both sides.
         api_names: names to describe (see :func:`chirp_migrate.verify.api.public_names`); empty for none.
+        origin: the user's own folder, from which nothing may be imported in place of the copy; empty for none.
+        simulate_step_ms: milliseconds of a simulated device step for each training batch in every pass but PROBE; 0
+            for none.
+        worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
+        extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
     """
 
     tree: str
@@ -45,6 +54,10 @@ class RunSpec:
     threads: int
     modes: tuple[Mode, ...]
     api_names: dict[str, list[str]]
+    origin: str = ""
+    simulate_step_ms: float = 0.0
+    worker_counts: tuple[int, ...] = ()
+    extra_s: float = 0.0
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""
@@ -70,12 +83,25 @@ class PassRecord:
         random: whether fetching one sample again gives other values (augmentation is active).
         shuffled: whether the loader's sampler orders the samples at random.
         whole: whether the sampler is one of PyTorch's that names every sample exactly once.
+        drop_last: whether the loader leaves out a last batch that is not full.
+        finished: whether the loader was asked on until it had no more batches.
+        available: samples of the loader's data set, -1 when it has no length.
         samples: samples taken.
-        batches: SHA-256 (first 16 hex digits) of each batch: dtypes, shapes and bytes of its samples, in order.
-        contents: SHA-256 of the sorted hashes of the single samples: equal for equal samples in any order.
+        sizes: samples of each batch.
+        batches: hash (first 16 hex digits) of each batch: dtypes, shapes and bytes of its samples, in order.
+        contents: hash of the sorted hashes of the single samples: equal for equal samples in any order.
+        plain_contents: the same of the samples before they are augmented; "" when not random, or not known.
+        indices: of the samples taken, in order, as the sampler gave them; empty when they are not known.
+        base: text that is equal for equal data sets, of the lowest one under the loader's.
+        base_indices: ``indices`` as they are in that one.
         labels: count of each label, as text.
         losses: outputs of loss modules for each batch, as hexadecimal floats.
-        statistics: rows of :data:`chirp_migrate.verify.observe.STATISTICS`, one per sample; only when random.
+        sketches: some values of each batch (see :mod:`chirp_migrate.verify.sketch`); only when not random.
+        statistics: rows of :data:`chirp_migrate.verify.augmentation.STATISTICS`, one per sample; only when random.
+        paired: rows of :data:`chirp_migrate.verify.augmentation.PAIRED`; only where samples before are known.
+        repeats: pairs of samples in each of the :data:`chirp_migrate.verify.augmentation.RELATIONS`, and how many
+            of them were augmented with the same random numbers.
+        unpicklable: why the loader could not be sent to worker processes; "" when it could.
     """
 
     loader: int
@@ -83,12 +109,24 @@ class PassRecord:
     random: bool = False
     shuffled: bool = False
     whole: bool = False
+    drop_last: bool = False
+    finished: bool = False
+    available: int = -1
     samples: int = 0
+    sizes: list[int] = field(default_factory=list)
     batches: list[str] = field(default_factory=list)
     contents: str = ""
+    plain_contents: str = ""
+    indices: list[int] = field(default_factory=list)
+    base: str = ""
+    base_indices: list[int] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
+    sketches: list[str] = field(default_factory=list)
     statistics: list[list[float]] = field(default_factory=list)
+    paired: list[list[float]] = field(default_factory=list)
+    repeats: dict[str, tuple[int, int]] = field(default_factory=dict)
+    unpicklable: str = ""
 
     def mean_loss(self) -> float | None:
         """Mean of the batches' losses, or None when no loss module ran."""
@@ -103,16 +141,19 @@ class EntryResult:
         seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
         passes: what the loaders yielded (PROBE only).
+        seeds: what short runs with two other seeds showed, see :mod:`chirp_migrate.verify.seeds` (PROBE only).
     """
 
     seconds: float
     fingerprint: dict[str, str]
     passes: list[PassRecord]
+    seeds: list[dict[str, str]] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> EntryResult:
         """Rebuild from ``asdict`` output."""
-        return cls(values["seconds"], values["fingerprint"], [PassRecord(**record) for record in values["passes"]])
+        passes = [PassRecord(**record) for record in values["passes"]]
+        return cls(values["seconds"], values["fingerprint"], passes, values["seeds"])
 
 
 @dataclass
@@ -123,11 +164,17 @@ class RunResult:
         modes: results by mode and entry point label.
         api: what :func:`chirp_migrate.verify.api.describe_api` found for the names asked for.
         failure: one sentence when an entry point raised, else None.
+        names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
+        measured: what the MEASURED pass found, if there was one.
+        simulated: simulated device steps by mode and entry point label; empty when none were asked for.
     """
 
     modes: dict[Mode, dict[str, EntryResult]] = field(default_factory=dict)
     api: dict[str, dict[str, Signature | str]] = field(default_factory=dict)
     failure: str | None = None
+    names: list[str] = field(default_factory=list)
+    measured: SideMeasures | None = None
+    simulated: dict[Mode, dict[str, StepCount]] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""
@@ -145,7 +192,12 @@ class RunResult:
             Mode(mode): {label: EntryResult.from_json(entry) for label, entry in entries.items()}
             for mode, entries in values["modes"].items()
         }
-        return cls(modes, values["api"], values["failure"])
+        measured = None if values["measured"] is None else SideMeasures.from_json(values["measured"])
+        simulated = {
+            Mode(mode): {label: StepCount(**count) for label, count in counts.items()}
+            for mode, counts in values["simulated"].items()
+        }
+        return cls(modes, values["api"], values["failure"], values["names"], measured, simulated)
 
 
 def write_json(path: Path, values: Any) -> None:

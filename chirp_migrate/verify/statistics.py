@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,10 +26,11 @@ class Ratio:
 
     Attributes:
         value: geometric mean over the rounds.
-        low, high: ends of the 95 % confidence interval.
+        low, high: ends of the confidence interval.
         rounds: number of pairs.
         mean_log: mean of the logarithms.
         error: standard error of ``mean_log``.
+        confidence: level of the interval, 0 to 1.
     """
 
     value: float
@@ -37,6 +39,15 @@ class Ratio:
     rounds: int
     mean_log: float
     error: float
+    confidence: float = CONFIDENCE
+
+    def wholly_above(self, bound: float) -> bool:
+        """Whether the whole interval lies above ``bound``."""
+        return self.low > bound
+
+    def wholly_below(self, bound: float) -> bool:
+        """Whether the whole interval lies at or below ``bound``."""
+        return self.high <= bound
 
     def p_above(self, bound: float) -> float:
         """One-sided p-value for "the ratio is not above ``bound``"; small means it is above."""
@@ -46,8 +57,11 @@ class Ratio:
         return 1.0 - student_cdf(distance / self.error, self.rounds - 1)
 
 
-def paired_ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:
+def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
     """Ratio of paired times (seconds, one of each per round).
+
+    Args:
+        confidence: level of the interval.
 
     Raises:
         ValueError: fewer than two pairs, unequal numbers, or a time that is not positive.
@@ -59,8 +73,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float]) -> Ratio:
     logs = np.log(np.asarray(after, dtype=np.float64) / np.asarray(before, dtype=np.float64))
     mean = float(logs.mean())
     error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    half = student_quantile(0.5 + CONFIDENCE / 2, len(logs) - 1) * error
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs), mean, error)
+    half = student_quantile(0.5 + confidence / 2, len(logs) - 1) * error
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs), mean, error, confidence)
 
 
 def student_cdf(t: float, freedom: int) -> float:
@@ -81,6 +95,7 @@ def student_cdf(t: float, freedom: int) -> float:
     return 0.5 + inside / 2
 
 
+@lru_cache(maxsize=1024)
 def student_quantile(probability: float, freedom: int) -> float:
     """The t below which ``probability`` (0.5 to just under 1) lies, by bisection."""
     if not 0.5 <= probability < 1:

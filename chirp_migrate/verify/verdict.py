@@ -1,4 +1,4 @@
-"""One verdict from the measurements, and the exit code that goes with it."""
+"""One verdict from the measurements, one for each entry point, and the exit code that goes with it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from enum import Enum
 
 from chirp_migrate.verify.statistics import Ratio, holm
 
-__all__ = ["Decision", "Verdict", "decide"]
+__all__ = ["SLOWER_THAN", "Decision", "Timing", "Verdict", "decide", "entry_verdicts", "settled"]
 
 SLOWER_THAN = 1.02
 """A time ratio above this counts as slower; less is not told apart from equal."""
-
-_ALPHA = 0.05
 
 
 class Verdict(Enum):
@@ -39,39 +37,100 @@ class Decision:
     reason: str
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What was measured of one entry point, or of all together.
+
+    Attributes:
+        ratio: time after / time before.
+        perfect: time with perfect loading (the same training fed from one cached batch) / time before; None where
+            that was not measured.
+    """
+
+    ratio: Ratio
+    perfect: Ratio | None = None
+
+    @property
+    def headspace(self) -> float | None:
+        """Share of the time before that perfect loading would save, 0 to 1."""
+        return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
+
+    def model_bound(self, threshold: float) -> bool:
+        """Whether even perfect loading is shown to save less than ``threshold`` (a share of the time before)."""
+        return self.perfect is not None and self.perfect.wholly_above(1 - threshold)
+
+
+def entry_verdicts(entries: Mapping[str, Timing], threshold: float) -> dict[str, Verdict]:
+    """Each entry point's own verdict.
+
+    "Slower" is corrected for the number of entry points (Holm), because one of them is enough to make the whole
+    verification say so. The other verdicts speak about that entry point alone.
+    """
+    adjusted = holm([timing.ratio.p_above(SLOWER_THAN) for timing in entries.values()])
+    return {
+        label: Verdict.SLOWER if p < (1 - timing.ratio.confidence) / 2 else _not_slower(timing, threshold)
+        for (label, timing), p in zip(entries.items(), adjusted, strict=True)
+    }
+
+
 def decide(
-    total: Ratio, entries: Mapping[str, Ratio], headspace: float, threshold: float, differences: tuple[str, ...]
+    total: Timing, entries: Mapping[str, Timing], threshold: float, differences: tuple[str, ...] = ()
 ) -> Decision:
     """Judge a finished verification.
 
     Args:
-        total: time ratio over all entry points together.
-        entries: time ratio of each entry point.
-        headspace: share of the time before that perfect loading would save, 0 to 1.
+        total: all entry points together.
+        entries: each entry point.
         threshold: share of the time that must be saved for "faster", 0 to 1.
         differences: what is not equivalent.
     """
     if differences:
         return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-    saved = f"{_percent(total)}, {threshold:.0%} less wanted"
-    adjusted = dict(zip(entries, holm([ratio.p_above(SLOWER_THAN) for ratio in entries.values()]), strict=True))
-    slower = [label for label, p in adjusted.items() if p < _ALPHA]
+    saved = f"{_percent(total.ratio)}, {threshold:.0%} less wanted"
+    together = f"all entry points together: {saved}"
+    slower = [label for label, verdict in entry_verdicts(entries, threshold).items() if verdict is Verdict.SLOWER]
     if slower:
+        takes = "takes" if len(slower) == 1 else "take"
         return Decision(
             Verdict.SLOWER,
-            f"{', '.join(slower)} takes longer after the migration (95 % confidence over all entry points)",
+            f"{', '.join(slower)} {takes} longer after the migration (95 % confidence over all entry points)",
         )
-    if total.low > SLOWER_THAN:
-        return Decision(Verdict.SLOWER, f"all entry points together: {saved}")
-    if total.high <= 1 - threshold:
-        return Decision(Verdict.FASTER, f"all entry points together: {saved}, and no entry point is slower")
-    if headspace < threshold:
-        return Decision(
-            Verdict.MODEL_BOUND,
-            f"perfect loading would save {headspace:.0%}, so no loader can save {threshold:.0%}; "
-            f"all entry points together: {saved}",
-        )
-    return Decision(Verdict.NOT_SHOWN, f"all entry points together: {saved}")
+    if total.ratio.wholly_above(SLOWER_THAN):
+        return Decision(Verdict.SLOWER, together)
+    verdict = _not_slower(total, threshold)
+    if verdict is Verdict.FASTER:
+        return Decision(verdict, f"{together}, and no entry point is shown to be slower")
+    if total.headspace is None:
+        return Decision(verdict, together)
+    perfect = f"perfect loading would save {total.headspace:.0%}"
+    if verdict is Verdict.MODEL_BOUND:
+        return Decision(verdict, f"{perfect}, so no loader can save {threshold:.0%}; {together}")
+    return Decision(verdict, f"{together}; {perfect}")
+
+
+def settled(total: Timing, entries: Mapping[str, Timing], threshold: float) -> bool:
+    """Whether further rounds could hardly change :func:`decide`'s verdict.
+
+    That is so when something is shown to be slower; or when the total lies wholly on one side of the threshold (and
+    where it lies on the wrong one, the headspace does, too) and every entry point is shown either way about being
+    slower.
+    """
+    if decide(total, entries, threshold).verdict is Verdict.SLOWER:
+        return True
+    wanted = 1 - threshold
+    faster = total.ratio.wholly_below(wanted)
+    not_faster = total.ratio.wholly_above(wanted) and (total.perfect is None or _one_side(total.perfect, wanted))
+    return (faster or not_faster) and all(_one_side(timing.ratio, SLOWER_THAN) for timing in entries.values())
+
+
+def _not_slower(timing: Timing, threshold: float) -> Verdict:
+    if timing.ratio.wholly_below(1 - threshold):
+        return Verdict.FASTER
+    return Verdict.MODEL_BOUND if timing.model_bound(threshold) else Verdict.NOT_SHOWN
+
+
+def _one_side(ratio: Ratio, bound: float) -> bool:
+    return ratio.wholly_below(bound) or ratio.wholly_above(bound)
 
 
 def _percent(total: Ratio) -> str:

@@ -1,20 +1,22 @@
 """What is trained: the backend's own entry points, found by reading its source, and the sizes they run with.
 
 Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
-``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters.
+``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters. Backends of
+another shape bring a workload of their own (:mod:`.hook`) or a command (:mod:`.shell`).
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.verify.errors import InvalidTree
 
-__all__ = ["TRAINING_MODULES", "Discovery", "EntryPoint", "Sizes", "discover"]
+__all__ = ["TRAINING_MODULES", "Discovery", "EntryPoint", "Sizes", "Source", "discover", "is_chirpid_shaped"]
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
 """Modules of ``utils/`` whose entry points are run, in this order."""
@@ -33,6 +35,14 @@ _ENGINE_FORMS = {
 _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
+class Source(str, Enum):
+    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, the user's command."""
+
+    FOUND = "found"
+    HOOK = "hook"
+    COMMAND = "command"
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How much is trained. Defaults keep a whole verification of a small CPU model under three minutes.
@@ -45,6 +55,8 @@ class Sizes:
         batch_size: samples per batch.
         folds: folds of the cross-validating entry points.
         seed: seed of the data and of every random generator before each entry point.
+        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of whatever a hook makes of it; None
+            for synthetic spectrograms.
     """
 
     samples: int = 300
@@ -54,18 +66,12 @@ class Sizes:
     batch_size: int = 32
     folds: int = 2
     seed: int = 435
+    data: str | None = None
 
     def warm_up(self) -> Sizes:
         """The smallest run that passes through the same code: one epoch of a few samples of the same shape."""
-        return Sizes(
-            samples=max(24, 4 * self.classes * self.folds),
-            shape=self.shape,
-            classes=self.classes,
-            epochs=1,
-            batch_size=min(self.batch_size, 8),
-            folds=self.folds,
-            seed=self.seed,
-        )
+        samples = max(24, 4 * self.classes * self.folds)
+        return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Sizes:
@@ -79,19 +85,30 @@ class EntryPoint:
     """One public way into training.
 
     Attributes:
-        module: importable name, such as ``utils.training_engine``.
-        name: function name, or ``TrainingEngine.run_cross_validation``.
+        module: importable name, such as ``utils.training_engine``; empty for a hook's call and for a command.
+        name: function name, ``TrainingEngine.run_cross_validation``, or the name that a hook gave to a call.
         parameters: parameter names of the function or method, without ``self``.
+        hook: ``package.module:function`` or ``path.py:function`` that makes the call, or empty.
+        command: program and arguments, or empty.
+        result: file that the command writes its results to, relative to the tree; may be empty.
     """
 
     module: str
     name: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+    hook: str = ""
+    command: tuple[str, ...] = ()
+    result: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from."""
+        return Source.COMMAND if self.command else Source.HOOK if self.hook else Source.FOUND
 
     @property
     def label(self) -> str:
         """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
-        return f"{self.module.rpartition('.')[2]}.{self.name}"
+        return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the child process."""
@@ -100,7 +117,8 @@ class EntryPoint:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> EntryPoint:
         """Rebuild from :meth:`to_json` output."""
-        return cls(values["module"], values["name"], tuple(values["parameters"]))
+        tuples = {key: tuple(values.get(key, ())) for key in ("parameters", "command")}
+        return cls(**{**values, **tuples})
 
 
 @dataclass(frozen=True)
@@ -109,24 +127,76 @@ class Discovery:
 
     Attributes:
         entry_points: in the order in which they run.
-        model: ``utils.models:ClassName``, the model that every entry point trains.
+        model: ``utils.models:ClassName``, the model that every found entry point trains; empty for hook and command.
         left_out: public functions that look like training but cannot be called as documented, with the reason.
+        origin: the user's own folder, from which nothing may be imported in place of a copy; empty for none.
     """
 
     entry_points: tuple[EntryPoint, ...]
-    model: str
-    left_out: tuple[str, ...]
+    model: str = ""
+    left_out: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where all of the entry points come from."""
+        return self.entry_points[0].source
+
+    def compared(self, saw_loaders: bool) -> str | None:
+        """What "equivalent" is limited to, as a sentence for the report; None when all of the training is watched.
+
+        Args:
+            saw_loaders: whether the training took batches from PyTorch's loaders.
+        """
+        if self.source is not Source.COMMAND:
+            return None if saw_loaders else "No loader was seen, so only what the training returns was compared."
+        result = self.entry_points[0].result
+        what = f"exit code and {result} are" if result else "exit code is"
+        return (
+            f"Equivalence was not checked further than that the {what} the same: a command is timed as a whole, start "
+            "of the program included, and its samples, batches and losses are not seen."
+        )
+
+    def describe(self, sizes: Sizes) -> str:
+        """The workload, as one sentence for the report."""
+        if self.source is Source.COMMAND:
+            return f"Workload: the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
+        amount = f"batch {sizes.batch_size}, {_count(sizes.epochs, 'epoch')}"
+        if self.source is Source.HOOK:
+            data = f", data {sizes.data}" if sizes.data else ""
+            return (
+                f"Workload: {_count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"was asked for {sizes.samples} samples, {amount}{data}."
+            )
+        shape = "x".join(map(str, sizes.shape))
+        what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
+        return (
+            f"Workload: {sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
+            f"{_count(sizes.folds, 'fold')}, {self.model}."
+        )
 
 
-def discover(root: Path) -> Discovery:
+def is_chirpid_shaped(root: Path) -> bool:
+    """Whether entry points are looked for in ``root``: it has one of the modules that train."""
+    return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
+
+
+def discover(root: Path, model: str | None = None) -> Discovery:
     """Find the training entry points and the model of the backend at ``root``.
+
+    Args:
+        root: folder of the backend.
+        model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
 
     Raises:
         InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
     """
     utils = root / "utils"
     if not utils.is_dir():
-        raise InvalidTree(f"{root} has no utils/ folder: verify needs the root of a ChirpID-shaped backend.")
+        raise InvalidTree(
+            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
+            f"run `chirp-migrate init-workload {root}` and say there what to train."
+        )
     found: list[EntryPoint] = []
     left_out: list[str] = []
     for module in TRAINING_MODULES:
@@ -143,8 +213,11 @@ def discover(root: Path) -> Discovery:
         left_out += reasons
     if not found:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
-        raise InvalidTree(f"no entry point found under {utils}: verify looks for training functions in {names}.")
-    return Discovery(tuple(found), _find_model(utils), tuple(left_out))
+        raise InvalidTree(
+            f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
+            f"`chirp-migrate init-workload {root}` and say there what to train."
+        )
+    return Discovery(tuple(found), model or _find_model(utils), tuple(left_out))
 
 
 def _parse(path: Path) -> ast.Module | None:
@@ -203,7 +276,10 @@ def _find_model(utils: Path) -> str:
             return "utils.models:BirdCNN"
         if candidates:
             return f"utils.models:{candidates[0]}"
-    raise InvalidTree(f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes.")
+    raise InvalidTree(
+        f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes; name another with "
+        "--model package.module:ClassName."
+    )
 
 
 def _models(tree: ast.Module) -> Iterator[str]:
@@ -215,3 +291,8 @@ def _models(tree: ast.Module) -> Iterator[str]:
             constructor = isinstance(item, ast.FunctionDef) and item.name == "__init__"
             if constructor and _parameters(item)[1:2] == ("num_classes",):
                 yield node.name
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

@@ -242,4 +242,4 @@ def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "plan.json")
     for command in ("apply", "review"):
         done = run(command, backend, "--plan", "plan.json", cwd=tmp_path)
-        assert done.returncode == 2 and "plan.json is not a file" in done.stderr
+        assert done.returncode == 2 and "plan.json cannot be read (it is not a regular file)" in done.stderr

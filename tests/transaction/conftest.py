@@ -21,3 +21,11 @@ def tree(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="chirp-migrate-") as folder:
         yield Path(folder).resolve()
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """An empty folder that other users can come to, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="chirp-migrate-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder).resolve()

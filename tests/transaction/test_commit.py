@@ -6,14 +6,15 @@ import errno
 import os
 import stat
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
-from transaction_tools import ADDED, BACKEND, in_child, migration, plan_of, rewrites, snapshot, write_tree
+from transaction_tools import ADDED, BACKEND, Death, in_child, migration, plan_of, rewrites, snapshot, write_tree
 
 from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plan import FilePlan
+from chirp_migrate.rollback import rollback
 
 
 def steps_of(root: Path) -> list[str]:
@@ -38,6 +39,68 @@ def test_every_file_is_as_planned_with_its_mode_and_nothing_else_changes(tree: P
     assert found["untouched.py"] == ("file", 0o600, b"z = 0\n")
     folders = {"utils", "notebooks", "notebooks/deep"}
     assert set(found) == {name for name, _, _ in BACKEND} | set(ADDED) | folders
+
+
+def test_at_every_instant_what_migrated_code_needs_is_there(tree: Path) -> None:
+    """Also on the way back, and whatever the order of the plan."""
+    write_tree(tree)
+    plan = migration(tree)
+    rewritten = {file.path: file.after for file in plan.files if file.before is not None}
+    seen = set()
+
+    def look(step: str) -> None:
+        migrated = any((tree / path).read_bytes() == after for path, after in rewritten.items())
+        complete = all((tree / path).exists() for path in ADDED)
+        seen.add((migrated, complete))
+        assert complete or not migrated, step
+
+    commit(plan, on_step=look)
+    rollback(tree, on_step=look)
+    assert in_child(lambda: commit(plan, on_step=Death("replaced requirements.txt"))) < 0
+    assert recover(tree, on_step=look) is not None
+    assert seen == {(False, False), (False, True), (True, True)}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks the system which file a descriptor is")
+def test_all_of_it_is_on_disk_before_the_next_step_needs_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal before the first file changes, each new file before its rename, and all names at the end."""
+    write_tree(tree)
+    events: list[tuple[str, str]] = []
+    fsync, replace, mkdir = os.fsync, Path.replace, Path.mkdir
+
+    def name(path: str | Path) -> str:
+        return os.path.relpath(path, tree)
+
+    def sync(descriptor: int) -> None:
+        events.append(("sync", name(Path(f"/proc/self/fd/{descriptor}").readlink())))
+        fsync(descriptor)
+
+    def move(self: Path, target: Path) -> Path:
+        events.append(("move", f"{name(self)} {name(target)}"))
+        return replace(self, target)
+
+    def make(self: Path, *arguments: object, **options: object) -> None:
+        events.append(("make", name(self)))
+        mkdir(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", move)
+    monkeypatch.setattr(Path, "mkdir", make)
+    plan = migration(tree)
+    commit(plan)
+    monkeypatch.undo()
+
+    moves = [(at, what.split()) for at, (kind, what) in enumerate(events) if kind == "move"]
+    files = [(at, *names) for at, names in moves if not names[1].startswith(".chirp-migrate/")]
+    assert {target for _, _, target in files} == {file.path for file in plan.files}
+    first, last = files[0][0], files[-1][0]
+    for needed in (".chirp-migrate/new-0001/journal.json", ".chirp-migrate/new-0001", ".chirp-migrate", "."):
+        assert ("sync", needed) in events[:first], needed
+    for at, source, _ in files:
+        assert ("sync", source) in events[:at], source
+    (sealed,) = [at for at, (_, target) in moves if target == ".chirp-migrate/0001/journal.json"]
+    for folder in {str(parent) for file in plan.files for parent in PurePosixPath(file.path).parents}:
+        assert ("sync", folder) in events[last:sealed], folder
 
 
 def test_a_new_file_gets_the_mode_that_the_umask_gives(tree: Path) -> None:
@@ -75,6 +138,49 @@ def test_the_owner_stays(tree: Path) -> None:
     commit(rewrites(tree, {"a.py": b"x = 2\n"}))
     found = (tree / "a.py").stat()
     assert (found.st_uid, found.st_gid) == (1234, 2345)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_whoever_cannot_keep_the_owner_keeps_the_group_they_are_in(public: Path) -> None:
+    root = public
+    (root / "a.py").write_bytes(b"x = 1\n")
+    os.chown(root, 1234, 2345)
+    os.chown(root / "a.py", 4321, 2345)
+    (root / "a.py").chmod(0o664)
+    plan = rewrites(root, {"a.py": b"x = 2\n"})
+
+    def as_somebody_else() -> None:
+        os.setgroups([2345])
+        os.setgid(5555)
+        os.setuid(1234)
+        commit(plan)
+
+    assert in_child(as_somebody_else) == 0
+    found = (root / "a.py").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 2345, 0o664)
+
+
+@pytest.mark.skipif(not hasattr(os, "link"), reason="no hard links")
+def test_other_names_of_a_file_keep_the_old_bytes_and_that_is_said(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    (tree / "a.py").chmod(0o750)
+    (tree / "b.py").write_bytes(b"y = 1\n")
+    os.link(tree / "a.py", tree / "other.txt")
+    result = commit(rewrites(tree, {"a.py": b"x = 2\n", "b.py": b"y = 2\n"}))
+    assert result.linked == ("a.py",)
+    assert (tree / "other.txt").read_bytes() == b"x = 1\n"
+    assert stat.S_IMODE((tree / "a.py").stat().st_mode) == 0o750
+    rollback(tree)
+    assert (tree / "a.py").read_bytes() == (tree / "other.txt").read_bytes() == b"x = 1\n"
+
+
+def test_a_commit_says_what_it_brought_to_an_end_first(tree: Path) -> None:
+    write_tree(tree)
+    plan = migration(tree)
+    assert in_child(lambda: commit(plan, on_step=Death("replaced latin.py"))) < 0
+    result = commit(plan)
+    assert result.found is not None and "undone" in result.found
+    assert commit(plan_of(tree)).found is None
 
 
 def test_git_does_not_see_the_journal(tree: Path) -> None:

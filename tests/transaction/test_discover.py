@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.discover import LARGEST_FILE_BYTES, discover
+from chirp_migrate.discover import LARGEST_FILE_BYTES, LARGEST_NOTEBOOK_BYTES, discover
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.scaffold import scaffold_files
 
@@ -65,9 +65,43 @@ def test_what_is_not_the_backends_own_is_left_out_with_the_reason(tmp_path: Path
     }
 
 
+VENDORED = "vendored code; to migrate it, name it on the command line"
+
+
+@pytest.mark.parametrize(
+    "name", ["vendor", "_vendor", "vendored", "utils/_vendored", "third_party", "third-party", "thirdparty", "Vendor"]
+)
+def test_vendored_code_is_read_but_left_as_it_is_unless_it_is_named(tmp_path: Path, name: str) -> None:
+    tree(tmp_path, "a.py", f"{name}/x.py", f"{name}/deep/y.py", f"{name}/build/z.py")
+    found = discover(tmp_path)
+    assert found.files == ("a.py",)
+    assert found.context == (f"{name}/deep/y.py", f"{name}/x.py")
+    assert reasons(tmp_path) == {name: VENDORED}
+    assert discover(tmp_path / name).files == ("deep/y.py", "x.py")
+    assert discover(tmp_path / name / "x.py").files == ("x.py",)
+
+
+@pytest.mark.parametrize("sign", ["LICENSE", "licence.txt", "COPYING", "setup.py", "pyproject.toml", "vendored.txt"])
+@pytest.mark.parametrize("folder", ["extern", "src/external"])
+def test_external_code_is_vendored_where_it_brought_something_of_its_own(
+    tmp_path: Path, folder: str, sign: str
+) -> None:
+    tree(tmp_path, "a.py", f"{folder}/lib/x.py")
+    assert discover(tmp_path).files == ("a.py", f"{folder}/lib/x.py"), "the backend's own, for all we know"
+    (tmp_path / folder / "lib" / sign).write_text("of its own\n")
+    assert discover(tmp_path).files == ("a.py",)
+    assert reasons(tmp_path) == {folder: VENDORED}
+
+
+def test_a_backend_that_is_all_vendored_says_so(tmp_path: Path) -> None:
+    tree(tmp_path, "vendor/x.py")
+    with pytest.raises(UsageProblem, match="vendored code"):
+        discover(tmp_path)
+
+
 def test_a_package_of_that_name_further_down_is_the_backends_own(tmp_path: Path) -> None:
-    tree(tmp_path, "vendor/chirpid_patch/x.py")
-    assert discover(tmp_path).files == ("vendor/chirpid_patch/x.py",)
+    tree(tmp_path, "package/chirpid_patch/x.py")
+    assert discover(tmp_path).files == ("package/chirpid_patch/x.py",)
 
 
 def test_what_apply_added_is_left_as_it_is_also_when_edited(tmp_path: Path) -> None:
@@ -114,10 +148,14 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, monkeypatch: pyte
 
 def test_a_huge_file_is_data(tmp_path: Path) -> None:
     tree(tmp_path, "a.py")
-    with (tmp_path / "huge.py").open("wb") as file:
-        file.truncate(LARGEST_FILE_BYTES + 1)
+    for name, size in (("huge.py", LARGEST_FILE_BYTES), ("huge.ipynb", LARGEST_NOTEBOOK_BYTES)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size + 1)
+        with pytest.raises(UsageProblem, match=f"{name} is larger than"):
+            discover(tmp_path / name)
     assert discover(tmp_path).files == ("a.py",)
-    assert reasons(tmp_path) == {"huge.py": "larger than 4 MiB"}
+    assert reasons(tmp_path) == {"huge.py": "larger than 4 MiB", "huge.ipynb": "larger than 64 MiB"}
+    assert discover(tmp_path / "a.py").context == ()
 
 
 def test_what_git_ignores_is_left_out(tmp_path: Path) -> None:

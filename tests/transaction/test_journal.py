@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from transaction_tools import migration, rewrites, snapshot, write_tree
 
 from chirp_migrate.commit import commit, recover
-from chirp_migrate.errors import JournalDamaged
+from chirp_migrate.errors import JournalDamaged, Refused
 from chirp_migrate.journal import applied_runs, latest_applied
 from chirp_migrate.plan import sha256
 from chirp_migrate.record import JournalFile, Record, State, Version, read_record, write_record
@@ -102,6 +103,7 @@ TAMPERINGS = {
     "hash that is a path": set_in_file(sha256_before="../../outside/far.py"),
     "no hash": set_in_file(sha256_after=None),
     "mode too large": set_in_file(mode=0o100644),
+    "mode below zero": set_in_file(mode=-1),
     "mode as text": set_in_file(mode="rw"),
     "unknown action": set_in_file(action="delete"),
     "created from something": set_in_file(action="create"),
@@ -109,7 +111,9 @@ TAMPERINGS = {
     "a file twice": lambda record: record["files"].append(record["files"][0]),
     "folder upwards": lambda record: record["folders"].append("../outside"),
     "unknown state": lambda record: record.update(state="great"),
-    "another schema": lambda record: record.update(schema=2),
+    "another schema": lambda record: record.update(schema=0),
+    "a schema that is no number": lambda record: record.update(schema="2"),
+    "no files": lambda record: record.pop("files"),
     "files that are no list": lambda record: record.update(files=3),
     "a file that is no mapping": lambda record: record.update(files=["utils/engine.py"]),
 }
@@ -130,11 +134,59 @@ def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: St
     TAMPERINGS[name](record)
     journal.write_text(json.dumps(record))
     left = snapshot(tmp_path)
-    for command in (rollback, recover, latest_applied):
+    for command in (rollback, lambda root: rollback(root, force=True), recover, latest_applied):
         with pytest.raises(JournalDamaged, match=r"0001.*damaged.*backup") as caught:
             command(root)
         assert "\n" not in str(caught.value)
         assert snapshot(tmp_path) == left
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, None, "pipe"])
+def test_what_is_no_journal_is_refused(tree: Path, content: bytes | str | None) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    path = tree / ".chirp-migrate" / "0001" / "journal.json"
+    path.unlink()
+    if content == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("this system has no named pipes")
+        os.mkfifo(path)
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    left = snapshot(tree, journal=False)
+    for command in (rollback, recover, latest_applied, lambda root: commit(migration(root))):
+        with pytest.raises(JournalDamaged, match="damaged") as caught:
+            command(tree)
+        assert "\n" not in str(caught.value)
+        assert snapshot(tree, journal=False) == left
+
+
+@pytest.mark.parametrize("state", ["applied", "pending", "a state of the future"])
+def test_a_journal_of_a_newer_version_is_left_to_that_one(tree: Path, state: str) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    journal = tree / ".chirp-migrate" / "0001" / "journal.json"
+    record = {"schema": 7, "tool": "3.1.0", "state": state, "whatever": []}
+    journal.write_text(json.dumps(record))
+    left = snapshot(tree)
+    for command in (rollback, recover, latest_applied, lambda root: commit(migration(root))):
+        with pytest.raises(JournalDamaged, match=r"newer chirp-migrate \(3\.1\.0;.*nothing was changed"):
+            command(tree)
+        assert snapshot(tree) == left
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links of POSIX")
+def test_a_journal_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    root.mkdir()
+    elsewhere.mkdir()
+    write_tree(root)
+    (root / ".chirp-migrate").symlink_to(elsewhere, target_is_directory=True)
+    left = snapshot(tmp_path)
+    for command in (lambda: commit(migration(root)), lambda: rollback(root), lambda: recover(root)):
+        with pytest.raises(Refused, match="not a folder"):
+            command()
+    assert snapshot(tmp_path) == left
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from transaction_tools import dies_at, migration, rewrites, snapshot, write_tree
+from transaction_tools import Death, dies_at, migration, rewrites, snapshot, write_tree
 
 from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import Refused
@@ -20,10 +20,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs real proc
 
 
 def every_death(
-    work: Path, prepare: Callable[[Path], None], action: Callable[[Path], object], check: Callable[[Path], None]
+    work: Path,
+    prepare: Callable[[Path], None],
+    action: Callable[[Path], object],
+    check: Callable[[Path], None],
+    every: int = 1,
 ) -> int:
-    """Let ``action`` die at every moment in a fresh tree, and ``check`` what it leaves; returns how many there were."""
-    for moment in count():
+    """Let ``action`` die at moments in fresh trees, and ``check`` what it leaves; returns the last moment."""
+    for moment in count(step=every):
         root = work / "backend"
         root.mkdir()
         prepare(root)
@@ -61,7 +65,8 @@ def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path) -> 
     assert moments > 60, "the operations were not seen"
 
 
-def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path) -> None:
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path, edited: bool) -> None:
     reference = tree / "reference"
     reference.mkdir()
     write_tree(reference)
@@ -71,17 +76,21 @@ def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path
     def prepare(root: Path) -> None:
         write_tree(root)
         commit(migration(root))
+        if edited:
+            (root / "utils" / "crlf.py").write_bytes(b"mine\n")
+            (root / "latin.py").unlink()
 
     def check(root: Path) -> None:
         recover(root)
         if latest_applied(root) is not None:
             outcomes.add("not begun")
-            rollback(root)
+            rollback(root, force=edited)
         else:
             outcomes.add("finished")
         assert snapshot(root) == before
 
-    moments = every_death(tree, prepare, rollback, check)
+    action = lambda root: rollback(root, force=edited)  # noqa: E731
+    moments = every_death(tree, prepare, action, check, every=3 if edited else 1)
     assert outcomes == {"not begun", "finished"}
     assert moments > 40
 
@@ -107,18 +116,7 @@ def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str
         recover(root)
         assert snapshot(root) == before
 
-    assert every_death(tree, prepare, recover, check) > 20
-
-
-class Death:
-    """SIGKILL once a step is done."""
-
-    def __init__(self, step: str) -> None:
-        self.step = step
-
-    def __call__(self, step: str) -> None:
-        if step == self.step:
-            os.kill(os.getpid(), 9)
+    assert every_death(tree, prepare, recover, check, every=2) > 20
 
 
 def test_an_earlier_run_stands_when_a_later_one_is_killed(tree: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,32 @@ def test_the_second_run_is_told_who_is_at_work_until_that_one_dies(tree: Path) -
 def test_released_it_leaves_nothing(tree: Path) -> None:
     with hold(tree / ".chirp-migrate"):
         assert (tree / ".chirp-migrate" / "lock").read_text() == f"{os.getpid()} {socket.gethostname()}\n"
+    assert snapshot(tree) == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits are set in a process of their own")
+def test_a_lock_that_finds_no_room_leaves_nothing(tree: Path) -> None:
+    import resource
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        with pytest.raises(OSError), hold(tree / ".chirp-migrate"):
+            raise AssertionError("it has the lock")
+
+    assert in_child(limited) == 0
+    assert snapshot(tree) == {}
+
+
+def test_who_waits_gets_it_when_the_other_one_is_done(tree: Path) -> None:
+    folder = tree / ".chirp-migrate"
+    with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Refused, match=rf"process {holder.pid} .*waited 0\.2 s"), hold(folder, wait_s=0.2):
+            pass
+        threading.Timer(0.3, holder.kill).start()
+        with hold(folder, wait_s=60):
+            assert (folder / "lock").read_text().startswith(f"{os.getpid()} ")
     assert snapshot(tree) == {}
 
 

@@ -83,6 +83,17 @@ def dies_at(moment: int, root: Path, action: Callable[[], object]) -> bool:
     return in_child(lambda: _with_death(moment, root, action)) == -signal.SIGKILL
 
 
+class Death:
+    """SIGKILL once a step is done."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def __call__(self, step: str) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def in_child(action: Callable[[], object]) -> int:
     """Run ``action`` in a forked process; its exit status, negative for a signal. An exception gives 99."""
     sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -37,6 +38,35 @@ def test_names_come_from_source_and_signatures_from_the_module(tmp_path: Path, m
         ["b", "POSITIONAL_OR_KEYWORD", "2"],
     ]
     assert described["utils.things"]["f"] == [["q", "POSITIONAL_OR_KEYWORD", "3"]]
+
+
+def test_without_utils_only_what_the_training_imported_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "birds"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text("def fit(model, epochs=3): pass\nprint('loose calls are the training\\'s own')\n")
+    (package / "plots.py").write_text("raise SystemExit('not for verify to import')\n")
+    (tmp_path / "main.py").write_text("def main(): pass\n")
+    names = public_names(tmp_path)
+    assert names == {"birds": [], "birds.plots": [], "birds.train": ["fit"], "main": ["main"]}
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path / "src")
+    importlib.import_module("birds.train")
+    before = describe_api(names)
+    (package / "plots.py").unlink()
+    importlib.invalidate_caches()
+    after = describe_api(names)
+    for name in ("birds", "birds.train"):
+        monkeypatch.delitem(sys.modules, name)
+    assert before["birds.train"]["fit"] == [
+        ["model", "POSITIONAL_OR_KEYWORD", ""],
+        ["epochs", "POSITIONAL_OR_KEYWORD", "3"],
+    ]
+    assert missing_from(before, before) == []
+    assert missing_from(before, after) == ["birds.plots no longer imports: the module is gone"]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_help_documents_every_exit_code() -> None:
     text = " ".join(CliRunner().invoke(verify, ["--help"]).output.split())
     for code in ("0 faster", "10 not shown", "11 model-bound", "12 slower", "13 not equivalent", "14 the backend's"):
         assert code in text
+    assert "Examples:" in text and "chirp-migrate verify backend/ --against main" in text
 
 
 def applied(root: Path, originals: dict[str, bytes | None]) -> Path:

@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
+from chirp_migrate.verify.augmentation import sample_statistics
 from chirp_migrate.verify.equivalence import compare_passes
-from chirp_migrate.verify.observe import LoaderWatch, is_random, sample_statistics
+from chirp_migrate.verify.observe import LoaderWatch
 from chirp_migrate.verify.spec import EntryResult, PassRecord
+from chirp_migrate.verify.walk import is_random
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(101) % 4
@@ -138,8 +140,12 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
         ({"epochs": 1}, "walked 2 times before and 1 times after"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
-        ({"dataset": Subset(DATA, [0, *range(100)])}, "batch 1 of 7 is the first that differs (other values)"),
-        ({"dataset": Masked()}, "samples are augmented after, not before"),
+        (
+            {"dataset": Subset(DATA, [0, *range(100)])},
+            "first that differs (other samples: 1 differ, such as index 100 before, 0 after)",
+        ),
+        ({"dataset": TensorDataset(FEATURES.clamp(max=0.9), LABELS)}, "(other values; largest absolute difference 0."),
+        ({"dataset": Masked()}, "samples are augmented at random after, not before"),
     ],
 )
 def test_other_training_is_named(change: dict[str, Any], named: str) -> None:
@@ -151,7 +157,7 @@ def test_other_training_is_named(change: dict[str, Any], named: str) -> None:
     [
         (Masked(p=0.4), "augmented samples differ in their"),
         (Masked(widest=10), "augmented samples differ in their"),
-        (DATA, "samples are augmented before, not after"),
+        (DATA, "samples are augmented at random before, not after"),
     ],
 )
 def test_weaker_augmentation_is_named(weaker: Any, named: str) -> None:
@@ -159,11 +165,11 @@ def test_weaker_augmentation_is_named(weaker: Any, named: str) -> None:
 
 
 def test_augmenting_another_choice_of_samples_is_named() -> None:
-    class WithoutClassThree(Masked):
+    class HalfOfClassThreeReplaced(Masked):
         def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-            return super().__getitem__(index - 1 if index % 4 == 3 else index)
+            return super().__getitem__(index - 1 if index % 8 == 3 else index)
 
-    assert "other samples: labels" in differences(watched(Masked()), watched(WithoutClassThree()))
+    assert "other samples: labels" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
 
 
 def test_a_loss_that_differs_on_equal_batches_is_named() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.snapshot import copy_tree, restore
+from chirp_migrate.verify.snapshot import copy_tree, freshen, keep_pristine, restore
 
 
 def test_copies_what_code_needs_and_names_what_is_too_large(tmp_path: Path) -> None:
@@ -42,3 +43,27 @@ def test_restoring_gives_back_bytes_and_removes_what_was_added(tmp_path: Path) -
 def test_a_journal_cannot_write_outside_the_copy(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="outside the tree"):
         restore(tmp_path / "tree", {path: b"x"})
+
+
+def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    keep_pristine(tree)
+    freshen(tree)
+    (tree / "checkpoints" / "deep").mkdir(parents=True)
+    (tree / "checkpoints" / "deep" / "last.pt").write_bytes(b"weights")
+    (tree / "kept" / "b.py").write_text("kept/B.py")
+    shutil.rmtree(tree / "removed")
+    (tree / "replaced.py").unlink()
+    (tree / "replaced.py").symlink_to(tmp_path)
+    (tree / "kept" / "link").symlink_to(tree)
+    times = (tree / "kept" / "a.py").stat().st_mtime_ns
+
+    freshen(tree)
+
+    found = {path.relative_to(tree).as_posix(): path.read_text() for path in tree.rglob("*") if path.is_file()}
+    assert found == {name: name for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py")}
+    assert sorted(path.name for path in tree.iterdir()) == ["kept", "removed", "replaced.py"]
+    assert (tree / "kept" / "a.py").stat().st_mtime_ns == times, "what did not change is left alone"

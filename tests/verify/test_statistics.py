@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chirp_migrate.verify.statistics import holm, ks_p_value, paired_ratio, student_cdf, student_quantile
-from chirp_migrate.verify.verdict import Verdict, decide
+from chirp_migrate.verify.verdict import Timing, Verdict, decide
 
 ENTRY_POINTS = 8
 
@@ -17,9 +17,8 @@ def simulated_verdict(rng: np.random.Generator, true_ratio: float, noise: float,
     base = rng.uniform(0.2, 3.0, (1, ENTRY_POINTS))
     before = base * drift * np.exp(rng.normal(0, noise, (rounds, ENTRY_POINTS)))
     after = base * true_ratio * drift * np.exp(rng.normal(0, noise, (rounds, ENTRY_POINTS)))
-    entries = {f"e{i}": paired_ratio(before[:, i], after[:, i]) for i in range(ENTRY_POINTS)}
-    total = paired_ratio(before.sum(axis=1), after.sum(axis=1))
-    return decide(total, entries, headspace=0.7, threshold=0.2, differences=()).verdict
+    entries = {f"e{i}": Timing(paired_ratio(before[:, i], after[:, i])) for i in range(ENTRY_POINTS)}
+    return decide(Timing(paired_ratio(before.sum(axis=1), after.sum(axis=1))), entries, threshold=0.2).verdict
 
 
 @pytest.mark.parametrize("rounds", [3, 5, 7])
@@ -48,12 +47,24 @@ def test_half_as_long_again_is_called_slower() -> None:
     assert verdicts.count(Verdict.SLOWER) >= 0.95 * len(verdicts)
 
 
-def test_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
+@pytest.mark.parametrize("rounds, confidence", [(3, 0.95), (3, 0.9925), (5, 0.995), (20, 0.9825)])
+def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds: int, confidence: float) -> None:
     rng = np.random.default_rng(5)
-    logs = rng.normal(np.log(0.8), 0.2, (4000, 4))
-    ratios = [paired_ratio(np.ones(4), np.exp(row)) for row in logs]
+    logs = rng.normal(np.log(0.8), 0.2, (3000, rounds))
+    ratios = [paired_ratio(np.ones(rounds), np.exp(row), confidence) for row in logs]
     covered = np.mean([ratio.low <= 0.8 <= ratio.high for ratio in ratios])
-    assert covered == pytest.approx(0.95, abs=0.012)
+    assert covered == pytest.approx(confidence, abs=0.012)
+
+
+def test_rounds_that_went_astray_make_the_interval_too_wide_rather_than_too_narrow() -> None:
+    rng = np.random.default_rng(9)
+
+    def side() -> np.ndarray:
+        astray = rng.random((3000, 5)) < 0.15
+        return rng.normal(0, 0.03, (3000, 5)) + astray * rng.uniform(np.log(1.2), np.log(3), (3000, 5))
+
+    ratios = [paired_ratio(np.exp(before), np.exp(after)) for before, after in zip(side(), side(), strict=True)]
+    assert np.mean([ratio.low <= 1 <= ratio.high for ratio in ratios]) >= 0.95
 
 
 @pytest.mark.parametrize(

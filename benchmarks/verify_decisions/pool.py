@@ -1,0 +1,82 @@
+"""Records rounds of real processes by the machinery of `verify`, and keeps them as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.verify.rounds import TimedRound
+from chirp_migrate.verify.session import Children, Settings
+from chirp_migrate.verify.workload import discover
+from verify_decisions.load import OtherLoad
+from verify_decisions.trees import SIZES, Condition, write_trees
+
+__all__ = ["Pool", "of_condition", "record"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Recorded rounds and the load that was made beside them.
+
+    Attributes:
+        load: whether the benchmark itself kept other processes running.
+        rounds: with the seconds of every condition's entry point.
+    """
+
+    load: bool
+    rounds: tuple[TimedRound, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Pool:
+        """Rebuild from :meth:`to_json` output."""
+        rounds = [TimedRound(**{**each, "order": tuple(each["order"])}) for each in values["rounds"]]
+        return cls(values["load"], tuple(rounds))
+
+    @classmethod
+    def read(cls, path: Path) -> Pool:
+        """Read a recording."""
+        return cls.from_json(json.loads(path.read_text(encoding="utf-8"))["pool"])
+
+
+def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callable[[str], None]) -> Iterator[Pool]:
+    """Time ``rounds`` pairs of fresh processes, each with the entry points of all conditions; gives what there is.
+
+    Args:
+        folder: for trees, specifications and logs.
+        progress: called with one line a round.
+    """
+    trees = write_trees(folder / "trees")
+    settings = Settings(SIZES, rounds, budget_s=float("inf"), threshold=0.2, threads=threads, timeout_s=600)
+    children = Children(trees, discover(trees["before"]), settings, folder / "runs")
+    made: list[TimedRound] = []
+    with OtherLoad() if load else nullcontext():
+        began = time.monotonic()
+        for number in range(rounds):
+            made.append(children.time_round(number, cached=False))
+            others = made[-1].others
+            beside = "not watched" if others is None else f"others used {others:.0%}"
+            progress(f"{number + 1}/{rounds} rounds, {time.monotonic() - began:.0f} s, {beside}")
+            yield Pool(load, tuple(made))
+
+
+def of_condition(pool: Pool, condition: Condition) -> tuple[TimedRound, ...]:
+    """The rounds as a verification of that one entry point would have made them."""
+    label = f"training_utils.{condition.function}"
+    return tuple(
+        TimedRound(
+            each.order,
+            {side: {label: entries[label]} for side, entries in each.seconds.items() if entries} | {"cached": {}},
+            each.others,
+            each.duration_s,
+        )
+        for each in pool.rounds
+    )

@@ -1,0 +1,228 @@
+"""What augmentation did to samples, in numbers: statistics to test for equal distributions, and repeated draws.
+
+Statistics are of the augmented samples alone, and, where the samples before augmentation can be read, of the pairs of
+both. Pairs show masks under noise and clamping, and the noise itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+__all__ = ["PAIRED", "RELATIONS", "STATISTICS", "Draw", "draws_of", "more_often_p", "pair_statistics", "repeats"]
+__all__ += ["sample_statistics"]
+
+STATISTICS = (
+    "mean",
+    "standard deviation",
+    "share of zeros",
+    "share of constant time frames",
+    "share of constant frequency bins",
+    "mean step between time frames",
+)
+"""What is computed of each augmented sample: enough to show gates, mask widths, noise level and clamping."""
+
+PAIRED = (
+    "share of changed values",
+    "number of masked time frames",
+    "place of the first masked time frame",
+    "number of masked frequency bins",
+    "place of the first masked frequency bin",
+    "size of small changes",
+)
+"""What is computed of each augmented sample and the same sample before: gates, masks and their places, noise level."""
+
+RELATIONS = {
+    "batches": "at the same place of consecutive batches",
+    "neighbours": "next to each other in a batch",
+    "epochs": "at the same place of consecutive epochs",
+    "indices": "of the same index in consecutive epochs",
+}
+"""Pairs of augmented samples whose random numbers must differ."""
+
+_FLAT = 0.25
+"""A time frame whose spread falls below this share of what it was counts as masked (noise may lie over the mask)."""
+_SPREAD_OVER = 48
+_POINTS = 2048
+_SMALL = 0.1
+_NOISY = 0.5
+_EQUAL_CHANGES = 0.05
+
+
+def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
+    """The :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
+    x = _images(batch)
+    pixels = (1, 2, 3)
+    constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
+    constant_bins = (x.amax(dim=3) == x.amin(dim=3)).float().mean(dim=(1, 2))
+    steps = (x[..., 1:] - x[..., :-1]).abs().flatten(1).sum(dim=1) / max(x[0, ..., 1:].numel(), 1)
+    columns = (
+        x.mean(dim=pixels),
+        _variance(x.flatten(1), 1).sqrt(),
+        (x == 0).float().mean(dim=pixels),
+        constant_frames,
+        constant_bins,
+        steps,
+    )
+    rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
+    return rows
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one augmented sample shows of the random numbers it was made with.
+
+    Attributes:
+        masked: which time frames and frequency bins are masked, packed; ``b""`` for none.
+        changes: differences from the sample before, at up to 2,048 places; None when that is not known.
+        noisy: whether most values were changed.
+        small: the size of small changes.
+    """
+
+    masked: bytes
+    changes: NDArray[np.float32] | None = None
+    noisy: bool = False
+    small: float = 0.0
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to compare."""
+        return bool(self.masked) or self.noisy
+
+    def equals(self, other: Draw) -> bool:
+        """Whether both samples were made with the same random numbers, as far as they show."""
+        if self.masked != other.masked or self.noisy != other.noisy:
+            return False
+        if not self.noisy or self.changes is None or other.changes is None:
+            return True
+        known = (self.changes != 0) & (other.changes != 0)
+        near = np.abs(self.changes - other.changes) <= 1e-3 * max(self.small, other.small)
+        return bool((known & near).sum() > _EQUAL_CHANGES * len(known))
+
+
+def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
+    """The :data:`PAIRED` statistics of each sample, and its draw; both batches are (B, ..., F, T)."""
+    x, before = _images(batch), _images(plain)
+    changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
+    frames, bins = (_flattened(x, before, axis) for axis in (2, 3))
+    step = max(1, x[0].numel() // _POINTS)
+    points = x.flatten(1)[:, ::step] - before.flatten(1)[:, ::step]
+    sizes = points.abs().masked_fill(points == 0, math.inf).sort(dim=1).values
+    counts = (points != 0).sum(dim=1)
+    small = sizes.gather(1, (counts * _SMALL).long().clamp(max=sizes.shape[1] - 1).unsqueeze(1)).squeeze(1)
+    small = small.masked_fill(counts == 0, 0.0)
+    columns = (changed, _count(frames), _first(frames), _count(bins), _first(bins), small)
+    rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
+    draws = [
+        Draw(_packed(*masks), change, row[0] > _NOISY, row[-1])
+        for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
+    ]
+    return rows, draws
+
+
+def draws_of(batch: torch.Tensor) -> list[Draw]:
+    """What a batch shows of its random numbers where the samples before are not known: constant frames and bins."""
+    x = _images(batch)
+    frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
+    return [Draw(_packed(*masks)) for masks in zip(frames, bins, strict=True)]
+
+
+def repeats(
+    draws: list[list[Draw]],
+    contents: list[list[bytes]],
+    indices: list[list[int]],
+    before: tuple[list[list[Draw]], list[list[bytes]], list[list[int]]] | None,
+) -> dict[str, tuple[int, int]]:
+    """How many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
+
+    Args:
+        draws, contents, indices: of each batch, its samples' draws, hashes (``b""`` of one that was left alone) and
+            indices (empty when not known).
+        before: the same of the pass before this one, over the same data set.
+    """
+    found = {
+        "batches": _equal_draws(_same_place(draws[:-1], draws[1:])),
+        "neighbours": _equal_draws(pair for batch in draws for pair in pairwise(batch)),
+    }
+    if before is not None:
+        found["epochs"] = _equal_draws(_same_place(before[0], draws))
+        old = dict(_by_index(before[2], before[1]))
+        met = [(old[index], one) for index, one in _by_index(indices, contents) if index in old]
+        told = [(a, b) for a, b in met if a or b]
+        found["indices"] = (len(told), sum(a == b for a, b in told))
+    return found
+
+
+def more_often_p(count: int, total: int, count_after: int, total_after: int) -> float:
+    """Fisher's exact test, one-sided: p-value for "not a larger share after than before"."""
+    both, marked = total + total_after, count + count_after
+    if not total or not total_after:
+        return 1.0
+    whole = _log_choose(both, marked)
+    terms = [
+        math.exp(_log_choose(total_after, k) + _log_choose(total, marked - k) - whole)
+        for k in range(max(count_after, marked - total), min(marked, total_after) + 1)
+    ]
+    return min(1.0, math.fsum(terms))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _by_index(indices: list[list[int]], contents: list[list[bytes]]) -> Iterator[tuple[int, bytes]]:
+    for row, hashes in zip(indices, contents, strict=True):
+        yield from zip(row, hashes, strict=False)
+
+
+def _same_place(first: list[list[Draw]], second: list[list[Draw]]) -> Iterator[tuple[Draw, Draw]]:
+    for a, b in zip(first, second, strict=False):
+        yield from zip(a, b, strict=False)
+
+
+def _equal_draws(pairs: Iterator[tuple[Draw, Draw]]) -> tuple[int, int]:
+    """Pairs of which something can be told, and how many of them are equal."""
+    told = [(a, b) for a, b in pairs if a.tells and b.tells]
+    return len(told), sum(a.equals(b) for a, b in told)
+
+
+def _images(batch: torch.Tensor) -> torch.Tensor:
+    """Any batch as float32 (B, C, F, T) on the CPU; missing axes have length 1, further ones join the channels."""
+    x = batch.detach().to("cpu", torch.float32)
+    while x.ndim < 4:
+        x = x.unsqueeze(1)
+    return x.reshape(x.shape[0], -1, *x.shape[-2:])
+
+
+def _flattened(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
+    """Which lines along ``axis`` lost their spread in every channel: bool (B, lines). Long lines are sampled."""
+    step = max(1, x.shape[axis] // _SPREAD_OVER)
+    some = (slice(None),) * axis + (slice(None, None, step),)
+    spread, spread_before = (_variance(values[some], axis) for values in (x, before))
+    return (spread < _FLAT**2 * spread_before).all(dim=1)
+
+
+def _variance(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """Population variance along an axis; a tenth of the time that ``torch.var`` takes."""
+    return (x - x.mean(dim=axis, keepdim=True)).square_().mean(dim=axis)
+
+
+def _count(flags: torch.Tensor) -> torch.Tensor:
+    return flags.sum(dim=1).float()
+
+
+def _first(flags: torch.Tensor) -> torch.Tensor:
+    """Place of the first that is set, -1 for none."""
+    return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
+
+
+def _packed(*flags: Any) -> bytes:
+    both = torch.cat(flags).numpy()
+    return np.packbits(both).tobytes() if both.any() else b""

@@ -1,0 +1,94 @@
+"""Whether other processes had the cores: a time taken beside them says little about the code that was timed.
+
+The kernel counts how long every CPU was busy (``/proc/stat``); what this process and its children did not use of
+that, others did. Time that a hypervisor gave to other machines (steal) counts as theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from chirpid_patch.cpus import cgroup_quota
+
+__all__ = ["BUSY_ABOVE", "Watch", "not_watched"]
+
+BUSY_ABOVE = 0.10
+"""Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
+below 2 %; one busy process on ten cores, or a fifth of the time on two, reaches it."""
+
+_STAT = Path("/proc/stat")
+_COUNTED_FROM_S = 0.2
+"""Where so much CPU time of our own did not show in the kernel's count, it does not count (some sandboxes)."""
+
+
+class Watch:
+    """Measures from its creation on.
+
+    Args:
+        stat: the kernel's count of CPU time.
+    """
+
+    def __init__(self, stat: Path = _STAT) -> None:
+        self._stat = stat
+        self._cpus = _own_cpus()
+        self._began = time.perf_counter()
+        self._busy = _busy_s(stat, self._cpus)
+        self._own = _own_s()
+
+    def others(self) -> float | None:
+        """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known.
+
+        Ask when every child has ended and was waited for: only then is its time known to be ours.
+        """
+        busy = _busy_s(self._stat, self._cpus)
+        if self._busy is None or busy is None or not_watched(self._stat) is not None:
+            return None
+        own = _own_s() - self._own
+        if busy == self._busy and own > _COUNTED_FROM_S:
+            return None
+        available = (time.perf_counter() - self._began) * len(self._cpus)
+        return min(1.0, max(0.0, (busy - self._busy - own) / available))
+
+
+def not_watched(stat: Path = _STAT) -> str | None:
+    """Why other processes cannot be watched here, or None where they can be."""
+    cpus = _own_cpus()
+    if _busy_s(stat, cpus) is None:
+        return f"this system has no {stat}"
+    quota = cgroup_quota()
+    if quota is not None and quota < len(cpus):
+        return "a quota limits this process to part of the CPUs, and others may well run on the rest"
+    return None
+
+
+def _own_cpus() -> frozenset[int]:
+    """CPUs this process, and so its children, may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _busy_s(stat: Path, cpus: frozenset[int]) -> float | None:
+    """Seconds that ``cpus`` were busy since the system started, all together; None where nothing is counted.
+
+    See proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal. Guest time is part of user time.
+    """
+    try:
+        lines = stat.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    ticks = 0
+    for line in lines:
+        name, _, counts = line.partition(" ")
+        if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, counts.split()[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
+def _own_s() -> float:
+    """CPU seconds of this process and of its children that were waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

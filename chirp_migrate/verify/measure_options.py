@@ -1,0 +1,53 @@
+"""What the user may say about measuring: worker counts, a simulated device step, and where plots go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+__all__ = ["DEFAULT_WORKERS", "NO_OPTIONS", "MeasureOptions", "parsed_counts"]
+
+DEFAULT_WORKERS = (0, 2, 4, 8, 12)
+"""Worker counts that the requirements name (R-000-5.1: 8 and more)."""
+
+_EXTRA_S = 15.0
+_MOST_WORKERS = 64
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """Options of the MEASURED pass and of the simulated device.
+
+    Attributes:
+        simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
+        worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
+        extra_s: seconds that each side may spend on its datasets, beyond training.
+        plots: folder for plots; None for none.
+    """
+
+    simulate_step_ms: float = 0.0
+    worker_counts: tuple[int, ...] = ()
+    extra_s: float = _EXTRA_S
+    plots: Path | None = None
+
+    @property
+    def simulates(self) -> bool:
+        """Whether device steps are simulated."""
+        return self.simulate_step_ms > 0
+
+
+NO_OPTIONS = MeasureOptions()
+
+
+def parsed_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    """``0,2,4,8`` as numbers, each once, in ascending order; an empty text is none.
+
+    Raises:
+        click.BadParameter: something else than numbers from 0 to 64, separated by commas.
+    """
+    words = [word.strip() for word in text.split(",")] if text.strip() else []
+    if not all(word.isdecimal() and int(word) <= _MOST_WORKERS for word in words):
+        raise click.BadParameter(f"give numbers from 0 to {_MOST_WORKERS}, such as 0,2,4,8, not {text!r}.")
+    return tuple(sorted({int(word) for word in words}))

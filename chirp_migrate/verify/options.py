@@ -1,0 +1,239 @@
+"""What a verification is to do: options of the command line, over ``[tool.chirp-migrate.verify]``, over defaults.
+
+The keys are documented in docs/settings.md; they are the options' names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.settings import read_verify_table
+from chirp_migrate.verify.arrays import with_data
+from chirp_migrate.verify.hook import is_reference
+from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
+
+__all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
+
+DEFAULT_WORKLOAD = "chirp_verify.py"
+"""File of a backend that is asked for its workload (function ``workload``) where nothing else is said."""
+
+LEAST_SAMPLES = 48
+"""Samples below which found entry points cannot be split and trained sensibly."""
+
+_TABLE = "[tool.chirp-migrate.verify]"
+_SIZES = Sizes()
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What is run and how often; see ``chirp-migrate verify --help``.
+
+    Attributes:
+        sizes: how much is trained, and on what.
+        entry: the hook (its calls still unnamed) or the command; None where entry points are found.
+        model: ``module:ClassName`` instead of the model that is found; None for that one.
+        rounds: timed pairs of runs that count, at most.
+        budget_s: seconds for the rounds.
+        threshold_percent: percent of the training time that must be saved.
+        threads: compute threads on each side; None takes every usable CPU.
+        timeout_s: seconds after which one process counts as hung.
+    """
+
+    sizes: Sizes = _SIZES
+    entry: EntryPoint | None = None
+    model: str | None = None
+    rounds: int = 20
+    budget_s: float = 100.0
+    threshold_percent: float = 20.0
+    threads: int | None = None
+    timeout_s: float = 600.0
+
+    @property
+    def source(self) -> Source:
+        """Where the training comes from."""
+        return Source.FOUND if self.entry is None else self.entry.source
+
+
+def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
+    """Options for a verification of ``root``.
+
+    Args:
+        root: the backend.
+        given: values of the command line by the name of the option; None for those that were not given.
+
+    Raises:
+        UsageProblem: an option or a setting is unknown, wrong, or at odds with another one.
+        InvalidData: the arrays of ``data`` cannot be used.
+    """
+    file, table = read_verify_table(root)
+    said = {key: _checked(key, value, f"--{key}") for key, value in given.items() if value is not None}
+    settings = {key: _checked(key, value, f"{file}: {_TABLE} {key}") for key, value in table.items()}
+    if "data" in settings:
+        settings["data"] = file.parent / settings["data"]
+    if "workload" in said or "command" in said:
+        settings = {key: value for key, value in settings.items() if key not in ("workload", "command", "result")}
+    values = {**settings, **said}
+    if "workload" in values and "command" in values:
+        raise UsageProblem(f"both a workload and a command are given (options or {file}): keep one of them.")
+    if "result" in values and "command" not in values:
+        raise UsageProblem("result names what a command writes: it needs a command.")
+    entry = _entry(root, values)
+    sizes = _sizes(values, entry)
+    defaults = VerifyOptions()
+    return VerifyOptions(
+        sizes,
+        entry,
+        values.get("model"),
+        values.get("rounds", defaults.rounds),
+        values.get("budget", defaults.budget_s),
+        values.get("threshold", defaults.threshold_percent),
+        values.get("threads"),
+        values.get("timeout", defaults.timeout_s),
+    )
+
+
+def parse_shape(text: str) -> tuple[int, int, int]:
+    """``1x224x313``, or ``224x313`` for one channel, as (channels, frequency bins, time frames).
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    if not re.fullmatch(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}", text):
+        raise ValueError("must be a shape such as 1x224x313")
+    channels, bins, frames = (1, *map(int, text.split("x")))[-3:]
+    return channels, bins, frames
+
+
+def _entry(root: Path, values: Mapping[str, Any]) -> EntryPoint | None:
+    if "command" in values:
+        return EntryPoint("", "command", command=values["command"], result=values.get("result", ""))
+    if "workload" in values:
+        return EntryPoint("", "", hook=values["workload"])
+    if (root / DEFAULT_WORKLOAD).is_file():
+        return EntryPoint("", "", hook=f"{DEFAULT_WORKLOAD}:workload")
+    return None
+
+
+def _sizes(values: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
+    names = ("samples", "epochs", "batch-size", "folds", "shape", "classes")
+    sizes = replace(_SIZES, **{name.replace("-", "_"): values[name] for name in names if name in values})
+    data = values.get("data")
+    if data is not None:
+        data = data.absolute()
+        if not data.exists():
+            raise UsageProblem(f"{data} does not exist: give --data the file or folder of your samples.")
+        if entry is not None:
+            return replace(sizes, data=str(data))
+        for name in ("shape", "classes"):
+            if name in values:
+                raise UsageProblem(f"{name} is what the samples in {data} have: leave it out.")
+        sizes = with_data(sizes, data)
+    if entry is None and sizes.samples < LEAST_SAMPLES:
+        raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
+    return sizes
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    if key not in _CHECKS:
+        near = get_close_matches(key, _CHECKS, n=1)
+        meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_CHECKS)}."
+        raise UsageProblem(f"{where} is unknown; {meant}")
+    try:
+        return _CHECKS[key](value)
+    except ValueError as error:
+        raise UsageProblem(f"{where} {error}.") from None
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"must be a whole number of at least {least}")
+        return value
+
+    return check
+
+
+def _real(least: float, below: float = math.inf) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < below:
+            end = "" if below == math.inf else f" and below {below:g}"
+            raise ValueError(f"must be a number of at least {least:g}{end}")
+        return float(value)
+
+    return check
+
+
+def _reference(value: Any) -> str:
+    if not isinstance(value, str) or not is_reference(value):
+        raise ValueError('must name a function as "package.module:function" or "folder/file.py:function"')
+    return value
+
+
+def _model(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", value):
+        raise ValueError('must name a class as "package.module:ClassName"')
+    return value
+
+
+def _command(value: Any) -> tuple[str, ...]:
+    words = value
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"cannot be split into words ({error})") from None
+    if (
+        not isinstance(words, list)
+        or not words
+        or not all(isinstance(word, str) and "\0" not in word for word in words)
+    ):
+        raise ValueError('must be a program and its arguments, such as ["{python}", "train.py"]')
+    return tuple(words)
+
+
+def _result(value: Any) -> str:
+    path = PurePosixPath(value) if isinstance(value, str) else None
+    if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
+        raise ValueError("must be the path of a file that the command writes, relative to the backend")
+    return str(path)
+
+
+def _data(value: Any) -> Path:
+    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
+        raise ValueError("must be the path of a file or folder")
+    return Path(value)
+
+
+def _shape(value: Any) -> tuple[int, int, int]:
+    return parse_shape(
+        value if isinstance(value, str) else "x".join(map(str, value)) if isinstance(value, list) else ""
+    )
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "workload": _reference,
+    "command": _command,
+    "result": _result,
+    "model": _model,
+    "data": _data,
+    "samples": _whole(1),
+    "epochs": _whole(1),
+    "batch-size": _whole(1),
+    "folds": _whole(2),
+    "shape": _shape,
+    "classes": _whole(2),
+    "rounds": _whole(MIN_ROUNDS),
+    "budget": _real(0),
+    "threshold": _real(0, 100),
+    "threads": _whole(1),
+    "timeout": _real(1),
+}

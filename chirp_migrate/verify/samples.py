@@ -1,0 +1,128 @@
+"""What can be learnt of a dataset by reading a few of its samples, as the training's loader would collate them."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["contents", "described", "differing", "form", "read", "readable", "unaugmented", "varying"]
+
+_SAMPLES = 3
+_FETCHES = 6
+_LONGEST_S = 2.0
+
+
+def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
+    """The samples at ``indices``, as PyTorch's own loader asks for them."""
+    many = getattr(dataset, "__getitems__", None)
+    return list(many(list(indices))) if many else [dataset[index] for index in indices]
+
+
+def contents(value: Any, place: str = "") -> dict[str, Any]:
+    """Tensors, arrays and other leaves of a batch, by their place in it."""
+    if isinstance(value, Mapping):
+        parts: Iterator[tuple[str, Any]] = ((f"{place}[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        parts = ((f"{place}[{number}]", item) for number, item in enumerate(value))
+    else:
+        return {place: torch.from_numpy(value) if _is_plain_array(value) else value}
+    return {inner: leaf for part, item in parts for inner, leaf in contents(item, part).items()}
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+    """Places whose leaves differ in type, shape or value (to the last bit; NaN equals NaN)."""
+    return {place for place in first.keys() | second.keys() if not _same(first.get(place), second.get(place))}
+
+
+def form(leaf: Any) -> tuple[Any, ...]:
+    """Type of a leaf, with dtype and shape of a tensor."""
+    return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
+
+
+def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
+    """Places of a batch that come out differently when the same sample is read again: what augmentation changes.
+
+    The first three samples are read six times each, fewer where that would take long. Random generators move on.
+    """
+    found: set[str] = set()
+    until = time.monotonic() + _LONGEST_S
+    for index in range(min(_SAMPLES, len(dataset))):
+        first = contents(collate(read(dataset, [index])))
+        for _ in range(_FETCHES - 1):
+            found |= differing(first, contents(collate(read(dataset, [index]))))
+            if time.monotonic() > until:
+                return found
+    return found
+
+
+def readable(dataset: Any) -> bool:
+    """Whether a dataset has samples and promises to give them by number."""
+    if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return False
+    try:
+        return len(dataset) > 0
+    except (TypeError, NotImplementedError):  # no length
+        return False
+
+
+def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
+    """The same samples without augmentation, or None where no such dataset can be had.
+
+    Either the dataset with its ``training`` switched off, or the nearest dataset of the same length that it holds
+    and whose samples do not vary.
+    """
+    if getattr(dataset, "training", None) is True:
+        switched = copy.copy(dataset)
+        switched.training = False
+        if not varying(switched, collate):
+            return switched
+    inner = _inner(dataset)
+    while inner is not None and len(inner) == len(dataset):
+        if not varying(inner, collate):
+            return inner
+        inner = _inner(inner)
+    return None
+
+
+def described(dataset: Any) -> str:
+    """Class names from the outermost dataset inwards: ``AugmentedDataset > Subset > TensorDataset``."""
+    names: list[str] = []
+    inner = dataset
+    while inner is not None and len(names) < 8:
+        names.append(type(inner).__name__)
+        inner = _inner(inner)
+    return " > ".join(names)
+
+
+def _inner(dataset: Any) -> Any | None:
+    """The first thing a dataset holds that is a dataset, too."""
+    held = getattr(dataset, "__dict__", {})
+    return next((value for value in held.values() if _is_dataset(value)), None)
+
+
+def _is_dataset(value: Any) -> bool:
+    if isinstance(value, torch.utils.data.Dataset):
+        return hasattr(value, "__getitem__") and hasattr(value, "__len__")
+    return False
+
+
+def _is_plain_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.flags.writeable
+
+
+def _same(first: Any, second: Any) -> bool:
+    if form(first) != form(second):
+        return False
+    if isinstance(first, torch.Tensor):
+        if first.is_floating_point():
+            return bool(torch.allclose(first, second, rtol=0.0, atol=0.0, equal_nan=True))
+        return bool(torch.equal(first, second))
+    try:
+        return bool(first == second)
+    except (ValueError, RuntimeError):  # arrays of objects, for example, have no single answer
+        return repr(first) == repr(second)

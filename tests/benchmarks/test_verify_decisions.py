@@ -1,0 +1,90 @@
+"""The benchmark of verify's decisions draws, counts and reports rightly; how fast anything is, is not tested here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chirp_migrate.verify.rounds import TimedRound
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def part(name: str) -> Any:
+    return importlib.import_module(f"verify_decisions.{name}")
+
+
+def recording() -> Any:
+    """A made-up pool in which every round shows exactly what was injected."""
+    seconds: dict[str, dict[str, float]] = {"before": {}, "after": {}, "cached": {}}
+    for condition in part("trees").CONDITIONS:
+        label = f"training_utils.{condition.function}"
+        seconds["before"][label], seconds["after"][label] = 2.0, 2.0 * condition.ratio
+    rounds = [TimedRound(("before", "after"), seconds, others, 1.0) for others in (0.01, 0.02, 0.5, 0.03)]
+    return part("pool").Pool(True, tuple(rounds))
+
+
+def test_wilson_intervals_are_the_known_ones() -> None:
+    rate = part("trials").Rate
+    assert rate(0, 100).interval() == pytest.approx((0.0, 0.0370), abs=1e-4)
+    assert rate(50, 100).interval() == pytest.approx((0.4038, 0.5962), abs=1e-4)
+
+
+def test_the_trees_differ_in_epochs_alone_and_can_be_verified(tmp_path: Path) -> None:
+    trees = part("trees").write_trees(tmp_path)
+    texts = {side: (tree / "utils" / "training_utils.py").read_text() for side, tree in trees.items()}
+    differing = [
+        (old, new)
+        for old, new in zip(texts["before"].splitlines(), texts["after"].splitlines(), strict=True)
+        if old != new
+    ]
+    assert len(differing) == 8, "every condition but the one without a change"
+    assert all("epochs = " in old and "epochs = " in new for old, new in differing)
+
+
+def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
+    pool = recording()
+    machine = {"processor": "P", "usable_cpus": 2, "accelerator": None, "torch": "2", "threads": 1}
+    settings = {"command": "as recorded", "machine": {**machine, "python": "3", "system": "Linux"}}
+    raw = tmp_path / "verify-decisions.json"
+    raw.write_text(json.dumps({"settings": settings, "pool": pool.to_json()}))
+
+    script = [sys.executable, str(BENCHMARKS / "verify_decisions.py"), "--recorded", "--check", "--trials", "100"]
+    ended = subprocess.run(
+        [*script, "--output", str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    tallies = json.loads(raw.read_text())["tallies"]
+    assert tallies["50 % less time"][-1]["verdicts"] == {"faster": 100}
+    assert tallies["50 % more time"][-1]["verdicts"] == {"slower": 100}
+    assert tallies["A/A: no change"][-1]["verdicts"] == {"not shown to be faster": 100}
+    assert tallies["A/A: no change"][-1]["discarded"] > 0, "one round in four was disturbed"
+    table = (tmp_path / "verify-decisions.md").read_text()
+    assert "1 of 4 rounds were disturbed" in table and "**no**" not in table
+    assert "Simulated, not measured" in table
+
+
+def test_the_documentation_has_a_place_for_the_tables(tmp_path: Path) -> None:
+    document = tmp_path / "verify.md"
+    document.write_bytes((BENCHMARKS.parent / "docs" / "verify.md").read_bytes())
+    replace = part("report").replace_between_marks
+    replace(document, "| new |\n")
+    text = document.read_text()
+    assert "| new |" in text and "## What counts as the same training" in text
+    replace(document, "| newer |\n")
+    assert "| new |" not in document.read_text()
+    (tmp_path / "other.md").write_text("no marks")
+    with pytest.raises(ValueError, match="no place"):
+        replace(tmp_path / "other.md", "")

@@ -1,0 +1,236 @@
+"""Any one of several applied runs can be undone; the others stay, and stay undoable."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transaction_tools import Death, dies_at, in_child, plan_of, rewrites, snapshot
+
+from chirp_migrate.cli import entry_point
+from chirp_migrate.commit import commit, recover
+from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.journal import applied_runs
+from chirp_migrate.lock import hold
+from chirp_migrate.plan import FilePlan
+from chirp_migrate.rollback import rollback, rollback_to
+
+
+def three_runs(root: Path) -> list[dict[str, tuple[str, int, bytes]]]:
+    """Three runs on files of their own, the second adding files below folders of the first; the tree at each point."""
+    for name, content, mode in (("a.py", b"a1\n", 0o600), ("b.py", b"b1\n", 0o755), ("c.py", b"c1\n", 0o644)):
+        (root / name).write_bytes(content)
+        (root / name).chmod(mode)
+    states = [snapshot(root, journal=False)]
+    first = rewrites(root, {"a.py": b"a2\n"}).files
+    commit(plan_of(root, *first, FilePlan("new/deep/one.py", None, b"1\n", "scaffold")))
+    states.append(snapshot(root, journal=False))
+    second = rewrites(root, {"b.py": b"b2\n"}).files
+    commit(plan_of(root, *second, FilePlan("new/deep/two.py", None, b"2\n", "scaffold")))
+    states.append(snapshot(root, journal=False))
+    commit(rewrites(root, {"c.py": b"c2\n"}))
+    return [*states, snapshot(root, journal=False)]
+
+
+def names(root: Path) -> list[str]:
+    return [run.name for run in applied_runs(root)]
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1)])
+def test_runs_on_different_files_are_undone_in_any_order(tree: Path, order: tuple[int, ...]) -> None:
+    original = three_runs(tree)[0]
+    standing = [1, 2, 3]
+    for number in order:
+        before = snapshot(tree, journal=False)
+        result = rollback(tree, run=number)
+        standing.remove(number)
+        assert result.run == f"{number:04d}"
+        assert names(tree) == [f"{one:04d}" for one in standing]
+        changed = {*result.restored, *result.removed}
+        after = snapshot(tree, journal=False)
+        assert {path for path, one in before.items() if after.get(path) != one and one[0] == "file"} == changed
+    assert snapshot(tree) == original, "folders that two runs used are gone, too"
+
+
+def test_a_later_run_on_the_same_file_is_named_and_nothing_changes(tree: Path) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        (tree / name).write_bytes(b"1\n")
+    commit(rewrites(tree, {"a.py": b"2\n", "b.py": b"2\n"}))
+    commit(rewrites(tree, {"c.py": b"3\n"}))
+    commit(rewrites(tree, {"b.py": b"4\n"}))
+    left = snapshot(tree)
+    for force in (False, True):
+        with pytest.raises(Refused, match=r"0001 cannot.*run 0003 to b\.py.*--back-to 1") as caught:
+            rollback(tree, run=1, force=force)
+        assert "0002" not in str(caught.value)
+        assert snapshot(tree) == left
+    rollback(tree, run=3)
+    rollback(tree, run=1)
+    assert {path: one[2] for path, one in snapshot(tree, journal=False).items()} == {
+        "a.py": b"1\n",
+        "b.py": b"1\n",
+        "c.py": b"3\n",
+    }
+
+
+def test_back_to_undoes_a_run_and_all_later_ones(tree: Path) -> None:
+    states = three_runs(tree)
+    assert [one.run for one in rollback_to(tree, 2)] == ["0003", "0002"]
+    assert snapshot(tree, journal=False) == states[1]
+    commit(rewrites(tree, {"a.py": b"a3\n"}))  # on a file of the first run, which back_to allows
+    assert [one.run for one in rollback_to(tree, 1)] == ["0002", "0001"]
+    assert snapshot(tree) == states[0]
+
+
+def test_back_to_refuses_before_it_changes_anything(tree: Path) -> None:
+    three_runs(tree)
+    (tree / "a.py").write_bytes(b"mine\n")  # of the run that would be undone last
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py.*--force"):
+        rollback_to(tree, 1)
+    assert snapshot(tree) == left
+    rollback_to(tree, 1, force=True)
+    assert (tree / "a.py").read_bytes() == b"a1\n"
+
+
+def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"1\n")
+    commit(rewrites(tree, {"a.py": b"2\n"}))
+    (tree / "a.py").write_bytes(b"mine\n")
+    commit(rewrites(tree, {"a.py": b"3\n"}))
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py"):
+        rollback_to(tree, 1)
+    assert snapshot(tree) == left
+    rollback_to(tree, 2)
+    assert (tree / "a.py").read_bytes() == b"mine\n"
+
+
+def test_back_to_that_fails_midway_says_how_far_it_came(tree: Path) -> None:
+    states = three_runs(tree)
+
+    def fail(step: str) -> None:
+        if step == "replaced b.py":
+            raise OSError(errno.EIO, "Input/output error", "somewhere")
+
+    with pytest.raises(CommitFailed, match=r"undone: 0003; not run 0002: .*Input/output"):
+        rollback_to(tree, 1, on_step=fail)
+    assert snapshot(tree, journal=False) == states[2]
+    rollback_to(tree, 1)
+    assert snapshot(tree) == states[0]
+
+
+def test_a_run_that_is_not_there_is_one_sentence(tree: Path) -> None:
+    three_runs(tree)
+    left = snapshot(tree)
+    for undo in (lambda: rollback(tree, run=7), lambda: rollback_to(tree, 7)):
+        with pytest.raises(UsageProblem, match=r"no run 0007.*0001, 0002, 0003"):
+            undo()
+        assert snapshot(tree) == left
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
+def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) -> None:
+    """At some moments of it: every one of a whole rollback is tried elsewhere."""
+    outcomes = set()
+    for moment in range(0, 60, 4):
+        root = tree / str(moment)
+        root.mkdir()
+        original = three_runs(root)[0]
+        dies_at(moment, root, lambda root=root: rollback(root, run=1))  # type: ignore[misc]
+        recover(root)
+        assert names(root) in (["0001", "0002", "0003"], ["0002", "0003"])
+        outcomes.add(len(names(root)))
+        rollback_to(root, applied_runs(root)[0].number)
+        assert snapshot(root) == original, moment
+    assert outcomes == {2, 3}
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "chirp_migrate", "rollback", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
+    states = three_runs(tree)
+    (tree / "a\x1b[31m.py").write_bytes(b"1\n")
+    commit(rewrites(tree, {"a.py": b"a9\n", "a\x1b[31m.py": b"2\n"}))
+    left = snapshot(tree)
+
+    shown = run("--list", tree)
+    assert shown.returncode == 0 and shown.stdout.count("rewritten") == 4
+    assert "0004" in shown.stdout and "\x1b" not in shown.stdout
+    assert "written to again by 0004" in shown.stdout
+    listed = json.loads(run("--list", "--json", "-", tree).stdout)["runs"]
+    assert [one["run"] for one in listed] == [1, 2, 3, 4]
+    assert [one["undo_first"] for one in listed] == [[4], [], [], []]
+    assert listed[1]["files"] == [
+        {"path": "b.py", "action": "rewrite"},
+        {"path": "new/deep/two.py", "action": "create"},
+    ]
+    assert all(one["state"] == "applied" and one["tool"] and one["created"] for one in listed)
+    assert snapshot(tree) == left
+
+    assert run("--run", "1", tree).returncode == 3
+    assert run("--run", "1", "--back-to", "1", tree).returncode == 2
+    assert snapshot(tree) == left
+    done = run("--run", "2", tree)
+    assert done.returncode == 0 and "Still applied: 0001, 0003, 0004" in done.stdout
+    done = run("--back-to", "1", "--json", "-", tree)
+    assert done.returncode == 0 and json.loads(done.stdout)["runs"] == ["0004", "0003", "0001"]
+    (tree / "a\x1b[31m.py").unlink()
+    assert snapshot(tree) == states[0]
+    empty = run("--list", tree)
+    assert empty.returncode == 0 and "Nothing is applied" in empty.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
+@pytest.mark.parametrize(
+    ("named", "standing"),
+    [([], ["0001", "0002", "0003"]), (["--run", "2"], ["0001", "0003"]), (["--back-to", "3"], ["0001", "0002"])],
+)
+def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
+    tree: Path, capsys: pytest.CaptureFixture[str], named: list[str], standing: list[str]
+) -> None:
+    states = three_runs(tree)
+    plan = rewrites(tree, {"b.py": b"b3\n"})
+    assert in_child(lambda: commit(plan, on_step=Death("replaced b.py"))) < 0
+    left = snapshot(tree)
+    assert (tree / "b.py").read_bytes() == b"b3\n"
+
+    assert command_here("--list", tree) == 0
+    assert "not finished" in capsys.readouterr().out
+    assert snapshot(tree) == left
+    assert command_here(*named, tree) == 0
+    assert "run 0004" in capsys.readouterr().out
+    assert names(tree) == standing
+    rollback_to(tree, 1)
+    assert snapshot(tree) == states[0]
+
+
+def command_here(*arguments: str | Path) -> int | str | None:
+    """The command line in this process; its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        entry_point(["rollback", *map(str, arguments)])
+    return ended.value.code
+
+
+def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> None:
+    original = three_runs(tree)[0]
+    command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]
+    with hold(tree / ".chirp-migrate"):
+        held = run("--wait", "0.1", tree)
+        assert held.returncode == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+    assert "Undone" in waiting.communicate(timeout=60)[0] and waiting.returncode == 0
+    assert snapshot(tree) == original

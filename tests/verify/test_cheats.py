@@ -1,0 +1,318 @@
+"""Speed bought by training on less, or on something else, is named; honest changes are not.
+
+Each cheat is an edit of one small backend that really trains, with real loaders and, where they matter, workers.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from chirp_migrate.verify.data import TrainingData, make_training_data
+from chirp_migrate.verify.equivalence import Equivalence, compare_passes
+from chirp_migrate.verify.fingerprint import fingerprint
+from chirp_migrate.verify.observe import LoaderWatch
+from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
+from chirp_migrate.verify.spec import EntryResult
+from chirp_migrate.verify.workload import Sizes
+from chirpid_patch import WorkerSafeAugmentedDataset
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
+
+BACKEND = """
+import random
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+
+TIME, FREQ, P = 8, 6, 0.8
+
+
+class Standardized(Dataset):
+    def __init__(self, dataset, indices, mean, std):
+        self.dataset, self.indices, self.mean, self.std = dataset, indices, mean, std
+
+    def __len__(self):
+        return len(self.indices)
+
+    def __getitem__(self, i):
+        x, y = self.dataset[int(self.indices[i])]
+        return (x - self.mean) / (self.std + 1e-8), y
+
+
+class Augmented(Dataset):
+    def __init__(self, base):
+        self.base = base
+
+    def __len__(self):
+        return len(self.base)
+
+    def __getitem__(self, i):
+        x, y = self.base[i]
+        if random.random() > P:
+            return x, y
+        x = x.clone()
+        t = random.randint(0, TIME)
+        t0 = random.randint(0, x.shape[-1] - t)
+        x[..., t0:t0 + t] = 0.0
+        f = random.randint(0, FREQ)
+        f0 = random.randint(0, x.shape[-2] - f)
+        x[..., f0:f0 + f, :] = 0.0
+        return x, y
+
+
+def seed_worker(worker_id):
+    random.seed(torch.initial_seed() % 2**32)
+
+
+def train(dataset, train_indices, val_indices, augment, workers=0, epochs=2):
+    statistics_indices = train_indices
+    x = torch.stack([dataset[i][0] for i in statistics_indices])
+    train_set = Standardized(dataset, train_indices, x.mean(), x.std())
+    val_set = Standardized(dataset, val_indices, x.mean(), x.std())
+    if augment:
+        train_set = Augmented(train_set)
+    train_loader = DataLoader(train_set, batch_size=8, shuffle=True, num_workers=workers, worker_init_fn=seed_worker)
+    val_loader = DataLoader(val_set, batch_size=8)
+    torch.nn.Module()
+    weights = torch.zeros(4, x[0].shape[-2], requires_grad=True)
+    criterion = torch.nn.CrossEntropyLoss()
+    history = []
+    for epoch in range(epochs):
+        for inputs, labels in train_loader:
+            loss = criterion(inputs.mean(dim=(1, 3)) @ weights.T, labels)
+            (gradient,) = torch.autograd.grad(loss, weights)
+            with torch.no_grad():
+                weights -= 0.1 * gradient
+            history.append(loss.item())
+        with torch.no_grad():
+            for inputs, labels in val_loader:
+                history.append(criterion(inputs.mean(dim=(1, 3)) @ weights.T, labels).item())
+    return {'history': history, 'weights': weights}
+"""
+
+Edit = tuple[str, str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """The samples are so small that a second thread only waits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data() -> TrainingData:
+    """52 spectrograms: neither the training nor the validation samples fill their last batch."""
+    return make_training_data(Sizes(samples=52, shape=(1, 16, 20)))
+
+
+def trained(data: TrainingData, *edits: Edit, seed: int = 435, **options: Any) -> EntryResult:
+    """Train the backend, with pieces of its code replaced, under the watch; then shortly with two other seeds."""
+    text = BACKEND
+    for old, new in edits:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    module = sys.modules["cheating_backend"] = ModuleType("cheating_backend")
+    exec(compile(text, "cheating_backend.py", "exec"), module.__dict__)
+
+    def run(seed: int, **changed: Any) -> Any:
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+        return module.train(
+            data.dataset(), data.train_indices, data.val_indices, **{"augment": False, **options, **changed}
+        )
+
+    with LoaderWatch() as watch:
+        result = fingerprint(run(seed))
+        passes = watch.take()
+        seeds = []
+        for offset in OTHER_SEEDS:
+            other = fingerprint(run(seed + offset, epochs=1))
+            seeds.append(aspects(watch.take(), other))
+    return EntryResult(1.0, result, passes, seeds)
+
+
+def compared(before: EntryResult, after: EntryResult) -> Equivalence:
+    return compare_passes({"entry": before}, {"entry": after})
+
+
+def names(found: Equivalence) -> set[str]:
+    assert all(difference.message.startswith("entry: ") for difference in found.found)
+    return {difference.name for difference in found.found}
+
+
+@pytest.fixture(scope="module")
+def honest(data: TrainingData) -> dict[bool, EntryResult]:
+    """Without and with augmentation; the latter long enough for its distribution."""
+    return {False: trained(data), True: trained(data, augment=True, epochs=8)}
+
+
+DROP = ("shuffle=True, num_workers", "shuffle=True, drop_last=True, num_workers")
+UNSHUFFLED = ("shuffle=True", "shuffle=False")
+WITHOUT_CLASS_3 = (
+    "    x = torch.stack",
+    "    train_indices = [i for i in train_indices if dataset[i][1] != 3]\n    x = torch.stack",
+)
+
+
+VALIDATION_DROP = ("DataLoader(val_set, batch_size=8)", "DataLoader(val_set, batch_size=8, drop_last=True)")
+VALIDATION_STATISTICS = ("statistics_indices = train_indices", "statistics_indices = val_indices")
+BROKEN_OFF = (
+    "            history.append(loss.item())",
+    "            if len(history) % 20 == 3:\n                break\n            history.append(loss.item())",
+)
+OWN_GENERATOR = (
+    "DataLoader(train_set, ",
+    "DataLoader(train_set, generator=torch.Generator().manual_seed(0), ",
+)
+
+
+@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize(
+    "edit, name, says",
+    [
+        (
+            DROP,
+            "training-drops-samples",
+            "train pass 1: 38 samples before, 32 after: batch 5 is the first that is missing",
+        ),
+        (VALIDATION_DROP, "validation-drops-samples", "validation pass 1: 14 samples before, 8 after: batch 2 is"),
+        (UNSHUFFLED, "not-shuffled", "train pass 1: samples are shuffled before, not after"),
+        (WITHOUT_CLASS_3, "class-missing", "no sample of class 3 ("),
+        (VALIDATION_STATISTICS, "statistics-differ", "standardised with other statistics: every value after is"),
+        (BROKEN_OFF, "epoch-shortened", "is the first that is missing"),
+        (("range(epochs)", "range(epochs - 1)"), "epochs-missing", "train loaders are walked"),
+        (OWN_GENERATOR, "seed-ignored", "the same with two seeds after, not before"),
+    ],
+)
+def test_training_on_less_or_otherwise_is_named(
+    data: TrainingData, honest: dict[bool, EntryResult], augment: bool, edit: Edit, name: str, says: str
+) -> None:
+    cheat = trained(data, edit, augment=augment, epochs=8 if augment else 2)
+    found = compared(honest[augment], cheat)
+    assert name in names(found)
+    assert any(says in difference.message for difference in found.found if difference.name == name)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("TIME, FREQ, P = 8, 6, 0.8", "TIME, FREQ, P = 8, 6, 0.4"),
+        ("TIME, FREQ, P = 8, 6, 0.8", "TIME, FREQ, P = 4, 6, 0.8"),
+        ("TIME, FREQ, P = 8, 6, 0.8", "TIME, FREQ, P = 8, 3, 0.8"),
+        ("t0 = random.randint(0, x.shape[-1] - t)", "t0 = 0"),
+    ],
+    ids=["probability halved", "narrower in time", "narrower in frequency", "always at the beginning"],
+)
+def test_weaker_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryResult], edit: Edit) -> None:
+    found = compared(honest[True], trained(data, edit, augment=True, epochs=8))
+    assert names(found) == {"augmentation-distribution"}
+    assert "augmented samples differ in their" in found.differences[0] and "adjusted p =" in found.differences[0]
+
+
+def test_no_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryResult]) -> None:
+    found = compared(honest[True], trained(data, epochs=8))
+    assert names(found) == {"augmentation-missing"}
+
+
+def test_workers_with_equal_random_streams_are_named(data: TrainingData) -> None:
+    before, after = (
+        trained(data, *edits, augment=True, workers=2, epochs=3)
+        for edits in (
+            (),
+            [("random.seed(torch.initial_seed() % 2**32)", "random.seed(torch.initial_seed() - worker_id)")],
+        )
+    )
+    found = compared(before, after)
+    assert names(found) == {"equal-worker-streams"}
+    assert "at the same place of consecutive batches have equal random numbers: 0 of" in found.differences[0]
+
+
+def test_augmentation_that_repeats_every_epoch_is_named(data: TrainingData) -> None:
+    repeated = ("random.seed(torch.initial_seed() % 2**32)", "random.seed(worker_id)")
+    before, after = (trained(data, *edits, augment=True, workers=2, epochs=3) for edits in ((), [repeated]))
+    found = compared(before, after)
+    assert names(found) == {"repeated-augmentation"}
+    assert "at the same place of consecutive epochs have equal random numbers" in found.differences[0]
+
+
+def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: dict[bool, EntryResult]) -> None:
+    constant = ("x, y = self.base[i]", "x, y = self.base[i]\n        random.seed(int(i) + 1000 * self.epoch(i))")
+    epoch = (
+        "class Augmented(Dataset):",
+        "class Augmented(Dataset):\n    met = {}\n\n    def epoch(self, i):\n"
+        "        return self.met.setdefault((id(self), i), iter(range(10**6))).__next__()\n",
+    )
+    found = compared(honest[True], trained(data, constant, epoch, augment=True, epochs=8))
+    assert found.differences == ("entry: the training samples: the same with two seeds after, not before",)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 435])
+@pytest.mark.parametrize("options", [{}, {"augment": True}, {"augment": True, "workers": 2}])
+def test_the_same_training_is_equivalent_with_any_seed(data: TrainingData, seed: int, options: dict[str, Any]) -> None:
+    before, after = (trained(data, seed=seed, **options) for _ in range(2))
+    assert compared(before, after) == Equivalence((), (), {"entry": 1.0} if options else {})
+    with_other_numbers = trained(
+        data, ("x, y = self.base[i]", "x, y = self.base[i]\n        random.random()"), seed=seed, **options
+    )
+    assert compared(before, with_other_numbers).differences == ()
+
+
+class FixtureAugmented(Dataset[Any]):
+    """SpecAugment and noise as the fixture backend has them before it is migrated."""
+
+    def __init__(self, base: Dataset[Any], augment: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.base = base
+        self.augment = augment
+
+    def __len__(self) -> int:
+        return len(self.base)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = self.base[index]
+        return self.augment(x), y
+
+
+def test_false_alarms_are_rare(data: TrainingData) -> None:
+    """200 comparisons of real batches: the original augmentation before, the shipped one after."""
+    namespace: dict[str, Any] = {}
+    path = FIXTURE / "utils" / "specaugment.py"
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    parameters = {
+        "spec_augment_params": {"time_mask_param": 8, "freq_mask_param": 6, "p": 0.8},
+        "gaussian_noise_params": {"std": 0.02, "p": 0.8},
+    }
+    base = data.dataset()
+    datasets = {
+        "before": FixtureAugmented(base, namespace["OnTheFlyAugmentation"](**parameters)),
+        "after": WorkerSafeAugmentedDataset(base, parameters),
+    }
+
+    def walked(side: str, seed: int) -> EntryResult:
+        random.seed(f"{side}{seed}")
+        torch.manual_seed(seed)
+        loader = DataLoader(datasets[side], batch_size=26, shuffle=True)
+        for _ in range(2):
+            for _batch in loader:
+                pass
+        return EntryResult(1.0, {}, watch.take())
+
+    alarms = 0
+    with LoaderWatch() as watch:
+        for seed in range(200):
+            found = compare_passes(*({"entry": walked(side, seed)} for side in ("before", "after")))
+            assert found.smallest_p, "the distribution was tested"
+            alarms += bool(found.differences)
+    assert alarms <= 1

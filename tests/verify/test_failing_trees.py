@@ -1,0 +1,164 @@
+"""Code that misbehaves: the verdict is "failed" with a reason, and nothing is left behind.
+
+The backends have workloads of their own, so that each fails as early as it can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from chirp_migrate.verify.command import verify
+from chirp_migrate.verify.descendants import MARKER, end_all, new_mark
+
+WORKLOAD = """
+import os, subprocess, sys, time
+{at_import}
+
+
+def workload(sizes):
+    {in_workload}
+
+    def train():
+        {in_training}
+        return 1.5
+
+    return {{"train": train}}
+"""
+
+
+def backend(folder: Path, at_import: str = "", in_workload: str = "pass", in_training: str = "pass") -> Path:
+    folder.mkdir()
+    text = WORKLOAD.format(at_import=at_import, in_workload=in_workload, in_training=in_training)
+    (folder / "chirp_verify.py").write_text(text)
+    return folder
+
+
+def tree_hash(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        digest.update(f"{path.relative_to(folder)} {status.st_mode} {status.st_mtime_ns}".encode())
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def verified(after: Path, before: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+    """Run verify and see that both trees are as they were, and the folder for temporary files is empty."""
+    hashes = tree_hash(after), tree_hash(before)
+    with tempfile.TemporaryDirectory() as temporary:
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        result = CliRunner().invoke(verify, [str(after), "--against", str(before), "--threads", "1", *options])
+        assert list(Path(temporary).iterdir()) == []
+    assert (tree_hash(after), tree_hash(before)) == hashes, "the user's trees are only read"
+    return result
+
+
+def test_a_missing_module_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = backend(tmp_path / "good")
+    bad = backend(tmp_path / "bad", at_import="import cv2.not_there")
+    report = tmp_path / "report.json"
+    result = verified(good, bad, monkeypatch, "--json", str(report), "--color", "always")
+    assert result.exit_code == 14
+    assert result.stdout.startswith("\x1b[1;31mVerdict: failed\x1b[0m. The before side failed:")
+    said = " ".join(result.stdout.split())
+    assert "is missing (imported in chirp_verify.py, line 3)" in said and "pip install opencv-python" in said
+    values = json.loads(report.read_text())
+    assert (values["verdict"], values["exit_code"], values["side"]) == ("failed", 14, "before")
+    assert "opencv-python" in values["reason"] and "ModuleNotFoundError" in values["output_tail"]
+    assert values["environment"]["packages"]["torch"] and values["machine"]["usable_cpus"] > 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sessions are POSIX's")
+def test_a_crash_after_megabytes_of_output_leaves_no_process_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = tmp_path / "pids"
+    crash = (
+        f"out = open({str(pids)!r}, 'w')\n"
+        "    first = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "    subprocess.run(['sh', '-c', 'setsid sleep 1000 & echo $!'], stdout=out)\n"
+        "    out.write(str(first.pid))\n"
+        "    out.close()\n"
+        "    for _ in range(300):\n"
+        "        print('x' * 9999)\n"
+        "    print('last words\\x1b[31m', flush=True)\n"
+        "    raise RuntimeError('no such bird')"
+    )
+    bad = backend(tmp_path / "bad", in_workload=crash)
+    result = verified(backend(tmp_path / "good"), bad, monkeypatch)
+    assert result.exit_code == 14
+    assert "The before side failed: chirp_verify.py:workload raised RuntimeError: no such bird" in " ".join(
+        result.stdout.split()
+    )
+    assert "last words" in result.stderr and "\x1b" not in result.stderr
+    assert len(result.stderr) < 20_000 and "[the end of 3.0 MB]" in result.stderr
+    numbers = [int(word) for word in pids.read_text().split()]
+    assert len(numbers) == 2 and not any(is_running(number) for number in numbers)
+
+
+def test_a_tree_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = backend(tmp_path / "bad", at_import="time.sleep(1000)")
+    result = verified(backend(tmp_path / "good"), bad, monkeypatch, "--timeout", "2")
+    assert result.exit_code == 14
+    assert result.stdout.startswith("Verdict: failed. The before side did not end within 2 s")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_everything_below_a_process_that_lives_is_ended_whatever_it_did_to_get_away() -> None:
+    script = "setsid env -i sleep 1000 & echo $!; (setsid sleep 1000 & echo $!); echo; sleep 1000"
+    mark = new_mark()
+    child = subprocess.Popen(
+        ["sh", "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, MARKER: mark},
+    )
+    assert child.stdout is not None
+    numbers = [int(line) for line in iter(lambda: child.stdout.readline().strip(), "") if line]  # type: ignore[union-attr]
+    assert len(numbers) == 2 and all(map(is_running, numbers))
+    end_all(child.pid, mark, alive=True)
+    assert child.wait() == -signal.SIGKILL
+    assert not any(map(is_running, numbers))
+    child.stdout.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_a_tree_that_writes_into_its_folder_begins_each_process_with_the_files_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The side before, which runs twice, fails on what an earlier process of it left; the side after crashes."""
+    before = backend(
+        tmp_path / "before",
+        at_import="assert not os.path.exists('left'), 'not fresh'; open('left', 'w').close(); os.remove('note.txt')",
+    )
+    (before / "note.txt").write_text("needed")
+    after = backend(tmp_path / "after", in_training="os._exit(7)")
+    result = verified(after, before, monkeypatch, "--quiet")
+    assert result.exit_code == 14
+    assert result.output == "Verdict: failed. The after side ended with exit code 7 and gave no result.\n"
+
+
+def test_a_backend_without_anything_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.py").write_text("")
+    result = verified(tmp_path / "new", tmp_path / "old", monkeypatch)
+    assert result.exit_code == 2
+    assert "chirp-migrate init-workload" in result.stderr and len(result.stderr.splitlines()) == 1

@@ -1,0 +1,88 @@
+"""The user's own function: how it is named, what it must give, and what is said when it does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.verify.hook import HookProblem, call_names, file_of, is_reference, make_call
+from chirp_migrate.verify.workload import Sizes
+
+SIZES = Sizes(samples=6, epochs=2)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty backend that is the working directory, as in the child process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text, right",
+    [
+        ("chirp_verify.py:workload", True),
+        ("bench/my_file.py:run", True),
+        ("package.module:function", True),
+        ("module:function", True),
+        ("module", False),
+        ("module:two words", False),
+        (":function", False),
+        ("/etc/outside.py:function", False),
+        ("../outside.py:function", False),
+        ("not-a-module.py:function", False),
+        ("a..b:function", False),
+    ],
+)
+def test_how_a_function_is_named(text: str, right: bool) -> None:
+    assert is_reference(text) is right
+
+
+def test_where_a_function_may_be() -> None:
+    assert file_of("bench/work.py:f") == ("bench/work.py",)
+    assert file_of("pack.work:f") == (
+        "pack/work.py", "pack/work/__init__.py", "src/pack/work.py", "src/pack/work/__init__.py"
+    )  # fmt: skip
+
+
+def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
+    (tree / "bench").mkdir()
+    (tree / "bench" / "own_calls.py").write_text(
+        "def work(sizes):\n"
+        "    seen = []\n"
+        "    def train(name):\n"
+        "        seen.append(name)\n"
+        "        return seen, sizes.samples\n"
+        "    return {'first': lambda: train('first'), 'second': lambda: train('second')}\n"
+    )
+    reference = "bench/own_calls.py:work"
+    assert call_names(reference, SIZES) == ["first", "second"]
+    assert make_call(reference, "first", SIZES)() == (["first"], 6)
+    assert make_call(reference, "second", SIZES)() == (["second"], 6), "what the first training did is not seen"
+    with pytest.raises(HookProblem, match="no call named 'third' here, but first, second"):
+        make_call(reference, "third", SIZES)
+
+
+@pytest.mark.parametrize(
+    "number, body, sentence",
+    [
+        (1, "work = 3", "has no function work"),
+        (2, "def work(sizes): return [print]", "returned list: it must return a dictionary"),
+        (3, "def work(sizes): return {}", "without entries"),
+        (4, "def work(sizes): return {'a': 3}", "gives int for 'a'"),
+        (5, "def work(sizes): return {'a\\n': print}", "names a call 'a\\\\n'"),
+        (6, "def work(sizes): return {'a' * 61: print}", "a name is a short text"),
+    ],
+)
+def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence: str) -> None:
+    (tree / f"wrong{number}.py").write_text(body + "\n")
+    with pytest.raises(HookProblem, match=sentence):
+        call_names(f"wrong{number}.py:work", SIZES)
+
+
+def test_a_file_that_is_not_there(tree: Path) -> None:
+    with pytest.raises(HookProblem, match=r"nowhere\.py does not exist"):
+        call_names("nowhere.py:work", SIZES)

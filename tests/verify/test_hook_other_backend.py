@@ -1,0 +1,85 @@
+"""A backend of another shape, from `apply` to training calls that give the same on both sides."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chirp_migrate.cli.apply import apply
+from chirp_migrate.cli.init_workload import init_workload
+from chirp_migrate.verify.against import before_side
+from chirp_migrate.verify.options import resolve
+from chirp_migrate.verify.process import run_child
+from chirp_migrate.verify.sides import Sides, find_training, make_sides
+from chirp_migrate.verify.spec import EntryResult, Mode, RunSpec
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The migrated backend with its workload filled in."""
+    root = tmp_path / "backend"
+    shutil.copytree(FIXTURE, root, ignore=shutil.ignore_patterns("__pycache__"))
+    assert CliRunner().invoke(apply, [str(root), "--no-scaffold"]).exit_code == 0
+    assert "chirpid_patch" in (root / "trainer" / "data.py").read_text()
+    assert CliRunner().invoke(init_workload, [str(root)]).exit_code == 0
+    workload = root / "chirp_verify.py"
+    text = workload.read_text()
+    for old, new in (
+        (
+            "# from trainer.training import train",
+            "from trainer.data import TileDataset\nfrom trainer.fitting import fit",
+        ),
+        ("dataset = TensorDataset(images, labels)", "dataset = TileDataset(sizes.samples, 16, sizes.classes)"),
+        (
+            "raise NotImplementedError",
+            "return fit(dataset, sizes.classes, sizes.epochs, sizes.batch_size)\n        raise E",
+        ),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    workload.write_text(text)
+    return root.resolve()
+
+
+def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> dict[str, dict[str, EntryResult]]:
+    """Side → training call → result of a timed pass, for the sides asked for."""
+    options = resolve(root, given)
+    sides: Sides = make_sides(root, before_side(root, None), options, scratch)
+    discovery = find_training(sides, root, options, 1, scratch, lambda _line: None)
+    results = {}
+    for side in which:
+        spec = RunSpec(
+            tree=str(sides.trees[side]),
+            output=str(scratch / f"{side}.json"),
+            entry_points=discovery.entry_points,
+            model="",
+            sizes=options.sizes,
+            threads=1,
+            modes=(Mode.TIMED,),
+            api_names={},
+            origin=discovery.origin,
+        )
+        results[side] = run_child(spec, side, scratch / f"run-{side}", 200.0).modes[Mode.TIMED]
+    return results
+
+
+def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
+    found = timed(root, tmp_path, {"samples": 40, "epochs": 2, "shape": "3x16x16"}, "before", "after")
+    assert found["before"].keys() == found["after"].keys() == {"train"}
+    assert found["before"]["train"].seconds > 0
+    history = found["before"]["train"].fingerprint
+    assert history["result"] == "list of 2" and history["result[1]['loss']"].startswith("0x")
+    assert found["after"]["train"].fingerprint == history
+
+
+def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
+    command = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
+    found = timed(root, tmp_path, {"command": command, "result": "metrics.json", "samples": 40, "epochs": 1}, "after")
+    metrics = found["after"]["command"].fingerprint
+    assert metrics["result['exit code']"] == "0" and metrics["result['result'][0]['epoch']"] == "0"
+    assert not (root / "metrics.json").exists()

@@ -1,0 +1,102 @@
+"""A simulated run of a tiny backend in a real process, from its options to everything that is shown of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chirp_migrate.verify.command import verify
+from chirp_migrate.verify.equivalence import Equivalence
+from chirp_migrate.verify.machine import describe, line
+from chirp_migrate.verify.measure_options import MeasureOptions
+from chirp_migrate.verify.measures import MEASURES
+from chirp_migrate.verify.measures_report import drawn
+from chirp_migrate.verify.process import run_child
+from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.verify.rounds import Rounds, TimedRound
+from chirp_migrate.verify.session import Measurements, Settings, judge
+from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
+from chirp_migrate.verify.workload import Discovery, Sizes, discover
+
+SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
+SINGLE = "training_utils.single_fold_training_with_predefined_split"
+STEP_MS = 3.0
+
+
+def settings(measuring: MeasureOptions) -> Settings:
+    return Settings(SIZES, rounds=3, budget_s=0.0, threshold=0.2, threads=1, timeout_s=300.0, measuring=measuring)
+
+
+def ran(tree: Path, discovery: Discovery, scratch: Path) -> RunResult:
+    """Every pass of one side in one process."""
+    modes = (Mode.PROBE, Mode.TIMED, Mode.CACHED, Mode.MEASURED)
+    spec = RunSpec(
+        str(tree), str(scratch / "result.json"), discovery.entry_points, discovery.model, SIZES, 1, modes, {},
+        simulate_step_ms=STEP_MS, worker_counts=(0, 2), extra_s=60.0,
+    )  # fmt: skip
+    return run_child(spec, "after", scratch / "files", 300.0)
+
+
+def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
+    """The same process as both sides, in three equal rounds."""
+    seconds = {
+        side: {label: entry.seconds for label, entry in result.modes[mode].items()}
+        for side, mode in (("before", Mode.TIMED), ("after", Mode.TIMED), ("cached", Mode.CACHED))
+    }
+    rounds = tuple(TimedRound(("before", "after"), seconds, None, 1.0) for _ in range(3))
+    assert result.measured is not None
+    return Measurements(
+        labels,
+        dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
+        Rounds(rounds, rounds),
+        Equivalence((), (), {}),
+        dict.fromkeys(("before", "after"), result.measured),
+        dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),
+    )
+
+
+def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    tree = write_backend("tree")
+    discovery = discover(tree)
+    labels = tuple(entry.label for entry in discovery.entry_points)
+
+    result = ran(tree, discovery, tmp_path)
+
+    # Training batches of 44 samples by 16, three epochs; validation takes no step.
+    for mode in (Mode.TIMED, Mode.CACHED, Mode.MEASURED):
+        assert result.simulated[mode][SINGLE].steps == 9
+        assert result.modes[mode][SINGLE].seconds >= 9 * STEP_MS / 1e3
+    assert Mode.PROBE not in result.simulated
+    measured = result.measured
+    assert measured is not None
+    assert [(walk.role, walk.samples) for walk in measured.entries[SINGLE].walks] == [
+        ("train", 44),
+        ("validation", 16),
+    ] * 3
+    assert {(trial.workers, trial.problem) for trial in measured.workers} == {(0, None), (2, None)}
+    assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
+
+    found = measurements(result, labels)
+    chosen = settings(MeasureOptions(STEP_MS, (0, 2), plots=tmp_path))
+    outcome = judge(found, 0.2)
+    text = " ".join(to_text(found, outcome, chosen, discovery, describe(1)).split())
+    assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. With SIMULATED device steps of 3 ms:")
+    assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
+    assert "Targets, after the migration:" in text and "every sample once and no worker lost" in text
+    values = json.loads(json.dumps(to_json(found, outcome, chosen, discovery, describe(1))))
+    assert values["simulated"]["step_ms"] == STEP_MS and "SIMULATED" in values["reason"]
+    assert 0 < values["simulated"]["device_busy"]["after"] <= 1
+    assert set(values["measures"]["figures"]["after"]) == {measure.name for measure in MEASURES}
+    assert values["measures"]["raw"]["after"]["entries"][SINGLE]["walks"][0]["samples"] == 44
+    assert len(values["targets"]) == 5
+    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in drawn(tmp_path, found, chosen, line(describe(1)))
+    assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", [["--simulate-step-ms", "-1"], ["--worker-counts", "two"]])
+def test_options_that_make_no_sense_are_refused(option: list[str], tmp_path: Path) -> None:
+    assert CliRunner().invoke(verify, [str(tmp_path), *option]).exit_code == 2

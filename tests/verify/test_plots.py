@@ -1,0 +1,75 @@
+"""Plots: what is drawn, what is said on them, and what happens without matplotlib."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.verify.measured import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
+from chirp_migrate.verify.plots import FILES, draw, prepare
+
+HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
+
+
+def side(waits: list[float]) -> SideMeasures:
+    return SideMeasures(
+        entries={HOSTILE: EntryMeasures(1.0, [Walk(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
+        usage=[UsagePoint(0.0, 2**28, 2**28, None, None), UsagePoint(1.0, 2**29, 2**29, None, None)],
+        memory_kind="pss",
+        rates=[LoaderRate("factory", HOSTILE, 0, 50.0, None)]
+        + [LoaderRate("plain", HOSTILE, count, 10.0 * count, None) for count in (0, 2, 8)],
+    )
+
+
+def drawn(folder: Path, simulated: str | None) -> dict[str, str]:
+    seconds = {side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")}
+    measured = {"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}
+    written = draw(folder, seconds, measured, "Machine: one <CPU> & no GPU", simulated)
+    assert tuple(path.name for path in written) == FILES
+    return {path.name: path.read_text(encoding="utf-8") for path in written}
+
+
+def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
+    assert prepare(tmp_path / "new" / "plots") is None
+    plots = drawn(tmp_path / "new" / "plots", None)
+    said = {
+        "training-time.svg": ("seconds", "before", "after", "model only"),
+        "batch-waits.svg": ("milliseconds", "before: 2 batches, median 30.00 ms", "after: 2 batches"),
+        "worker-counts.svg": ("samples/s", "worker processes", "factory"),
+        "memory.svg": ("MiB", "before, PSS with workers", "seconds of training"),
+    }
+    for name, text in plots.items():
+        ElementTree.fromstring(text)
+        assert "<script" not in text
+        assert "no GPU" in text
+        assert "simulated" not in text.lower()
+        assert all(words in text for words in said[name]), name
+
+
+def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
+    for text in drawn(tmp_path, "SIMULATED device steps of 8 ms.").values():
+        assert "<!-- simulated -->" in text and "SIMULATED device steps of 8 ms." in text
+
+
+def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
+    assert draw(tmp_path, {}, {}, "Machine: one", None) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    sentence = prepare(tmp_path)
+    assert sentence is not None and "matplotlib" in sentence and "chirp-migrate[plots]" in sentence
+
+
+def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageProblem, match="give another --plots"):
+        prepare(tmp_path / "file" / "plots")
+    (tmp_path / FILES[0]).mkdir()
+    with pytest.raises(UsageProblem, match="give another --plots"):
+        drawn(tmp_path, None)
