@@ -36,7 +36,7 @@ bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
 
 bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
-	$(BIN)/python benchmarks/interruption.py
+	$(BIN)/python benchmarks/interruption.py --check
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.atomic import read_file
 from chirp_migrate.plan import FilePlan
 
 if sys.version_info >= (3, 11):
@@ -68,7 +69,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     if not (root / path).resolve().is_relative_to(root.resolve()):
         return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
     try:
-        before = (root / path).read_bytes()
+        before = read_file(root / path)
         edit = with_requirement if name else with_project_dependency
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")
     except OSError as error:
@@ -159,7 +160,7 @@ def _extended(text: str, start: int, entry: str) -> str | None:
 def _declares_dependencies(pyproject: Path) -> bool:
     """Whether a ``pyproject.toml`` is there that lists dependencies and lacks ours."""
     try:
-        listed = _parsed(pyproject.read_text(encoding="utf-8")).get("project", {}).get("dependencies")
+        listed = _parsed(read_file(pyproject).decode("utf-8")).get("project", {}).get("dependencies")
     except (OSError, ValueError):
         return False
     return isinstance(listed, list) and not any(isinstance(one, str) and _names_distribution(one) for one in listed)

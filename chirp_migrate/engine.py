@@ -98,7 +98,7 @@ def plan_tree(
         else:
             skipped.append(Skipped(result.path, problem))
     skipped.sort(key=lambda one: one.path)
-    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes))
+    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), found.left_out)
 
 
 def source_of(path: str, data: bytes) -> Source:

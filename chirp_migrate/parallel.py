@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -87,7 +89,7 @@ def _alone(path: str, project: Project, settings: Settings) -> FileResult:
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # Nothing of ours runs in threads, so that a fork is safe where the platform has it, and spares sending the texts.
+    # Nothing runs in threads here, so that a fork is safe where the platform has it, and spares sending the texts.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
 
@@ -108,6 +110,15 @@ def _start(project: Project, settings: Settings) -> None:
     gc.set_threshold(*_RARELY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears of it, and ends us
     _project, _settings = project, settings
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot end its workers: they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _migrate_here(path: str) -> FileResult:

@@ -160,7 +160,7 @@ class FilePlan:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that could not be handled, and why."""
+    """A file that could not be handled, or what was not looked at, and why."""
 
     path: str
     reason: str
@@ -174,7 +174,10 @@ class Skipped:
 class Plan:
     """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order.
 
-    ``notes`` are sentences about the run that belong to no single finding.
+    Attributes:
+        skipped: files that could not be handled.
+        notes: sentences about the run that belong to no single finding.
+        left_out: folders and files that were not looked at, on purpose.
     """
 
     root: Path
@@ -182,6 +185,7 @@ class Plan:
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...] = ()
+    left_out: tuple[Skipped, ...] = ()
 
 
 def sha256(content: bytes) -> str:

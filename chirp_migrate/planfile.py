@@ -71,6 +71,7 @@ def plan_json(migration: Migration, choices: Choices | None = None) -> dict[str,
         "files": [_file_json(file, choices or {}) for file in plan.files],
         "findings": [{**one.to_json(), "reason": reasons[one.rule]} for one in plan.findings],
         "skipped": [one.to_json() for one in plan.skipped],
+        "left_out": [one.to_json() for one in plan.left_out],
         "ledger": Ledger.of(plan.findings, plan.skipped, (), options.codes).to_json(),
         "notes": list(migration.notes),
     }
@@ -221,14 +222,17 @@ class _Reading:
             if self._changed:
                 raise _Changed(self._changed)
             findings = tuple(_finding(_typed(entry, dict)) for entry in whole["findings"])
-            skipped = tuple(Skipped(_typed(e["path"], str), _typed(e["reason"], str)) for e in whole["skipped"])
+            skipped, left_out = (
+                tuple(Skipped(_typed(one["path"], str), _typed(one["reason"], str)) for one in whole[key])
+                for key in ("skipped", "left_out")
+            )
             notes = tuple(_typed(note, str) for note in whole["notes"])
             reviewed = _typed(whole["reviewed"], bool)
         except KeyError as error:
             raise _Damaged(f"{error} is missing") from None
         except (TypeError, ValueError, AttributeError) as error:
             raise _Damaged(str(error)) from None
-        plan = Plan(self._root, files, findings, skipped)
+        plan = Plan(self._root, files, findings, skipped, left_out=left_out)
         return PlanFile(Migration(plan, notes, options), self._choices, reviewed)
 
     def _file(self, entry: Mapping[str, Any]) -> FilePlan:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.atomic import read_file
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
@@ -152,7 +153,7 @@ def _folders(root: Path) -> list[Path]:
 
 def _table(file: Path) -> Mapping[str, Any] | None:
     try:
-        data = file.read_bytes()
+        data = read_file(file)
     except FileNotFoundError:
         return None
     except OSError as error:

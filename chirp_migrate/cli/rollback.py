@@ -8,10 +8,12 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.options import json_option, path_argument, wait_option
 from chirp_migrate.cli.paint import visible
 from chirp_migrate.commit import recover
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.record import State
 from chirp_migrate.rollback import RollbackResult, later_runs, rollback, rollback_to
@@ -27,27 +29,27 @@ _UNFINISHED = {
 
 @click.command(
     name="rollback",
-    epilog=(
-        "Exit codes: 0 everything is as it was; 2 nothing was applied at PATH, or no such run; 3 refused, nothing "
-        "changed (files were edited since, a later run wrote to them, another run is at work: all named); 4 failed "
-        "midway and undone. Examples: chirp-migrate rollback backend/    chirp-migrate rollback --list backend/    "
-        "chirp-migrate rollback --run 2 backend/    chirp-migrate rollback --back-to 2 backend/"
+    epilog=epilog(
+        {
+            ExitCode.OK: "everything is as it was",
+            ExitCode.USAGE: "nothing was applied at PATH, or no such run",
+            ExitCode.REFUSED: "refused, nothing changed: files were edited since, a later run wrote to them, or "
+            "another run is at work (all named)",
+            ExitCode.UNDONE: "failed midway and undone",
+        },
+        "chirp-migrate rollback backend/",
+        "chirp-migrate rollback --list backend/",
+        "chirp-migrate rollback --run 2 backend/",
+        "chirp-migrate rollback --back-to 2 backend/",
     ),
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@path_argument
 @click.option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
 @click.option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
 @click.option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
 @click.option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Wait for another run to end."
-)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="Write what was restored and removed, or the list, as JSON ('-': standard output).",
-)
+@wait_option
+@json_option("what was restored and removed, or the list,")
 def rollback_command(
     path: Path,
     show_list: bool,

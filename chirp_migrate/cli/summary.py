@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -18,6 +19,8 @@ from chirp_migrate.rules import all_rules
 
 #: Why a file is written, as people are told.
 NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
+#: Reasons for not looking at something that a user may not expect.
+_TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
 #: How statuses are called where they are counted.
 _DONE = {
@@ -73,6 +76,8 @@ def applied(
     else:
         lines += ["", _NOTHING]
     lines += notes(migration)
+    if result.found is not None:
+        lines += wrapped(result.found, "")
     for name in result.linked:
         lines += wrapped(f"{visible(name)} had other names (hard links): those keep the old bytes.", "  ", first="")
     lines += account(migration, left)
@@ -124,6 +129,11 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     if skipped:
         lines += ["", "Not handled:"]
         lines += [line for one in skipped for line in wrapped(visible(f"{one.path}: {one.reason}"), "  ")]
+    # Caches and the like are no news; what somebody could miss is.
+    passed_over = [one for one in plan.left_out if verbose or _TELLING.search(one.reason)]
+    if passed_over:
+        lines += ["", "Not looked at:"]
+        lines += [line for one in passed_over for line in wrapped(visible(f"{one.path}: {one.reason}"), "  ")]
     return lines
 
 
@@ -203,6 +213,7 @@ def as_json(migration: Migration, left: Sequence[Skipped]) -> dict[str, object]:
         "files": [file.to_json() for file in plan.files],
         "findings": [{**finding.to_json(), "reason": reasons[finding.rule]} for finding in plan.findings],
         "skipped": [one.to_json() for one in (*plan.skipped, *left)],
+        "left_out": [one.to_json() for one in plan.left_out],
         "ledger": _ledger(migration, left).to_json(),
         "notes": list(migration.notes),
     }

@@ -216,4 +216,4 @@ def _wrapped(line: str) -> list[str]:
 def _sentence(text: str) -> str:
     text = text.rstrip(".")
     # The label of an entry point stays as it is written.
-    return f"{text}." if re.match(r"[\w. ]+: ", text) else f"{text[:1].upper()}{text[1:]}."
+    return f"{text}." if re.match(r"[\w.]+: ", text) else f"{text[:1].upper()}{text[1:]}."

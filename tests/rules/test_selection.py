@@ -288,7 +288,8 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     plan = planned(root, select=["CHP001", "CHP007"])
     ledger = Ledger.of(plan.findings, plan.skipped)
     content = ledger.to_json()
-    assert content["sites"] == {"found": 4, "migrated": 2, "fine": 0, "suppressed": 1, "opt_in": 0, "listed": 1}
+    counted = {"migrated": 2, "fine": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
+    assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1
     assert content["files_not_handled"] == 1

@@ -90,7 +90,7 @@ def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path
         assert snapshot(root) == before
 
     action = lambda root: rollback(root, force=edited)  # noqa: E731
-    moments = every_death(tree, prepare, action, check, every=3 if edited else 1)
+    moments = every_death(tree, prepare, action, check, every=5 if edited else 1)
     assert outcomes == {"not begun", "finished"}
     assert moments > 40
 
@@ -116,7 +116,7 @@ def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str
         recover(root)
         assert snapshot(root) == before
 
-    assert every_death(tree, prepare, recover, check, every=2) > 20
+    assert every_death(tree, prepare, recover, check, every=3) > 20
 
 
 def test_an_earlier_run_stands_when_a_later_one_is_killed(tree: Path) -> None:
