@@ -12,7 +12,7 @@ __all__ = ["DEFAULT_WORKERS", "NO_OPTIONS", "MeasureOptions", "parsed_counts"]
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Worker counts that the requirements name (R-000-5.1: 8 and more)."""
 
-_EXTRA_S = 15.0
+_EXTRA_S = 8.0
 _MOST_WORKERS = 64
 
 

@@ -52,7 +52,7 @@ class VerifyOptions:
     entry: EntryPoint | None = None
     model: str | None = None
     rounds: int = 20
-    budget_s: float = 100.0
+    budget_s: float = 60.0
     threshold_percent: float = 20.0
     threads: int | None = None
     timeout_s: float = 600.0

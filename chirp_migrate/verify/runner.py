@@ -84,7 +84,7 @@ def run(spec: RunSpec, result: RunResult) -> None:
         result.names = _names(spec)
         return
     _warm_up(spec)
-    gc.freeze()  # what the imports made is not looked through again in every collection
+    gc.freeze()
     data = data_for(spec.entry_points, spec.sizes)
     for mode in spec.modes:
         result.modes[mode] = _make_pass(spec, data, mode, result)
@@ -108,6 +108,9 @@ def _warm_up(spec: RunSpec) -> None:
             call = _prepared(spec, entry, small, warm_up=True)
             without_workers.interception.cover_new_classes()
             _call(call, entry, "warm-up", spec.sizes.seed)
+            del call
+            _let_workers_end()
+            gc.freeze()  # what the imports made is not looked through again in every collection
     try:
         check_imports(Path(spec.tree), spec.origin)
     except WrongTree as error:
