@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 from chirp_migrate import __version__
@@ -99,7 +100,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     except _Changed as error:
         raise Refused(
             f"not as they were when {name} was made: {', '.join(error.paths)}; nothing was changed. Make the plan "
-            f"anew: chirp-migrate plan {root} -o {name}"
+            f"anew: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         ) from None
     except _Newer as error:
         raise UsageProblem(

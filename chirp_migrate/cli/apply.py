@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -154,7 +155,7 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, fro
     if found.reviewed and open_ones:
         raise Refused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: go on with "
-            f"`chirp-migrate review {path} --plan {plan_file}`; nothing was changed."
+            f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
     edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
     return replace(found.migration, plan=select(found.migration.plan, found.choices)), edited
@@ -215,7 +216,9 @@ def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
     root = root_of(path)
     if not may_write:
         if any(run.state is not State.APPLIED for run in read_runs(root)):
-            raise Refused(f"an earlier run was interrupted here: run `chirp-migrate rollback {path}` first.")
+            raise Refused(
+                f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
+            )
         return
     found = recover(root, wait_s=wait_s)
     if found is not None:

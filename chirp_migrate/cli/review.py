@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -109,14 +110,18 @@ def review(
     )
     terminal.say(f"\n{accepted} accepted, {len(session.choices) - accepted} refused, {left} undecided.")
     if left:
-        terminal.say(f"Kept in {plan_file}. Go on with: chirp-migrate review {path} --plan {plan_file}")
+        terminal.say(
+            f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
+        )
         sys.exit(ExitCode.WORK_REMAINS)
     selected, edited = chosen(PlanFile(found.migration, session.choices, True), request.path, plan_file)
     if not selected.plan.files:
         terminal.say("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     if (terminal.ask("Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
-        terminal.say(f"Kept in {plan_file}. Apply it with: chirp-migrate apply {path} --plan {plan_file}")
+        terminal.say(
+            f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"
+        )
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     terminal.say(summary.applied(selected, result, path, paint).rstrip("\n"))
@@ -146,7 +151,7 @@ class _Terminal:
 def _open(request: Request, plan_file: Path) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
-        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review BACKEND --plan {request.path}")
+        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review BACKEND --plan {quote(str(request.path))}")
     old: bytes | None = None
     if plan_file.exists():
         if request == Request(request.path, jobs=request.jobs):
