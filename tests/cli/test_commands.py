@@ -344,3 +344,9 @@ def test_a_defect_of_ours_is_one_line_with_the_way_to_its_traceback(tmp_path: Pa
     assert len(done.stderr.splitlines()) == 1 and "--debug" in done.stderr
     done = subprocess.run([*command, "--debug", "completion", "bash"], capture_output=True, text=True, check=False)
     assert done.returncode == 70 and "Traceback" in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_in_the_place_of_settings_is_not_waited_for(backend: Path) -> None:
+    os.mkfifo(backend / "pyproject.toml")
+    assert "pyproject.toml cannot be read (it is not a regular file)" in one_sentence(run("apply", backend))

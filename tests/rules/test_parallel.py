@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import chirp_migrate.parallel
@@ -56,3 +59,22 @@ def test_one_file_is_seen_with_its_neighbours(tmp_path: Path) -> None:
     plan = plan_tree(tmp_path / "a.py")
     assert [file.path for file in plan.files] == ["a.py"]
     assert b"import DataLoader" in plan.files[0].after
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills with a signal")
+def test_processes_that_plan_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    body = "from torch.utils.data import DataLoader\n" + "x = DataLoader(d, batch_size=2)\n" * 200
+    for number in range(40):
+        (tmp_path / f"m{number}.py").write_text(body)
+    command = [sys.executable, "-m", "chirp_migrate", "plan", "-j", "2", str(tmp_path)]
+    run = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while len(workers := run.children()) < 2:
+            assert run.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        run.kill()
+        run.wait()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
