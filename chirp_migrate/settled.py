@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from pathlib import Path
 
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine import Progress, plan_tree
 from chirp_migrate.errors import Refused
 from chirp_migrate.plan import Plan, Status
 from chirp_migrate.settings import Settings
@@ -15,7 +15,13 @@ __all__ = ["check_settled"]
 
 
 def check_settled(
-    path: Path, plan: Plan, settings: Settings, *, edited: frozenset[str] = frozenset(), jobs: int | None = None
+    path: Path,
+    plan: Plan,
+    settings: Settings,
+    *,
+    edited: frozenset[str] = frozenset(),
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Compile what ``plan`` writes and plan it once more.
 
@@ -25,6 +31,7 @@ def check_settled(
         settings: those that it was made with.
         edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
         jobs: number of processes that plan.
+        progress: called as ``progress(done, total, path)``.
 
     Raises:
         Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.
@@ -35,7 +42,7 @@ def check_settled(
     for name, after in rewritten.items():
         if name.endswith(".py"):
             _compile(name, after)
-    again = plan_tree(path, settings=settings, jobs=jobs, overlay=rewritten)
+    again = plan_tree(path, settings=settings, jobs=jobs, progress=progress, overlay=rewritten)
     refused: dict[str, set[str]] = defaultdict(set)
     for one in plan.findings:
         if one.status is Status.REFUSED:

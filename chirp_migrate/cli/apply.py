@@ -26,6 +26,7 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.cli.paint import Paint
 from chirp_migrate.cli.planning import Request, planned, read_plan_file
+from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.commit import CommitResult, commit, recover
 from chirp_migrate.diff import unified_diff
 from chirp_migrate.discover import root_of
@@ -134,8 +135,13 @@ def apply_plan(
     plan = migration.plan
     if not allow_dirty:
         guard(plan.root, [file.path for file in plan.files if file.before is not None])
-    check_settled(request.path, plan, request.settings_of(migration), edited=edited, jobs=request.jobs)
-    return commit(plan, wait_s=wait_s) if plan.files else CommitResult((), (), "")
+    settings = request.settings_of(migration)
+    with planning_progress("checking") as progress:
+        check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
+    if not plan.files:
+        return CommitResult((), (), "")
+    with writing_progress() as step:
+        return commit(plan, wait_s=wait_s, on_step=step)
 
 
 def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:

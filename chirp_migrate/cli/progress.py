@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from chirp_migrate.cli.paint import visible
 from chirp_migrate.engine import Progress
 
 #: Seconds before progress shows.
@@ -14,19 +15,32 @@ _PATIENCE = 1.0
 
 
 @contextmanager
-def planning_progress() -> Iterator[Progress | None]:
-    """Give a callback that shows ``done/total path`` on one line, which is wiped at the end."""
+def planning_progress(doing: str = "reading") -> Iterator[Progress | None]:
+    """Give a callback that shows ``doing done/total path`` on one line, which is wiped at the end."""
+    with _line() as show:
+        yield show and (lambda done, total, path: show(f"{doing} {done}/{total} {path}"))
+
+
+@contextmanager
+def writing_progress() -> Iterator[Callable[[str], None] | None]:
+    """Give a callback that shows the last step of a commit or rollback."""
+    with _line() as show:
+        yield show and (lambda step: show(f"writing: {step}"))
+
+
+@contextmanager
+def _line() -> Iterator[Callable[[str], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
     started = time.monotonic()
     shown = False
 
-    def show(done: int, total: int, path: str) -> None:
+    def show(text: str) -> None:
         nonlocal shown
         if time.monotonic() - started >= _PATIENCE:
             shown = True
-            sys.stderr.write(f"\r\x1b[Kreading {done}/{total} {path}"[:100])
+            sys.stderr.write(f"\r\x1b[K{visible(text)}"[:100])
             sys.stderr.flush()
 
     try:

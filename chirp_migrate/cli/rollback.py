@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +10,7 @@ import click
 from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import json_option, path_argument, wait_option
 from chirp_migrate.cli.paint import visible
+from chirp_migrate.cli.progress import writing_progress
 from chirp_migrate.commit import recover
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import UsageProblem
@@ -72,8 +73,9 @@ def rollback_command(
         json_output.write(json_file, {"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         _say(_listed(runs, path), json_file)
         return
-    interrupted = recover(root, force=force, wait_s=wait_s)
-    results = _undo(root, interrupted is not None, only, first, force, wait_s)
+    with writing_progress() as step:
+        interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
+        results = _undo(root, interrupted is not None, only, first, force, wait_s, step)
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],
@@ -89,19 +91,25 @@ def rollback_command(
 
 
 def _undo(
-    root: Path, interrupted: bool, only: int | None, first: int | None, force: bool, wait_s: float
+    root: Path,
+    interrupted: bool,
+    only: int | None,
+    first: int | None,
+    force: bool,
+    wait_s: float,
+    step: Callable[[str], None] | None,
 ) -> Sequence[RollbackResult]:
     if not interrupted:
         if first is not None:
-            return rollback_to(root, first, force=force, wait_s=wait_s)
-        return [rollback(root, run=only, force=force, wait_s=wait_s)]
+            return rollback_to(root, first, force=force, wait_s=wait_s, on_step=step)
+        return [rollback(root, run=only, force=force, wait_s=wait_s, on_step=step)]
     # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The interrupted
     # one, too, may be the one they name; it is gone now.
     standing = [run.number for run in applied_runs(root)]
     if first is not None:
         left = [number for number in standing if number >= first]
-        return rollback_to(root, left[0], force=force, wait_s=wait_s) if left else []
-    return [rollback(root, run=only, force=force, wait_s=wait_s)] if only in standing else []
+        return rollback_to(root, left[0], force=force, wait_s=wait_s, on_step=step) if left else []
+    return [rollback(root, run=only, force=force, wait_s=wait_s, on_step=step)] if only in standing else []
 
 
 def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
