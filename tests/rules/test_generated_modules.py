@@ -187,7 +187,7 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
     pickle.loads(pickle.dumps(migrated.make().collate_fn))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=modules(), chosen=st.data())
 @pytest.mark.filterwarnings("ignore")
 def test_any_of_its_hunks_alone_build_the_same_loader(text: str, chosen: st.DataObject, tmp_path: Path) -> None:
