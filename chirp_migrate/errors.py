@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from chirp_migrate.exit_codes import ExitCode
+
 __all__ = ["CheckFailed", "ChirpMigrateError", "CommitFailed", "JournalDamaged", "Refused", "UsageProblem"]
 
 
@@ -14,7 +16,7 @@ class ChirpMigrateError(Exception):
         exit_code: what the command line ends with.
     """
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
 
 class UsageProblem(ChirpMigrateError):
@@ -24,7 +26,7 @@ class UsageProblem(ChirpMigrateError):
 class Refused(ChirpMigrateError):
     """Going on could lose somebody's work, so nothing was written (exit code 3)."""
 
-    exit_code = 3
+    exit_code = ExitCode.REFUSED
 
 
 class JournalDamaged(Refused):
@@ -34,10 +36,10 @@ class JournalDamaged(Refused):
 class CommitFailed(ChirpMigrateError):
     """Writing failed midway; the message says what state the tree is in (exit code 4)."""
 
-    exit_code = 4
+    exit_code = ExitCode.UNDONE
 
 
 class CheckFailed(ChirpMigrateError):
     """The user's own command failed after the rewrite, which was rolled back (exit code 5)."""
 
-    exit_code = 5
+    exit_code = ExitCode.CHECK_FAILED

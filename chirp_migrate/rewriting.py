@@ -218,14 +218,14 @@ class _Rewriting:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
         public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
-        if self._passes > 1 and compose(self._original, hunks, public) != text:
+        if None in numbers or (self._passes > 1 and compose(self._original, hunks, public) != text):
             # What the passes did to each other cannot be told apart.
             hunks, numbers = (Hunk(1, changed_lines(self._original.text, text)),), [1] * len(self._done)
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
-    def _hunks(self) -> tuple[tuple[Hunk, ...], list[int]]:
-        """The hunks, and for each rewrite the number of its one."""
+    def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
+        """The hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
         edits = list(self._trail.edits())
         joined = {*self._joined, *self._trail.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = grouped(len(self._done), joined)
@@ -242,7 +242,7 @@ class _Rewriting:
                 for needed in proposal.imports
             }  # fmt: skip
             hunks.append(Hunk(number, tuple(own), frozenset(imports)))
-        return tuple(hunks), [numbers[group] for group in groups]
+        return tuple(hunks), [numbers.get(group) for group in groups]
 
 
 def concerned_rules(rules: Sequence[Rule], text: str, project: Project) -> tuple[Rule, ...]:

@@ -20,6 +20,7 @@ from chirp_migrate.cli.options import color_option, json_option, path_argument
 from chirp_migrate.cli.paint import Paint, wrapped
 from chirp_migrate.commit import recover
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
+from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.verify import machine, plots
 from chirp_migrate.verify.against import before_side
 from chirp_migrate.verify.environment import describe_environment
@@ -35,7 +36,6 @@ from chirp_migrate.verify.workload import Source, discover
 
 __all__ = ["Output", "run_verify", "verify"]
 
-_INTERRUPTED = 130
 _DEFAULTS = VerifyOptions()
 _COLOURS = {
     Verdict.FASTER: "1;32",
@@ -196,7 +196,7 @@ def run_verify(
         return error.exit_code
     except KeyboardInterrupt:
         click.echo("Interrupted: the processes are stopped and the temporary files removed.", err=True)
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _verify(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from chirp_migrate.errors import ChirpMigrateError
+from chirp_migrate.exit_codes import ExitCode
 
 __all__ = ["InvalidData", "InvalidTree", "NotMigrated", "VerifyError", "WorkloadFailed"]
 
@@ -12,7 +13,7 @@ __all__ = ["InvalidData", "InvalidTree", "NotMigrated", "VerifyError", "Workload
 class VerifyError(ChirpMigrateError):
     """A verification that could not be carried out (exit code 2 unless a subclass says otherwise)."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
 
 class InvalidTree(VerifyError):
@@ -26,7 +27,7 @@ class InvalidData(VerifyError):
 class NotMigrated(VerifyError):
     """There is no applied migration to compare with (exit code 3)."""
 
-    exit_code = 3
+    exit_code = ExitCode.REFUSED
 
 
 class WorkloadFailed(VerifyError):
@@ -37,7 +38,7 @@ class WorkloadFailed(VerifyError):
         side: ``before`` or ``after``; empty where that is not known.
     """
 
-    exit_code = 14
+    exit_code = ExitCode.WORKLOAD_FAILED
 
     def __init__(self, message: str, log_tail: str = "", side: str = "") -> None:
         super().__init__(message)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.verify.statistics import Ratio, holm
 
 __all__ = ["SLOWER_THAN", "Decision", "Timing", "Verdict", "decide", "entry_verdicts", "settled"]
@@ -17,14 +18,14 @@ SLOWER_THAN = 1.02
 class Verdict(Enum):
     """The outcome of a verification: text for the report and exit code of the command."""
 
-    FASTER = ("faster", 0)
-    NOT_SHOWN = ("not shown to be faster", 10)
-    MODEL_BOUND = ("model-bound", 11)
-    SLOWER = ("slower", 12)
-    NOT_EQUIVALENT = ("not equivalent", 13)
-    FAILED = ("failed", 14)
+    FASTER = ("faster", ExitCode.OK)
+    NOT_SHOWN = ("not shown to be faster", ExitCode.NOT_SHOWN)
+    MODEL_BOUND = ("model-bound", ExitCode.MODEL_BOUND)
+    SLOWER = ("slower", ExitCode.SLOWER)
+    NOT_EQUIVALENT = ("not equivalent", ExitCode.NOT_EQUIVALENT)
+    FAILED = ("failed", ExitCode.WORKLOAD_FAILED)
 
-    def __init__(self, text: str, exit_code: int) -> None:
+    def __init__(self, text: str, exit_code: ExitCode) -> None:
         self.text = text
         self.exit_code = exit_code
 
