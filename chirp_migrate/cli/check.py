@@ -93,7 +93,7 @@ def check(
     that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
     `# chirp: ignore[CODE]` or a setting suppresses never does.
     """
-    _check_output(output)
+    json_output.check_writable(output, "--output")
     json_output.check_writable(json_file)
     if json_file is not None and json_file == output:
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
@@ -167,15 +167,6 @@ def _verdict(found: Check, path: Path) -> str:
     uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict
-
-
-def _check_output(target: Path) -> None:
-    if target == _STANDARD_OUTPUT:
-        return
-    if target.is_dir():
-        raise UsageProblem(f"{target} is a folder: give a file name after --output.")
-    if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another --output file.")
 
 
 def _write(target: Path, lines: list[str], paint: Paint) -> None:

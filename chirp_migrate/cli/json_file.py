@@ -14,8 +14,8 @@ __all__ = ["STANDARD_OUTPUT", "check_writable", "write"]
 STANDARD_OUTPUT = Path("-")
 
 
-def check_writable(target: Path | None) -> None:
-    """See that ``target`` can be written, so that a run does not end in a report that is lost.
+def check_writable(target: Path | None, option: str = "--json") -> None:
+    """See that ``target`` can be written, so that a run does not end in a report that is lost; ``option`` named it.
 
     Raises:
         UsageProblem: its folder is missing, or it is a folder itself.
@@ -23,9 +23,9 @@ def check_writable(target: Path | None) -> None:
     if target is None or target == STANDARD_OUTPUT:
         return
     if target.is_dir():
-        raise UsageProblem(f"{target} is a folder: give a file name after --json.")
+        raise UsageProblem(f"{target} is a folder: give a file name after {option}.")
     if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another --json file.")
+        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another {option} file.")
 
 
 def write(target: Path | None, content: object) -> None:

@@ -60,7 +60,7 @@ def plan(
     The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
     made from. `review` walks through it, `apply --plan` applies exactly what it says.
     """
-    json_output.check_writable(json_file)
+    json_output.check_writable(json_file, "--output")
     request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor)
     migration = planned(request)
     json_output.write(json_file, plan_json(migration))
