@@ -269,6 +269,7 @@ def superclass_edits(
     consumed: Sequence[Store],
     provided: frozenset[str],
     aliases: Sequence[tuple[str, str]] = (),
+    dropped: Sequence[Store] = (),
 ) -> tuple[Edit, ...] | str:
     """Edits that turn the class into a subclass of ``base``; or the reason why not.
 
@@ -278,12 +279,13 @@ def superclass_edits(
         consumed: stores whose values the shipped class now holds.
         provided: attributes that the shipped class itself has.
         aliases: further ``self.<name> = <source>`` to set after ``super().__init__``.
+        dropped: stores that nothing needs any more.
     """
     module, init = read.module, read.methods.get("__init__")
     if init is None:
         return "it has no `__init__`"
-    late = [s for s in read.stores if s not in consumed and s.attribute in provided]
-    gone = [s for s in consumed if s.attribute in provided]
+    late = [s for s in read.stores if s not in (*consumed, *dropped) and s.attribute in provided]
+    gone = [s for s in (*consumed, *dropped) if s.attribute in provided]
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
     if not gone:

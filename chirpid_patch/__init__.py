@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chirpid_patch.arrays import WorkerSafeArrayDataset
 from chirpid_patch.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.collate import collate_pairs
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.factory import OptimalDataLoaderFactory
@@ -14,7 +15,7 @@ from chirpid_patch.loader import BatchedDataLoader
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
 from chirpid_patch.seeding import worker_init_fn
 from chirpid_patch.statistics import compute_standardization_stats, streaming_standardization_stats
-from chirpid_patch.transforms import GaussianNoise, SpecAugment
+from chirpid_patch.transforms import GaussianNoise, SpecAugment, Standardize
 
 __version__ = "0.1.0"
 
@@ -25,11 +26,13 @@ __all__ = [
     "OptimalDataLoaderFactory",
     "RandomKey",
     "SpecAugment",
+    "Standardize",
     "WorkerSafeArrayDataset",
     "WorkerSafeAugmentedDataset",
     "WorkerSafeSequenceDataset",
     "WorkerSafeStandardizedDataset",
     "__version__",
+    "collate_pairs",
     "compute_standardization_stats",
     "fetch_batch",
     "read_labels",

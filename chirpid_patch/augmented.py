@@ -162,5 +162,5 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform)
-            transform.transform_batch_(xs, derive(keys, position))
+            xs = transform.transform_batch(xs, derive(keys, position))
         return [xs, ys]

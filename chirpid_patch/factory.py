@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.accelerator import pinning_device
 from chirpid_patch.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.collate import stacks_samples
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.datasets import WorkerSafeStandardizedDataset
 from chirpid_patch.fetch import is_in_memory
@@ -304,7 +305,7 @@ def _choose_workers(
     if isinstance(dataset, IterableDataset):
         # Each worker runs through its own copy of the dataset: another number would be other data.
         return max_workers, "an iterable dataset keeps the number it was written for"
-    if is_in_memory(dataset) and options.get("collate_fn") in (None, default_collate):
+    if is_in_memory(dataset) and stacks_samples(options.get("collate_fn")):
         return 0, "the samples are in memory, batches are gathered at once"
     size = _sample_count(dataset, None) or 0
     limit = OptimalDataLoaderFactory.get_optimal_config(size, **work)["num_workers"]

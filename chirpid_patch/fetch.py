@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
+from chirpid_patch.collate import collate_pairs, stacks_samples
 from chirpid_patch.keyed_random import RandomKey
 from chirpid_patch.recycled import batch_memory, contiguous_strides
 from chirpid_patch.slots import open_slots, slot_memory
@@ -299,10 +300,12 @@ def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = 
 
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
     """``collate([dataset[i] for i in indices])``, read at once where collation and dataset allow it."""
-    if collate is default_collate:
+    if stacks_samples(collate):
         batch = fetch_batch(dataset, indices, key)
-        if batch is not None:
+        if batch is not None and collate is not collate_pairs:
             return batch
+        if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
+            return tuple(batch)
     return collate_samples(fetch_samples(dataset, indices, key), collate)
 
 
@@ -313,6 +316,11 @@ def collate_samples(samples: Sequence[Any], collate: Collate) -> Any:
             pairs = stack_pairs(samples)
         if pairs is not None:
             return list(pairs)
+    if collate is collate_pairs:
+        with open_slots():
+            pairs = stack_pairs(samples)
+        if pairs is not None and all(isinstance(label, Tensor) for _, label in samples):
+            return pairs
     return collate(samples)
 
 

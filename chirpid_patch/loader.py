@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.collate import stacks_samples
 from chirpid_patch.fetch import is_in_memory
 from chirpid_patch.in_process import InProcessIterator
 from chirpid_patch.overlap import Overlap
@@ -130,7 +131,7 @@ class BatchedDataLoader(DataLoader[Any]):
         if not self._keeps_workers or self._randomness is None:
             # Numbered as a further worker: those that ran have used the streams of their numbers.
             self._randomness = SeparateRandomness(seed + self.num_workers)
-        for_threads = self.thread_safe or (self.collate_fn is default_collate and is_in_memory(self.dataset))
+        for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
         return InProcessIterator(
             self.dataset,
             self.collate_fn,

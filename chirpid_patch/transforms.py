@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from chirpid_patch.keyed_random import Keys, derive, fresh_keys, uniforms
@@ -38,6 +39,11 @@ class BatchTransform(nn.Module, ABC):
         """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""
         self.check(batch)
         self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
+
+    def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
+        """``batch`` (B, …), which must be the caller's own memory, transformed: in place, or else a new tensor."""
+        self.transform_batch_(batch, keys)
+        return batch
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
         """One sample with its key (1,): a new tensor, or ``sample`` itself where it is left alone."""
@@ -160,9 +166,67 @@ class GaussianNoise(BatchTransform):
         add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
 
 
+class Standardize(BatchTransform):
+    """``(x - mean) / (std + eps)``, or ``(x - mean) / std`` where ``eps`` is None; nothing random.
+
+    ``mean`` and ``std`` are numbers, or tensors that broadcast with a sample. A batch comes out as its samples would,
+    to the last bit.
+    """
+
+    p = 1.0
+
+    def __init__(self, mean: Any, std: Any, eps: float | None = 1e-8) -> None:
+        super().__init__()
+        self.mean = mean
+        self.std = std
+        self.eps = eps
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return f"mean={self.mean}, std={self.std}, eps={self.eps}"
+
+    def _divisor(self) -> Any:
+        return self.std if self.eps is None else self.std + self.eps
+
+    def forward(self, sample: Any) -> Any:
+        """Standardise one sample; whatever the operators take."""
+        return (sample - self.mean) / self._divisor()
+
+    def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
+        """As :meth:`forward`; the key decides nothing."""
+        standardized: Tensor = self(sample)
+        return standardized
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Standardise the given rows of ``batch`` (B, …) in place."""
+        for row in rows:
+            batch[row] = self(batch[row])
+
+    def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
+        """``batch`` (B, …) standardised, in place where that gives the dtype and shape that its samples would have."""
+        divisor = self._divisor()
+        if all(_keeps_form(value, batch) for value in (self.mean, divisor)):
+            return batch.sub_(self.mean).div_(divisor)
+        return torch.stack([self(sample) for sample in batch])
+
+
+def _keeps_form(value: Any, batch: Tensor) -> bool:
+    """Whether arithmetic with ``value`` leaves dtype and shape of the samples in ``batch`` (B, …) as they are."""
+    if not batch.is_floating_point() or batch.requires_grad:
+        return False
+    if not isinstance(value, Tensor):
+        return isinstance(value, int | float)
+    if value.requires_grad or value.device != batch.device or value.is_complex():
+        return False
+    if value.ndim == 0:
+        return True
+    sizes = zip(reversed(value.shape), reversed(batch.shape[1:]), strict=False)
+    return value.dtype == batch.dtype and value.ndim < batch.ndim and all(a in (1, b) for a, b in sizes)
+
+
 Transform = Callable[[Tensor], Tensor]
 
-_SHIPPED_FORWARD = BatchTransform.forward
+_SHIPPED_FORWARDS = (BatchTransform.forward, Standardize.forward)
 _SHIPPED_CALL = nn.Module.__call__
 
 
@@ -170,7 +234,7 @@ def is_batchable(transform: Transform) -> bool:
     """Whether ``transform`` may be applied to whole batches: ours, its per-sample code not replaced."""
     return (
         isinstance(transform, BatchTransform)
-        and type(transform).forward is _SHIPPED_FORWARD
+        and type(transform).forward in _SHIPPED_FORWARDS
         and type(transform).__call__ is _SHIPPED_CALL
         and not transform._forward_hooks
         and not transform._forward_pre_hooks

@@ -13,9 +13,10 @@ from pickle import PicklingError
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate, get_worker_info
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
 from chirpid_patch.child_watch import watch
+from chirpid_patch.collate import stacks_samples
 from chirpid_patch.compact import compact
 from chirpid_patch.fetch import Collate, is_in_memory
 from chirpid_patch.loading import TaskLoading
@@ -65,7 +66,7 @@ class _TaskDataset(Dataset[tuple[int, Any]]):
         return task.number, load_packed(partial(self._load, task), task.slots)
 
     def _load(self, task: LoadTask) -> Any:
-        with open_slots(self.collate is default_collate and is_in_memory(self.dataset)):
+        with open_slots(stacks_samples(self.collate) and is_in_memory(self.dataset)):
             return self._loading.load(task)
 
 

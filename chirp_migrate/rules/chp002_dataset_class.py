@@ -80,13 +80,14 @@ def _rewrite(read: DatasetClass, project: Project) -> Proposal:
                 aliases.append((attribute, f"self.transforms[{position}]"))
             if read.assigned_outside_init(attribute) or project.search(rf"(?<!self)\.{attribute}\s*=[^=]"):
                 return Proposal(offset, f"{title} is left alone: its augmentation `{attribute}` is replaced later")
+    dropped: list[Store] = []
     for store in read.stores:
         used = _mentioned_outside(read, project, store.attribute) or _used_by_methods(read, store.attribute)
         if store.function is not None and not used:
             # A lambda that only its own `__getitem__` called; what it did is part of the meaning.
-            consumed.append(store)
+            dropped.append(store)
             provided |= {store.attribute}
-    edits = superclass_edits(read, handover.shipped, handover.arguments, consumed, provided, aliases)
+    edits = superclass_edits(read, handover.shipped, handover.arguments, consumed, provided, aliases, dropped)
     if isinstance(edits, str):
         return Proposal(offset, f"{title} is left alone: {edits}")
     message = f"{title} does its work sample by sample: it now inherits {handover.shipped}"

@@ -12,6 +12,8 @@ import libcst.matchers as m
 from chirp_migrate.closures import captures
 from chirp_migrate.dataset_names import dotted
 from chirp_migrate.destinations import Destinations, may_have_destinations
+from chirp_migrate.imports import runtime
+from chirp_migrate.lambda_meaning import shipped_meaning
 from chirp_migrate.lifting import (
     NotMovable,
     free_name,
@@ -39,7 +41,8 @@ class PicklableFunction(Rule):
     name: ClassVar[str] = "lambda-in-loader"
     reason: ClassVar[str] = (
         "A lambda has no name that a worker process could look up, so a dataset or loader that holds one cannot be "
-        "pickled. A module-level function can; what the lambda closed over is bound with functools.partial."
+        "pickled. A module-level function can; what the lambda closed over is bound with functools.partial. What is "
+        "shipped for whole batches takes the place of a lambda that does the same."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("lambda",)
@@ -77,6 +80,11 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         message = f"a lambda that only calls `{forwarded}`: passed directly"
         return Proposal(span[0], message, (Edit(*span, forwarded),))
     bound = bound_defaults(module, node.params, insertion_offset(module, node))
+    shipped = shipped_meaning(module, project, node)
+    if shipped is not None:
+        message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
+        edits = [Edit(*module.span(shipped.node), shipped.source), *left_over_imports(module, span, imported)]
+        return Proposal(span[0], message, joined(edits), frozenset({runtime(shipped.name)}))
     own = captured.get("self")
     method = owning_method(module, own) if own is not None else None
     keywords = [one.name for one in values if method is None or one is not own]
