@@ -1,31 +1,57 @@
 """`make bench`: the figures of the README, measured on this machine.
 
-Migrates a temporary copy of the fixture backend and verifies it with more time than the default. The table is
-printed, and the raw values go to the file given as the first argument (default `benchmark.json`); further
-arguments go to `verify`.
+Migrates a temporary copy of the fixture backend and verifies it with longer training and more time than by default.
+The report is printed, and the raw values go to the file given as the first argument (default `benchmark.json`); further
+arguments go to `verify`. With `--readme` among them the verdict and its tables take their place in the README.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "backend"
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURE = ROOT / "fixtures" / "backend"
+SIZES = ["--samples", "480", "--epochs", "3", "--budget", "600", "--measure-seconds", "30"]
+BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 
 def main() -> int:
     """Run apply and verify; the exit code is verify's."""
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "benchmark.json").resolve()
+    arguments = [one for one in sys.argv[1:] if one != "--readme"]
+    target = Path(arguments[0] if arguments else "benchmark.json").resolve()
     with tempfile.TemporaryDirectory() as folder:
         backend = Path(folder) / "backend"
         shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
         tool = [sys.executable, "-m", "chirp_migrate"]
         subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
-        options = ["--budget", "600", "--json", str(target), *sys.argv[2:]]
-        return subprocess.run([*tool, "verify", str(backend), *options], check=False).returncode
+        options = [*SIZES, *arguments[1:]]
+        command = [*tool, "verify", str(backend), *options, "--json", str(target)]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
+    print(done.stdout, end="")
+    if "--readme" in sys.argv:
+        readme = ROOT / "README.md"
+        readme.write_text(with_report(readme.read_text(encoding="utf-8"), done.stdout, options), encoding="utf-8")
+    return done.returncode
+
+
+def with_report(text: str, report: str, options: list[str]) -> str:
+    """``text`` with the report's verdict, tables of the entry points, sameness and machine between the markers."""
+    blocks = re.split(r"\n\s*\n", report.strip("\n"))
+    shown_ones = re.compile("Verdict|seconds of training|each one by itself|Rounds|Equivalent")
+    wanted = [one for one in blocks if shown_ones.match(one)]
+    machine = re.search(r"^Machine: .*(\n  .*)*", report, re.M)
+    shown = "\n\n".join([*wanted, machine.group() if machine else ""])
+    lines = "\n".join(f"    {line}".rstrip() for line in shown.splitlines())
+    command = shlex.join(["chirp-migrate", "verify", "backend/", *options])
+    block = f"{BEGIN}\n\n`{command}`, on a migrated copy of the fixture backend:\n\n{lines}\n\n{END}"
+    before, _, rest = text.partition(BEGIN)
+    return before + block + rest.partition(END)[2]
 
 
 if __name__ == "__main__":

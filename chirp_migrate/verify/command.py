@@ -25,7 +25,7 @@ from chirp_migrate.verify import machine, plots
 from chirp_migrate.verify.against import before_side
 from chirp_migrate.verify.environment import describe_environment
 from chirp_migrate.verify.errors import InvalidTree, WorkloadFailed
-from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, NO_OPTIONS, MeasureOptions, parsed_counts
+from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions, resolve
 from chirp_migrate.verify.report import to_json, to_text
@@ -136,6 +136,10 @@ class Output:
     callback=parsed_counts, help="Worker processes to try the migrated datasets with; '' for none.",
 )  # fmt: skip
 @click.option(
+    "--measure-seconds", type=click.FloatRange(0, 3600), default=EXTRA_S, show_default=True, metavar="S",
+    help="Seconds that each side may spend on measuring its datasets, beside training.",
+)  # fmt: skip
+@click.option(
     "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw the measurements into this folder (SVG)."
 )
 @json_option("all raw values")
@@ -151,6 +155,7 @@ def verify(
     color: str,
     simulate_step_ms: float,
     worker_counts: tuple[int, ...],
+    measure_seconds: float,
     plots: Path | None,
     **given: Any,
 ) -> None:
@@ -162,7 +167,7 @@ def verify(
     a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
     pyproject.toml.
     """
-    measuring = MeasureOptions(simulate_step_ms, worker_counts, plots=plots)
+    measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds, plots)
     sys.exit(run_verify(path, against, given, Output(json_file, quiet, verbose, color), measuring))
 
 

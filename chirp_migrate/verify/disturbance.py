@@ -28,19 +28,20 @@ class Watch:
 
     Args:
         stat: the kernel's count of CPU time.
+        used_s: CPU seconds that a child of ours, not waited for yet, has used before.
     """
 
-    def __init__(self, stat: Path = _STAT) -> None:
+    def __init__(self, stat: Path = _STAT, used_s: float = 0.0) -> None:
         self._stat = stat
         self._cpus = _own_cpus()
         self._began = time.perf_counter()
         self._busy = _busy_s(stat, self._cpus)
-        self._own = _own_s()
+        self._own = _own_s() + used_s
 
     def others(self) -> float | None:
         """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known.
 
-        Ask when every child has ended and was waited for: only then is its time known to be ours.
+        Ask when every child that was at work has ended and was waited for: only then is its time known to be ours.
         """
         busy = _busy_s(self._stat, self._cpus)
         if self._busy is None or busy is None or not_watched(self._stat) is not None:

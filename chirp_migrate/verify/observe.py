@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -26,11 +26,11 @@ class LoaderWatch:
     is advanced by the few extra fetches of :func:`is_random`, on both sides alike.
 
     Attributes:
-        most_workers: loaders start no more worker processes than this, where it is set.
+        few_workers: loaders start one worker process at most, and none for validation where it can do without.
     """
 
     def __init__(self) -> None:
-        self.most_workers: int | None = None
+        self.few_workers = False
         self.interception = Interception(self._watch)
         self._samplers = Interception(self._watch_sampler, base=Sampler)
         self._walks: list[Walk] = []
@@ -84,7 +84,7 @@ class LoaderWatch:
         with random_state_kept():
             walk = Walk.begin(loader, number, self._known)
         self._walks.append(walk)
-        with self.loading(walk), _at_most(self.most_workers, loader):
+        with self.loading(walk), _fewer(loader) if self.few_workers else nullcontext():
             return _WatchedIterator(self, walk, start())
 
     def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -143,10 +143,11 @@ class _WatchedSampler(Iterator[Any]):
 
 
 @contextmanager
-def _at_most(workers: int | None, loader: Any) -> Iterator[None]:
+def _fewer(loader: Any) -> Iterator[None]:
+    """One worker shows what the seeds of workers come from; to start them is what takes time."""
     asked = loader.num_workers
-    if workers is not None:
-        loader.num_workers = min(asked, workers)
+    needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
+    loader.num_workers = min(asked, int(needs_one or not hasattr(loader.dataset, "__getitem__")))
     try:
         yield
     finally:

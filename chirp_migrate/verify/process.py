@@ -1,4 +1,4 @@
-"""Runs one child process and brings back its result, or says in one sentence why there is none."""
+"""Runs child processes and brings back their results, or says in one sentence why there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from chirp_migrate.verify.descendants import MARKER, end_all, new_mark
 from chirp_migrate.verify.errors import WorkloadFailed
@@ -15,8 +19,9 @@ from chirp_migrate.verify.imports import missing_module
 from chirp_migrate.verify.output import Output
 from chirp_migrate.verify.snapshot import freshen
 from chirp_migrate.verify.spec import RunResult, RunSpec
+from chirp_migrate.verify.turns import Turn
 
-__all__ = ["run_child"]
+__all__ = ["Child", "run_child"]
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -25,62 +30,120 @@ _LONGEST_FOLDER = 50
 """Characters that leave room for the names that multiprocessing and PyTorch add."""
 
 _TAIL_BYTES = 8192
+_POLL_S = 0.01
+
+
+class Child:
+    """One child process: a fresh interpreter in a fresh copy of the tree; of what it prints the end is kept in memory.
+
+    Use as a context manager: the child and everything it started are gone when it is left, however that comes.
+
+    Args:
+        spec: what it does. Its turn is set here.
+        side: ``before`` or ``after``, for messages.
+        folder: new folder for the specification.
+        timeout_s: seconds after which the child counts as hung, without those in which it waits for its turn.
+    """
+
+    def __init__(self, spec: RunSpec, side: str, folder: Path, timeout_s: float) -> None:
+        self._spec = replace(spec, turn=str(folder))
+        self._side = side
+        self._turn = Turn(folder)
+        self._timeout_s = self._left_s = timeout_s
+        self._folder = folder
+        self._stack = ExitStack()
+        self.cpu_s = 0.0
+        """CPU seconds it had used when it was ready, with those of what it started."""
+
+    def __enter__(self) -> Child:
+        self._folder.mkdir(parents=True)
+        spec_file = self._folder / "spec.json"
+        self._spec.write(spec_file)
+        freshen(Path(self._spec.tree))
+        mark = new_mark()
+        with ExitStack() as stack:
+            # What the child leaves there goes with it.
+            temporary = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
+            )
+            self._output = stack.enter_context(Output())
+            self._began = time.time()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "chirp_migrate.verify.runner", str(spec_file)],
+                cwd=_PACKAGE_ROOT,
+                env={**_environment(self._spec.threads, temporary), MARKER: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=self._output.descriptor,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            stack.callback(_end, self._process, mark)
+            self._output.started()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the child has imported what it trains, or has ended.
+
+        Raises:
+            WorkloadFailed: neither within its time.
+        """
+        while self._process.poll() is None:
+            cpu_s = self._turn.ready()
+            if cpu_s is not None:
+                self.cpu_s = cpu_s
+                self._left_s = self._timeout_s - (self._turn.ready_since() - self._began)
+                return
+            if time.time() - self._began > self._timeout_s:
+                self._fail(self._too_long())
+            time.sleep(_POLL_S)
+
+    def result(self) -> RunResult:
+        """Let the child do what it waits to do, and bring back what it found; nothing it started is left.
+
+        Raises:
+            WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
+        """
+        self._turn.give()
+        try:
+            status = self._process.wait(max(0.0, self._left_s))
+        except subprocess.TimeoutExpired:
+            self._fail(self._too_long())
+        self._stack.close()
+        try:
+            result = RunResult.read(Path(self._spec.output))
+        except (OSError, ValueError):
+            self._fail(f"The {self._side} side ended with {_ending(status)}.")
+        if result.failure is not None:
+            self._fail(f"The {self._side} side failed: {result.failure}.")
+        return result
+
+    def _too_long(self) -> str:
+        return (
+            f"The {self._side} side did not end within {self._timeout_s:.0f} s: give it longer with --timeout, "
+            "or less to do with --samples and --epochs."
+        )
+
+    def _fail(self, problem: str) -> NoReturn:
+        """End it, and raise with what it printed last."""
+        self._stack.close()
+        # The paths of the copy mean nothing to anybody once it is gone.
+        printed = self._output.tail(_TAIL_LINES, _TAIL_BYTES).replace(f"{self._spec.tree}{os.sep}", "")
+        missing = missing_module(printed)
+        raise WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, self._side) from None
 
 
 def run_child(spec: RunSpec, side: str, folder: Path, timeout_s: float) -> RunResult:
-    """Run ``spec`` in a fresh interpreter and a fresh copy of the tree; of what it prints the end is kept in memory.
-
-    The child and everything it started are gone when this returns or raises, however it ends.
-
-    Args:
-        side: ``before`` or ``after``, for messages.
-        folder: new folder for the specification.
-        timeout_s: seconds after which the child counts as hung.
+    """Run one child from its start to its end; see :class:`Child`.
 
     Raises:
         WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
     """
-    folder.mkdir(parents=True)
-    spec_file = folder / "spec.json"
-    spec.write(spec_file)
-    freshen(Path(spec.tree))
-    mark = new_mark()
-    # What the child leaves there goes with it.
-    temporary = tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
-    with temporary, Output() as output:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "chirp_migrate.verify.runner", str(spec_file)],
-            cwd=_PACKAGE_ROOT,
-            env={**_environment(spec.threads, temporary.name), MARKER: mark},
-            stdin=subprocess.DEVNULL,
-            stdout=output.descriptor,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        output.started()
-        problem = None
-        try:
-            status = child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            problem = (
-                f"The {side} side did not end within {timeout_s:.0f} s: give it longer with --timeout, "
-                "or less to do with --samples and --epochs."
-            )
-        finally:
-            _end(child, mark)
-    if problem is None:
-        try:
-            result = RunResult.read(Path(spec.output))
-        except (OSError, ValueError):
-            problem = f"The {side} side ended with {_ending(status)}."
-        else:
-            if result.failure is None:
-                return result
-            problem = f"The {side} side failed: {result.failure}."
-    # The paths of the copy mean nothing to anybody once it is gone.
-    printed = output.tail(_TAIL_LINES, _TAIL_BYTES).replace(f"{spec.tree}{os.sep}", "")
-    missing = missing_module(printed)
-    raise WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
+    with Child(spec, side, folder, timeout_s) as child:
+        return child.result()
 
 
 def _short_folder() -> str:

@@ -137,9 +137,14 @@ def _median(seconds: list[float]) -> float | None:
 
 def _time_row(name: str, times: list[float | None], ratio: Ratio, samples: int) -> str:
     before, after, cached = (f"{time:.2f}" if time is not None else "-" for time in times)
-    speed_up = f"{1 / ratio.value:.2f} [{1 / ratio.high:.2f}, {1 / ratio.low:.2f}]"
+    speed_up = f"{_times(1 / ratio.value)} [{_times(1 / ratio.high)}, {_times(1 / ratio.low)}]"
     rates = ">".join(f"{samples / time:,.0f}" for time in times[:2] if time) if samples else "-"
     return f"{name:42.42} {before:>7} {after:>7} {cached:>10}  {speed_up:17} {rates:>11}"
+
+
+def _times(value: float) -> str:
+    """Three digits, mostly: the table has no room for more."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _training_table(measurements: Measurements) -> list[str]:

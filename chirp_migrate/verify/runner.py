@@ -38,6 +38,7 @@ from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
 from chirp_migrate.verify.shell import CommandFailed
 from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
+from chirp_migrate.verify.turns import Turn
 from chirp_migrate.verify.workload import EntryPoint, Source
 
 __all__ = ["EntryPointRaised", "main", "run"]
@@ -83,16 +84,22 @@ def run(spec: RunSpec, result: RunResult) -> None:
     if not spec.modes:
         result.names = _names(spec)
         return
-    _warm_up(spec)
-    gc.freeze()
+    small = data_for(spec.entry_points, spec.sizes.warm_up())
     data = data_for(spec.entry_points, spec.sizes)
+    for entry in spec.entry_points:
+        if entry.source is Source.FOUND:
+            _prepared(spec, entry, small, warm_up=True)  # imports the training code
+    if spec.turn:
+        Turn(Path(spec.turn)).take()
+    _warm_up(spec, small)
+    gc.freeze()
     for mode in spec.modes:
         result.modes[mode] = _make_pass(spec, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
 
 
-def _warm_up(spec: RunSpec) -> None:
+def _warm_up(spec: RunSpec, small: TrainingData) -> None:
     """Go once through everything that has a first time: imports, compilers, allocators, worker processes.
 
     The machinery of worker processes is met once here, on both sides; in the entry points themselves loaders
@@ -100,7 +107,6 @@ def _warm_up(spec: RunSpec) -> None:
     """
     if all(entry.source is Source.COMMAND for entry in spec.entry_points):
         return  # a command starts a program of its own, whose first times nothing here could take away
-    small = data_for(spec.entry_points, spec.sizes.warm_up())
     for _ in DataLoader(small.dataset(), batch_size=8, num_workers=1):
         pass
     with CachedLoading(only_workers=True) as without_workers:
@@ -162,14 +168,14 @@ def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> l
     """What short runs with other seeds show, on the same few samples."""
     small = data_for(spec.entry_points, spec.sizes.warm_up())
     shown = []
-    watch.most_workers = 1  # enough to see what their seeds come from, and starting them is what takes time here
+    watch.few_workers = True
     for offset in OTHER_SEEDS:
         other = replace(spec, sizes=replace(spec.sizes, seed=spec.sizes.seed + offset))
         call = _prepared(other, entry, small, warm_up=True)
         _, value = _call(call, entry, "other seed", other.sizes.seed)
         shown.append(aspects(watch.take(), fingerprint(value)))
         del value, call
-    watch.most_workers = None
+    watch.few_workers = False
     return shown
 
 

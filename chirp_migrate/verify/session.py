@@ -7,16 +7,19 @@ which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import torch
 
 from chirp_migrate.verify.api import public_names
 from chirp_migrate.verify.disturbance import Watch
 from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
 from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.measured import SideMeasures
-from chirp_migrate.verify.process import run_child
+from chirp_migrate.verify.process import Child
 from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, take_rounds
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
@@ -128,10 +131,10 @@ def measure(
     children = Children(trees, discovery, settings, scratch)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
+    began = time.monotonic()
     probe = {}
-    for side in ("before", "after"):
-        began = time.monotonic()
-        probe[side] = children.run(side, watching, public_names(trees["before"]))
+    for side, child in children.in_turn(("before", "after"), watching, public_names(trees["before"])):
+        probe[side] = child.result()
         progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
     children.has_loaders = any(entry.passes for entry in watched["before"].values())
@@ -232,6 +235,8 @@ class Children:
         self._settings = settings
         self._scratch = scratch
         self._count = 0
+        synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
+        self._beside_each_other = synthetic and not torch.cuda.is_available()
         self.first_timed: dict[str, RunResult] = {}
         self.has_loaders = True
 
@@ -245,10 +250,9 @@ class Children:
         sides = order(self._settings.sizes.seed, number)
         seconds: dict[str, dict[str, float]] = {side: {} for side in _SIDES}
         others: list[float | None] = []
-        for side in sides:
-            modes = (Mode.TIMED, Mode.CACHED) if cached and self.has_loaders and side == "after" else (Mode.TIMED,)
-            watch = Watch()
-            result = self.run(side, modes, {})
+        for side, child in self.in_turn(sides, (Mode.TIMED,), cached_after=cached and self.has_loaders):
+            watch = Watch(used_s=child.cpu_s)
+            result = child.result()
             others.append(watch.others())
             self.first_timed.setdefault(side, result)
             for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
@@ -256,10 +260,39 @@ class Children:
         known = [share for share in others if share is not None]
         return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
 
-    def run(self, side: str, modes: tuple[Mode, ...], api_names: dict[str, list[str]]) -> RunResult:
-        """Run one process of ``side`` (see :func:`chirp_migrate.verify.process.run_child`)."""
+    def in_turn(
+        self,
+        sides: Sequence[str],
+        modes: tuple[Mode, ...],
+        api_names: Mapping[str, list[str]] | None = None,
+        cached_after: bool = False,
+    ) -> Iterator[tuple[str, Child]]:
+        """One process of each side that is ready for what is timed, when it is its turn; ask each for its result.
+
+        They start and import beside each other where that takes nothing away from anybody: on the small synthetic
+        data of found entry points, without a GPU. Else the next one starts when the last has ended.
+
+        Args:
+            modes: passes of each.
+            api_names: names to describe; none by default.
+            cached_after: whether the side after makes a CACHED pass, too.
+        """
+        with ExitStack() as stack:
+
+            def started(side: str) -> Child:
+                its_modes = (*modes, Mode.CACHED) if cached_after and side == "after" else modes
+                return stack.enter_context(self._child(side, its_modes, dict(api_names or {})))
+
+            together = {side: started(side) for side in sides} if self._beside_each_other else {}
+            for child in together.values():
+                child.wait_until_ready()
+            for side in sides:
+                child = together.get(side) or started(side)
+                child.wait_until_ready()
+                yield side, child
+
+    def _child(self, side: str, modes: tuple[Mode, ...], api_names: dict[str, list[str]]) -> Child:
         self._count += 1
-        folder = self._scratch / f"{self._count:03d}-{side}"
         spec = RunSpec(
             tree=str(self._trees[side]),
             output=str(self._scratch / f"{self._count:03d}-{side}.json"),
@@ -274,4 +307,4 @@ class Children:
             worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
             extra_s=self._settings.measuring.extra_s,
         )
-        return run_child(spec, side, folder, self._settings.timeout_s)
+        return Child(spec, side, self._scratch / f"{self._count:03d}-{side}", self._settings.timeout_s)

@@ -44,6 +44,8 @@ class RunSpec:
             for none.
         worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
         extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
+        turn: folder for :class:`chirp_migrate.verify.turns.Turn`, taken before the first pass that is timed; empty
+            for going ahead at once.
     """
 
     tree: str
@@ -58,6 +60,7 @@ class RunSpec:
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()
     extra_s: float = 0.0
+    turn: str = ""
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""

@@ -45,7 +45,7 @@ class Source(str, Enum):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained. Defaults keep a whole verification of a small CPU model to about three minutes on two cores.
+    """How much is trained. Defaults keep a whole verification of a small CPU model to about two minutes on two cores.
 
     Attributes:
         samples: spectrograms in the data set; not a multiple of the batch size, so that short batches occur.
@@ -59,7 +59,7 @@ class Sizes:
             for synthetic spectrograms.
     """
 
-    samples: int = 240
+    samples: int = 150
     shape: tuple[int, int, int] = (1, 224, 313)
     classes: int = 4
     epochs: int = 2
