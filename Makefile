@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption clean
+.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,18 @@ bench-verify: $(STAMP)  ## how often verify decides rightly
 
 bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
 	$(BIN)/python benchmarks/interruption.py --check
+
+bench-styles: $(STAMP)  ## backends in the style of other training code, migrated and verified
+	$(BIN)/python benchmarks/verify_styles.py
+
+bench-multi-scale: $(STAMP)  ## training at several scales: memory and time, all scales at once beside on demand
+	$(BIN)/python benchmarks/multi_scale.py --check
+
+bench-hooks: $(STAMP)  ## what the profiling hook costs
+	$(BIN)/python benchmarks/hooks.py
+
+bench-tune: $(STAMP)  ## what tune picks against the best of an exhaustive sweep
+	$(BIN)/python benchmarks/tune.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo

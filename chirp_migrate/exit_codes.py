@@ -42,7 +42,7 @@ _MEANINGS = {
     ExitCode.MODEL_BOUND: "verify: model-bound, no loader could save that much",
     ExitCode.SLOWER: "verify: slower",
     ExitCode.NOT_EQUIVALENT: "verify: not the same training",
-    ExitCode.WORKLOAD_FAILED: "verify: the backend's own code failed",
+    ExitCode.WORKLOAD_FAILED: "verify, tune: the backend's own code failed",
     ExitCode.INTERNAL: "a defect of chirp-migrate; --debug shows where",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.PIPE_CLOSED: "the reader of the output went away",

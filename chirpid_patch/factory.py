@@ -6,19 +6,24 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.adjusting import AdjustingDataLoader
 from chirpid_patch.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.collate import stacks_samples
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.datasets import WorkerSafeStandardizedDataset
+from chirpid_patch.distributed_loader import DistributedDataLoader
+from chirpid_patch.distributed_sampling import RankShare, take_share
 from chirpid_patch.fetch import is_in_memory
 from chirpid_patch.loader import BatchedDataLoader
 from chirpid_patch.profiles import default_profile, recall, remember, signature
+from chirpid_patch.seeding import local_ranks
 from chirpid_patch.tuning import LoaderChoice, choose_loading, why_no_processes
 from chirpid_patch.waits import EpochWaits, make_audible
 
@@ -60,6 +65,12 @@ class OptimalDataLoaderFactory:
         ``tune_step``, called with a batch, stands for a step of the training meanwhile.
     profile: the file of remembered choices (default: one in the user's cache folder, or ``CHIRPID_PROFILE``). Given
         without ``tune``, a choice that it holds for this dataset and machine is used.
+    distributed: share the samples among the ranks of ``torch.distributed`` or torchrun: for training as many on each,
+        in another order every epoch; for validation and test every sample on exactly one. Order, augmentation and
+        worker seeds follow from ``seed`` (default 0), see ``distributed_loader``. ``rank`` and ``world_size`` can be
+        given where neither tells them. With one rank it changes nothing, but for ``seed``; with ``optimize=False`` the
+        caller has to call ``set_epoch``.
+    adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
     benchmark: log the data wait of each epoch (on standard error, where the program has set up no logging).
     """
@@ -72,14 +83,15 @@ class OptimalDataLoaderFactory:
 
         8 workers with augmentation or standardisation (4 batches ahead each), else 12 (6 ahead); at most 4
         below 1,000 samples, 2 more (at most 16) above 10,000; never more than the CPUs this process may
-        use, less one for the training itself. ``DataLoader(dataset, **config)`` is legal whatever comes out.
+        use, divided by the ranks on this machine, less one for the training itself. ``DataLoader(dataset, **config)``
+        is legal whatever comes out.
         """
         workers, prefetch = (8, 4) if has_augmentation or has_standardization else (12, 6)
         if dataset_size < 1000:
             workers = min(workers, 4)
         elif dataset_size > 10000:
             workers = min(workers + 2, 16)
-        workers = min(workers, usable_cpus() - 1)
+        workers = max(0, min(workers, usable_cpus() // local_ranks() - 1))
         return {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,
@@ -97,6 +109,7 @@ class OptimalDataLoaderFactory:
         With ``drop_last=True`` and fewer samples than one batch, the short batch is kept, with a warning: an
         epoch of no batches trains nothing.
         """
+        share = take_share(dataset, shuffle, kwargs, training=True)
         if kwargs.get("drop_last") and kwargs.get("batch_sampler") is None:
             count = _sample_count(dataset, kwargs.get("sampler"))
             if batch_size is not None and count is not None and count < batch_size:
@@ -107,7 +120,7 @@ class OptimalDataLoaderFactory:
                     stacklevel=2,
                 )
                 kwargs["drop_last"] = False
-        return _create(dataset, batch_size, shuffle, kwargs)
+        return _create(dataset, batch_size, shuffle, kwargs, share)
 
     @classmethod
     def create_loader(cls, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader[Any]:
@@ -134,14 +147,16 @@ class OptimalDataLoaderFactory:
         cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
     ) -> DataLoader[Any]:
         """A loader for validation: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs))
+        share = take_share(dataset, shuffle, kwargs, training=False)
+        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), share)
 
     @classmethod
     def create_test_loader(
         cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
     ) -> DataLoader[Any]:
         """A loader for testing: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs))
+        share = take_share(dataset, shuffle, kwargs, training=False)
+        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), share)
 
 
 def _keep_all(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -170,8 +185,10 @@ class _MeasuredDataLoader(DataLoader[Any]):
         return EpochWaits(super().__iter__(), logger)
 
 
-def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: dict[str, Any]) -> DataLoader[Any]:
-    """The loader for arguments as the caller gave them."""
+def _create(
+    dataset: Any, batch_size: int | None, shuffle: bool | None, given: dict[str, Any], share: RankShare | None
+) -> DataLoader[Any]:
+    """The loader for arguments as the caller gave them, of one rank where there is a ``share``."""
     options = dict(given)
     work = {name: bool(options.pop(name, False)) for name in ("has_augmentation", "has_standardization")}
     work["has_augmentation"] |= isinstance(dataset, WorkerSafeAugmentedDataset)
@@ -182,6 +199,9 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     thread_safe, threads = bool(options.pop("thread_safe", False)), options.pop("prefetch_threads", None)
     if benchmark:
         make_audible(logger)
+    adjust = bool(options.pop("adjust_workers", False))
+    if adjust and share is not None:
+        raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
     explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
     prefetch = options.pop("prefetch_factor", None)
     asked = explicit if explicit is not None else max_workers or 0  # what the replaced call would have had
@@ -204,12 +224,19 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
     else:
         workers, why = choice.num_workers, choice.why
         threads = (choice.prefetch_threads or None) if threads is None else threads
+    ahead = prefetch if prefetch or choice is None else choice.prefetch_factor
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
+    make: Callable[..., BatchedDataLoader] = BatchedDataLoader
+    if share is not None:
+        make = partial(DistributedDataLoader, seed=share.seed, rank=share.rank)
+        why += f"; rank {share.rank} of {share.world_size}"
+    elif adjust:
+        make = partial(AdjustingDataLoader, most_workers=max_workers or None)
     with warnings.catch_warnings():
         if choice is not None:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader = BatchedDataLoader(
+        loader = make(
             dataset,
             draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
             draws_like_persistent_workers=persistent and not workers,
@@ -217,7 +244,7 @@ def _create(dataset: Any, batch_size: int | None, shuffle: bool | None, given: d
             thread_safe=thread_safe,
             keep_workers=choice is not None and workers > 0,
             benchmark=benchmark,
-            **_with_workers(options, workers, prefetch, persistent and asked > 0),
+            **_with_workers(options, workers, ahead, persistent and asked > 0),
         )
     return _decided(loader, f"{_way(workers, threads)}: {why}")
 
@@ -308,8 +335,13 @@ def _choose_workers(
     if is_in_memory(dataset) and stacks_samples(options.get("collate_fn")):
         return 0, "the samples are in memory, batches are gathered at once"
     size = _sample_count(dataset, None) or 0
+    ranks = local_ranks()
+    own = usable_cpus() // ranks
     limit = OptimalDataLoaderFactory.get_optimal_config(size, **work)["num_workers"]
-    return min(max_workers, limit), f"up to {max_workers} allowed, {usable_cpus()} CPUs usable"
+    if max_workers <= own > 1:
+        limit = max(limit, max_workers)  # it had no more than there are CPUs: fewer could be slower
+    shared = f" by {ranks} ranks" if ranks > 1 else ""
+    return min(max_workers, limit), f"up to {max_workers} allowed, {usable_cpus()} CPUs usable{shared}"
 
 
 def _way(workers: int, threads: int | None) -> str:

@@ -7,7 +7,6 @@ that did not come.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.background import repeated
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.memory import MemoryReading, process_memory
@@ -33,8 +33,6 @@ _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"num_workers": 8, "pin_memory": True, "persistent_workers": True, "prefetch_factor": 4},
     {"num_workers": 12, "pin_memory": True, "persistent_workers": True, "prefetch_factor": 6},
 )
-# A sampling thread sleeps at least this many times as long as a reading takes: 5 % of one core at most.
-_SLEEP_PER_READING = 19
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,6 @@ class DataLoaderPerformanceMonitor:
         if interval_s <= 0:
             raise ValueError("interval_s must be above 0 seconds")
         watch = UsageWatch([])
-        over = threading.Event()
         with GpuProbe() as probe:
             begun = time.perf_counter()
 
@@ -216,21 +213,11 @@ class DataLoaderPerformanceMonitor:
                 seconds = time.perf_counter() - begun
                 watch.samples.append(UsageSample(seconds, self.memory_status(), probe.read()))
 
-            def sample_until_over() -> None:
-                pause = interval_s
-                while not over.wait(pause):
-                    start = time.perf_counter()
-                    sample()
-                    pause = max(interval_s, _SLEEP_PER_READING * (time.perf_counter() - start))
-
             sample()
-            thread = threading.Thread(target=sample_until_over, name="chirpid-usage-watch", daemon=True)
-            thread.start()
             try:
-                yield watch
+                with repeated(sample, interval_s, "chirpid-usage-watch"):
+                    yield watch
             finally:
-                over.set()
-                thread.join()
                 sample()
                 for taken in watch.samples:
                     self._record_usage(taken.memory, taken.gpu)

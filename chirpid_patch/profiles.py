@@ -46,14 +46,21 @@ def default_profile() -> Path:
 
 
 def signature(dataset: Any, options: Mapping[str, Any]) -> str:
-    """What a choice holds for, as a hash: kind and size of the dataset, how batches are made, machine, versions."""
+    """What a choice holds for, as a hash: kind and size of the dataset, how batches are made, machine, versions.
+
+    An option that is None, False or 0 says what leaving it out says.
+    """
     facts = {
         "dataset": _describe(dataset, _DEEPEST),
-        "options": {name: _describe(value, 2) for name, value in sorted(options.items())},
+        "options": {name: _describe(value, 2) for name, value in sorted(options.items()) if not _is_off(value)},
         "machine": [platform.node(), platform.machine(), platform.processor(), usable_cpus(), torch.get_num_threads()],
         "versions": [platform.python_version(), torch.__version__],
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or (isinstance(value, bool | int | float) and not value)
 
 
 def _describe(value: Any, depth: int) -> Any:
@@ -94,7 +101,10 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
         return None
     try:
         trials = tuple(Trial(**trial) for trial in kept["trials"])
-        choice = LoaderChoice(int(kept["num_workers"]), int(kept["prefetch_threads"]), trials, tuple(kept["notes"]))
+        workers, threads, prefetch = kept["num_workers"], kept["prefetch_threads"], kept.get("prefetch_factor")
+        choice = LoaderChoice(
+            int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)
+        )
         choice.why  # noqa: B018 - the chosen way and the one without must be among the trials
     except (KeyError, TypeError, ValueError, AssertionError):
         logger.warning("%s: the choice %s is damaged and not used", path, key[:12])

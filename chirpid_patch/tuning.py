@@ -68,6 +68,8 @@ class LoaderChoice:
     prefetch_threads: int
     trials: tuple[Trial, ...]
     notes: tuple[str, ...] = field(default=())
+    #: Batches that each worker loads ahead, where that was measured; None for what the call says.
+    prefetch_factor: int | None = None
 
     @property
     def why(self) -> str:
@@ -165,7 +167,7 @@ class _Measuring:
             for name in ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
             if options.get(name) is not None
         }
-        self._sampler = _Draws(len(dataset), options)
+        self._sampler = EndlessDraws(len(dataset), options)
         self._until = until
         self._step = step
         #: Whether loading left its CPU idle: it waits for a disk, a network, or a device.
@@ -231,8 +233,13 @@ class _Measuring:
             self._step(batch)
 
 
-class _Draws(Sampler[Any]):
-    """Without end, some of what the caller's sampler gives, or random indices, by a generator of its own."""
+class EndlessDraws(Sampler[Any]):
+    """Without end, some of what the caller's sampler gives, or random indices, by a generator of its own.
+
+    Args:
+        n: samples of the dataset, at least 1.
+        options: ``DataLoader`` arguments; ``batch_size``, ``sampler`` and ``batch_sampler`` are honoured.
+    """
 
     def __init__(self, n: int, options: Mapping[str, Any]) -> None:
         self._n = n

@@ -24,6 +24,7 @@ _COMMANDS = {
     "check": "chirp_migrate.cli.check:check",
     "rollback": "chirp_migrate.cli.rollback:rollback_command",
     "verify": "chirp_migrate.verify.command:verify",
+    "tune": "chirp_migrate.cli.tune:tune",
     "init-workload": "chirp_migrate.cli.init_workload:init_workload",
     "rules": "chirp_migrate.cli.rules:rules",
     "explain": "chirp_migrate.cli.explain:explain",

@@ -154,7 +154,7 @@ class Measuring:
             name = described(dataset)
             if role == "train":
                 self._entry.trained_on.add(name)
-            if name not in self._known:
+            if name not in self._known and (role == "train" or name not in self._entry.held):
                 collate = default_collate if loader.batch_size is None else loader.collate_fn
                 size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
                 self._entry.held[name] = _Held(dataset, collate, size, isinstance(loader, BatchedDataLoader))

@@ -1,0 +1,302 @@
+"""`make bench-multi-scale`: training at several scales, every scale at once beside scales made on demand.
+
+Each way trains in a process of its own, in turn, round after round, from the same weights on the same samples in the
+same order. Compared are the most memory the process ever held (on CUDA: the allocator's peak), the samples a second
+after the first step, the losses of every step and the weights at the end. Writes `multi-scale.json` (raw values) and
+`multi-scale.md` (tables).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from chirp_migrate.verify import machine as machines
+from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.memory import process_memory
+from chirpid_patch.multi_scale import MultiScaleDataset
+from chirpid_patch.multi_scale_step import MultiScaleStep
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_MIB = 2**20
+#: What is shown for each kind of normalisation: the way, and what it says in the table.
+_WAYS = {
+    "group": {"legacy": "every scale at once", "on demand": "on demand", "budget": "on demand, in parts of a budget"},
+    "batch": {"legacy": "every scale at once", "on demand": "on demand"},
+}
+_REDUCTION = 0.70
+_CLOSE = 1e-4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is trained."""
+
+    scales: tuple[int, ...]
+    samples: int
+    batch_size: int
+    budget_mib: int
+    device: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one process measured; bytes and seconds."""
+
+    before: int
+    peak: int
+    seconds: float
+    cpu_seconds: float
+    samples: int
+    losses: list[float]
+    weights: list[float]
+
+    @property
+    def rate(self) -> float:
+        """Samples a second after the first step."""
+        return self.samples / self.seconds
+
+
+def network(norm: str) -> nn.Module:
+    """A small convolutional network for images of any size."""
+
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        between = nn.GroupNorm(4, outputs) if norm == "group" else nn.BatchNorm2d(outputs)
+        return [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), between, nn.ReLU()]
+
+    return nn.Sequential(
+        *block(3, 16), *block(16, 32), *block(32, 32), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4)
+    )
+
+
+class Pictures(Dataset[tuple[Tensor, int]]):
+    """Images of bytes at the largest scale, made when they are read, as decoding makes them."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.count, self.size = sizes.samples, max(sizes.scales)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        generator = torch.Generator().manual_seed(index)
+        picture = torch.empty((3, self.size, self.size), dtype=torch.uint8)
+        return picture.random_(0, 256, generator=generator), index % 4
+
+
+def train(way: str, norm: str, sizes: Sizes) -> Run:
+    """One epoch in this process."""
+    torch.set_num_threads(sizes.threads)
+    torch.manual_seed(2)
+    model = network(norm).to(sizes.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    dataset = MultiScaleDataset(Pictures(sizes), sizes.scales, memory_efficient=way != "legacy")
+    loader = OptimalDataLoaderFactory.create_training_loader(dataset, sizes.batch_size, prefetch_threads=0)
+    budget = sizes.budget_mib * _MIB if way == "budget" else None
+    step = MultiScaleStep(model, nn.CrossEntropyLoss(), sizes.scales, memory_budget=budget)
+    before, losses, begun, cpu_begun = process_memory().bytes, [], 0.0, 0.0
+    if sizes.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    for number, batch in enumerate(loader):
+        optimizer.zero_grad()
+        losses.append(step(batch).loss)
+        optimizer.step()
+        del batch
+        if number == 0:
+            losses[0].item()  # waits for the device
+            begun, cpu_begun = time.perf_counter(), time.process_time()
+    values = [loss.item() for loss in losses]
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu_begun
+    weights = torch.cat([part.detach().flatten() for part in model.parameters()]).tolist()
+    return Run(before, peak_bytes(sizes.device), seconds, cpu, sizes.samples - sizes.batch_size, values, weights)
+
+
+def peak_bytes(device: str) -> int:
+    """The most memory that this process ever held, or its tensors on the device."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    status = Path("/proc/self/status")
+    if status.exists():  # unlike ru_maxrss, it does not begin with what the parent process held
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def in_process(way: str, norm: str, sizes: Sizes) -> Run:
+    """``train`` in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "run.json"
+        command = [sys.executable, __file__, "--one", way, norm, str(target), "--sizes", json.dumps(asdict(sizes))]
+        subprocess.run(command, check=True)
+        return Run(**json.loads(target.read_text()))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One way beside legacy mode, round by round."""
+
+    runs: Sequence[Run]
+    legacy: Sequence[Run]
+
+    @property
+    def reduction(self) -> float:
+        """Share by which the median peak, everything in it, is below that of legacy mode."""
+        return 1 - median(run.peak for run in self.runs) / median(run.peak for run in self.legacy)
+
+    @property
+    def training_reduction(self) -> float:
+        """The same for what training added to the process as it was before the first batch."""
+        return 1 - median(run.peak - run.before for run in self.runs) / median(
+            run.peak - run.before for run in self.legacy
+        )
+
+    @property
+    def time(self) -> Ratio:
+        """Time for the same samples, against legacy mode."""
+        return paired_ratio([run.seconds for run in self.legacy], [run.seconds for run in self.runs])
+
+    @property
+    def cpu_time(self) -> Ratio:
+        """The same for the time that CPUs spent on it, which other programs on the machine do not lengthen."""
+        return paired_ratio([run.cpu_seconds for run in self.legacy], [run.cpu_seconds for run in self.runs])
+
+    def difference(self, name: str) -> float:
+        """The largest difference of a loss or weight, relative to the largest of legacy mode."""
+        mine, other = (torch.tensor(getattr(side[0], name), dtype=torch.float64) for side in (self.runs, self.legacy))
+        return float((mine - other).abs().max() / other.abs().max())
+
+
+def table(norm: str, ways: dict[str, Compared]) -> list[str]:
+    """The rows for one kind of normalisation."""
+    lines = [
+        f"**{norm} norm**",
+        "",
+        "| way | peak, MiB | of it before training | peak below legacy | training's part below legacy | samples/s "
+        "| time against legacy [95 %] | CPU time against legacy [95 %] | largest difference of losses, weights |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for way, found in ways.items():
+        peak, before = (median(getattr(run, name) for run in found.runs) / _MIB for name in ("peak", "before"))
+        rate = median(run.rate for run in found.runs)
+        row = f"| {_WAYS[norm][way]} | {peak:.0f} | {before:.0f} |"
+        if way == "legacy":
+            lines.append(f"{row} | | {rate:.1f} | 1 | 1 | |")
+            continue
+        ratio, cpu = found.time, found.cpu_time
+        lines.append(
+            f"{row} {found.reduction:.0%} | {found.training_reduction:.0%} | {rate:.1f} "
+            f"| {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] "
+            f"| {cpu.value:.2f} [{cpu.low:.2f}, {cpu.high:.2f}] "
+            f"| {found.difference('losses'):.0e}, {found.difference('weights'):.0e} |"
+        )
+    return [*lines, ""]
+
+
+def misses(results: dict[str, dict[str, Compared]]) -> list[str]:
+    """What was wanted and not found."""
+    found = []
+    for norm, ways in results.items():
+        for way, one in ways.items():
+            if way != "legacy" and max(one.difference("losses"), one.difference("weights")) > _CLOSE:
+                found.append(f"{norm} norm, {way}: losses or weights differ")
+            if way != "legacy" and one.time.wholly_above(1.0):
+                found.append(f"{norm} norm, {way}: slower than legacy mode")
+    if results["group"]["budget"].reduction < _REDUCTION:
+        found.append(f"in parts of a budget: less than {_REDUCTION:.0%} below legacy mode")
+    return found
+
+
+@click.command()
+@click.option("--rounds", type=click.IntRange(min=2), default=5, show_default=True)
+@click.option("--scales", default="224,448,672", show_default=True)
+@click.option("--samples", type=int, default=192, show_default=True)
+@click.option("--batch-size", type=int, default=32, show_default=True)
+@click.option("--budget-mib", type=int, default=64, show_default=True, help="For forward and backward, in parts.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--threads", type=int, default=1, show_default=True, help="Compute threads.")
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_RESULTS, help="Folder.")
+@click.option("--check", is_flag=True, help="Exit with 1 if what is wanted was not found.")
+@click.option("--one", nargs=3, hidden=True)
+@click.option("--sizes", "given", hidden=True)
+def main(
+    rounds: int,
+    scales: str,
+    samples: int,
+    batch_size: int,
+    budget_mib: int,
+    device: str,
+    threads: int,
+    output: Path,
+    check: bool,
+    one: tuple[str, str, str] | None,
+    given: str | None,
+) -> None:
+    """Measure, print and write the tables."""
+    if one is not None and given is not None:
+        run = train(one[0], one[1], Sizes(**json.loads(given)))
+        Path(one[2]).write_text(json.dumps(asdict(run)))
+        return
+    sizes = Sizes(tuple(map(int, scales.split(","))), samples, batch_size, budget_mib, device, threads)
+    runs: dict[tuple[str, str], list[Run]] = {(norm, way): [] for norm, ways in _WAYS.items() for way in ways}
+    for number in range(rounds):
+        for norm, way in runs if number % 2 == 0 else reversed(runs):
+            click.echo(f"round {number + 1} of {rounds}: {norm} norm, {way}", err=True)
+            runs[norm, way].append(in_process(way, norm, sizes))
+    results = {
+        norm: {way: Compared(runs[norm, way], runs[norm, "legacy"]) for way in ways} for norm, ways in _WAYS.items()
+    }
+    settings: dict[str, Any] = {
+        "command": shlex.join(["python", "benchmarks/multi_scale.py", *sys.argv[1:]]),
+        "machine": machines.describe(threads),
+        **asdict(sizes),
+    }
+    missed = misses(results)
+    lines = [
+        "# Training at several scales",
+        "",
+        f"Scales {scales}, batches of {batch_size}, {samples} images of bytes at the largest scale; "
+        f"{rounds} rounds; budget {budget_mib} MiB; medians. {machines.line(settings['machine'])}.",
+        "",
+        *(line for norm, ways in results.items() for line in table(norm, ways)),
+        "Peak: "
+        + (
+            "of PyTorch's CUDA allocator." if device == "cuda" else "of the whole process, Python and PyTorch included."
+        ),
+        "Batch norm normalises by the batch as a whole, so a scale cannot be run in parts there.",
+        "",
+        *(f"Not as wanted: {miss}." for miss in missed),
+    ]
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "multi-scale.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    raw = {
+        f"{norm}, {way}": [asdict(run) | {"weights": len(run.weights)} for run in found]
+        for (norm, way), found in runs.items()
+    }
+    (output / "multi-scale.json").write_text(json.dumps({"settings": settings, "runs": raw}, indent=1) + "\n")
+    click.echo("\n".join(lines))
+    if check and missed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""``chirp-migrate tune PATH``: which settings load the training's data fastest on this machine?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from chirp_migrate import __version__
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.options import json_option, path_argument
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.tune import plot as plots
+from chirp_migrate.tune.config import TuneConfig, read_config
+from chirp_migrate.tune.process import TuneFailed
+from chirp_migrate.tune.report import to_json, to_text
+from chirp_migrate.tune.request import Grid
+from chirp_migrate.tune.session import Asked, tune_tree
+
+_MOST_WORKERS = 64
+_PLOT_NAME = "data_loading_performance.png"
+_LOADERS = {"auto": None, "torch": False, "factory": True}
+
+
+def _counts(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
+    """A callback that reads ``2,4,8`` as numbers, each once, in ascending order."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+        words = [word.strip() for word in text.split(",")] if text.strip() else []
+        numbers = [int(word) for word in words if word.isdecimal()]
+        if len(numbers) != len(words) or any(n < least or (most is not None and n > most) for n in numbers):
+            bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            raise click.BadParameter(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.")
+        return tuple(sorted(set(numbers)))
+
+    return parsed
+
+
+@click.command(
+    epilog=epilog(
+        {
+            ExitCode.OK: "measured",
+            ExitCode.USAGE: "PATH, an option, the dataset or the configuration cannot be worked with",
+            ExitCode.WORKLOAD_FAILED: "the user's own code failed; the end of its output is shown",
+            ExitCode.INTERRUPTED: "interrupted, nothing is left running",
+        },
+        "chirp-migrate tune backend/",
+        "chirp-migrate tune backend/ --num-workers 0,2,4,8 --plot workers.svg",
+        "chirp-migrate tune . --dataset data.sets:train_set --unaugmented data.sets:plain_set",
+        "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
+    )
+)
+@path_argument
+@click.option("--workload", metavar="FILE:FUNCTION", help="Watch this training, as verify runs it (see init-workload).")
+@click.option("--dataset", default="", metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives.")
+@click.option("--unaugmented", default="", metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
+)
+@click.option(
+    "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
+    callback=_counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+)  # fmt: skip
+@click.option(
+    "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
+    callback=_counts(1), help="Batches that each worker loads ahead.",
+)  # fmt: skip
+@click.option(
+    "--batch-sizes", default="", metavar="N,N,…",
+    callback=_counts(1), help="Also measure what was picked at these batch sizes.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(1, 86_400), default=30.0, show_default=True,
+    help="Time for measuring; what loads slowly takes longer, and says so.",
+)  # fmt: skip
+@click.option(
+    "--loader", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
+    help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
+)  # fmt: skip
+@click.option("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), metavar="SECONDS",
+    help="Count the process as hung after that long.  [default: 600, or four times --seconds]",
+)  # fmt: skip
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
+)
+@json_option("all raw values")
+@click.option(
+    "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print the recommendations alone.")
+def tune(
+    path: Path,
+    workload: str | None,
+    dataset: str,
+    unaugmented: str,
+    config_file: Path | None,
+    workers: tuple[int, ...],
+    prefetch: tuple[int, ...],
+    batch_sizes: tuple[int, ...],
+    seconds: float,
+    loader: str,
+    thread_safe: bool,
+    timeout: float | None,
+    plot: Path | None,
+    json_file: Path | None,
+    save: bool,
+    profile: Path | None,
+    quiet: bool,
+) -> None:
+    """Measure ways of loading the data of the backend at PATH, and say which settings to change.
+
+    Runs the backend's own code, in a process of its own: a training (found by itself in a ChirpID-shaped backend, else
+    --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long it waits for them; or
+    only the dataset that --dataset or --config names. Worker processes, prefetching and batch sizes are measured in
+    turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md).
+    """
+    json_output.check_writable(json_file)
+    if not path.is_dir():
+        raise UsageProblem(f"{path} is not a folder: give the root of your backend.")
+    root = path.resolve()
+    if not prefetch:
+        raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
+    if profile is not None and not save:
+        raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
+    config = None if config_file is None else read_config(_config_path(root, config_file))
+    said = _Said(quiet)
+    target = plot
+    if target is not None:
+        plots.check(target)
+    elif config is not None:
+        target = _documented_plot(root, config, said)
+    asked = Asked(
+        root,
+        Grid(workers, prefetch, batch_sizes, seconds, thread_safe, _LOADERS[loader]),
+        dataset,
+        unaugmented,
+        config,
+        workload,
+        _profile(profile) if save else None,
+        max(600.0, 4 * seconds) if timeout is None else timeout,
+    )
+    try:
+        findings = tune_tree(asked, said.progress)
+    except TuneFailed as failed:
+        if failed.log_tail and not quiet:
+            shown = "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in failed.log_tail)
+            click.echo(f"The last lines it printed:\n{shown}", err=True)
+        raise
+    from chirp_migrate.verify import machine  # torch, which takes a second, is not needed for help and wrong options
+
+    found = machine.describe(machine.usable_cpus())
+    values = to_json(findings, found, f"chirp-migrate {__version__}")
+    json_output.write(json_file, values)
+    if target is not None:
+        plots.draw(target, findings.loaders, machine.line(found))
+        said.progress(f"plot: {target}")
+    click.echo(
+        to_text(findings, machine.line(found), quiet=quiet), nl=False, err=json_file == json_output.STANDARD_OUTPUT
+    )
+    sys.exit(ExitCode.OK)
+
+
+class _Said:
+    """Progress on standard error, one line each, so that a log of it reads as well as a terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def progress(self, text: str) -> None:
+        """Show one line."""
+        if not self._quiet:
+            click.echo(f"  {text}", err=True)
+
+
+def _config_path(root: Path, given: Path) -> Path:
+    """As given, or from the root of the backend, where its own scripts are run."""
+    return given if given.exists() or not (root / given).exists() else root / given
+
+
+def _documented_plot(root: Path, config: TuneConfig, said: _Said) -> Path | None:
+    """``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
+    folder = config.system.get("output_dir")
+    if not isinstance(folder, str) or not folder:
+        return None
+    target = root / folder / _PLOT_NAME
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        plots.check(target)
+    except OSError as error:
+        raise UsageProblem(
+            f"{target.parent} (system.output_dir) cannot be made ({error.strerror}): give a --plot."
+        ) from None
+    except UsageProblem as problem:
+        said.progress(f"no plot is drawn: {problem}")
+        return None
+    return target
+
+
+def _profile(given: Path | None) -> Path:
+    if given is not None:
+        return given.absolute()
+    from chirpid_patch.profiles import default_profile
+
+    return default_profile().absolute()

@@ -1,0 +1,127 @@
+"""The training's own configuration file, as R-004 gives it to its script: YAML, TOML or JSON.
+
+Read are ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir``; every key of
+``data`` and ``training`` can fill a parameter of the dataset and of the functions that give its transforms.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.errors import UsageProblem
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["TuneConfig", "read_config"]
+
+_SUFFIXES = ".yaml, .yml, .toml or .json"
+_SECTIONS = ("data", "training", "system")
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """What of a configuration concerns loading.
+
+    Attributes:
+        file: its path as given, for messages.
+        location: its absolute path.
+        data, training, system: its sections; empty where it has none.
+    """
+
+    file: str
+    location: str
+    data: Mapping[str, Any]
+    training: Mapping[str, Any]
+    system: Mapping[str, Any]
+
+    @property
+    def batch_size(self) -> int | None:
+        """``training.batch_size``.
+
+        Raises:
+            UsageProblem: it is no whole number of at least 1.
+        """
+        return self._whole("training", "batch_size", 1)
+
+    @property
+    def num_workers(self) -> int | None:
+        """``data.num_workers``.
+
+        Raises:
+            UsageProblem: it is no whole number of at least 0.
+        """
+        return self._whole("data", "num_workers", 0)
+
+    @property
+    def prefetch_factor(self) -> int | None:
+        """``data.prefetch_factor``.
+
+        Raises:
+            UsageProblem: it is no whole number of at least 1.
+        """
+        return self._whole("data", "prefetch_factor", 1)
+
+    def _whole(self, section: str, key: str, least: int) -> int | None:
+        value = getattr(self, section).get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageProblem(
+                f"{self.file}: {section}.{key} is {value!r}: it must be a whole number of at least {least}."
+            )
+        return value
+
+
+def read_config(path: Path) -> TuneConfig:
+    """Read a configuration by its suffix; YAML by ``yaml.safe_load``, where PyYAML is installed.
+
+    Raises:
+        UsageProblem: it cannot be read, is of no known kind, or is no mapping of sections.
+    """
+    suffix = path.suffix.lower()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageProblem(f"{path} cannot be read ({reason}): give --config the file of your training.") from None
+    try:
+        if suffix in (".yaml", ".yml"):
+            values: Any = _yaml(path).safe_load(text)
+        elif suffix == ".toml":
+            values = tomllib.loads(text)
+        elif suffix == ".json":
+            values = json.loads(text)
+        else:
+            raise UsageProblem(f"{path} is of no known kind: give --config a file that ends in {_SUFFIXES}.")
+    except UsageProblem:
+        raise
+    except Exception as error:  # PyYAML's errors are no ValueError, and the others' are
+        problem = " ".join(str(error).split())
+        raise UsageProblem(f"{path} is no valid {suffix[1:].upper()} ({problem}): correct it.") from None
+    if not isinstance(values, dict):
+        raise UsageProblem(f"{path} holds no sections: it needs keys such as data and training.")
+    sections = {name: values.get(name) or {} for name in _SECTIONS}
+    for name, section in sections.items():
+        if not isinstance(section, dict):
+            raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
+    # What goes to the other process is plain: a date of YAML's becomes its text.
+    plain = json.loads(json.dumps(sections, default=str))
+    return TuneConfig(str(path), str(path.absolute()), plain["data"], plain["training"], plain["system"])
+
+
+def _yaml(path: Path) -> Any:
+    try:
+        return importlib.import_module("yaml")
+    except ImportError:
+        raise UsageProblem(
+            f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
+        ) from None

@@ -1,0 +1,157 @@
+"""Throughput over worker processes, as a picture, drawn with matplotlib where it is installed.
+
+Colours are those of Okabe and Ito, which colour-blind people tell apart; markers differ as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.tune.plateau import TOLERANCE, Place, Rate, Standing, pick, standings
+from chirp_migrate.tune.request import LoaderFindings
+
+__all__ = ["check", "draw"]
+
+_SUFFIXES = (".svg", ".png", ".pdf")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+_MARKERS = ("o", "s", "^", "D")
+_PICK = "#E69F00"
+_LONGEST_TITLE = 70
+
+
+def check(target: Path) -> None:
+    """See, before anything is measured, that a picture can be drawn and written.
+
+    Raises:
+        UsageProblem: another suffix, no such folder, or matplotlib is not installed.
+    """
+    if target.suffix.lower() not in _SUFFIXES:
+        raise UsageProblem(f"{target} is no picture: give --plot a file that ends in {', '.join(_SUFFIXES)}.")
+    if not target.absolute().parent.is_dir():
+        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another --plot.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageProblem(
+            "--plot needs matplotlib: install it (pip install 'chirp-migrate[plots]'), or leave --plot out."
+        ) from None
+
+
+def draw(target: Path, loaders: Sequence[LoaderFindings], machine: str) -> None:
+    """Draw one panel for each loader.
+
+    Args:
+        target: file whose suffix says the format; it is replaced.
+        loaders: what was measured.
+        machine: one line for the caption.
+
+    Raises:
+        UsageProblem: the file cannot be written.
+        ImportError: matplotlib is not installed (see :func:`check`).
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.6 * len(loaders)), layout="constrained")
+    panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
+    for axes, found in zip(panels, loaders, strict=True):
+        _panel(axes, found)
+    figure.supxlabel(_text(machine), fontsize=7, color="#555555", wrap=True)
+    metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
+    try:
+        figure.savefig(target, dpi=150, metadata=metadata)
+    except OSError as error:
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --plot.") from None
+
+
+def _panel(axes: Any, found: LoaderFindings) -> None:
+    placed = [one for one in standings(found.measured) if one.rate is not None]
+    chosen = pick(placed)
+    fastest = next((one for one in placed if one.place is Place.BEST and one.rate is not None), None)
+    if fastest is None or fastest.rate is None:
+        axes.set_title(_text(f"{found.name}: nothing could be measured"), fontsize=10, loc="left")
+        return
+    best = fastest.rate.value
+    counts = sorted({one.candidate.num_workers for one in placed})
+    place = {workers: number for number, workers in enumerate(counts)}
+    at_left = place[fastest.candidate.num_workers] < len(counts) / 2
+    axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
+    axes.annotate(
+        f"within {TOLERANCE:.0%} of the best",
+        (float(at_left), best),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4 if at_left else 4, 2),
+        textcoords="offset points",
+        ha="right" if at_left else "left",
+        va="bottom",
+        fontsize=7,
+        color="#555555",
+    )
+    for number, (label, points) in enumerate(_series(placed).items()):
+        shift = 0.05 * number
+        xs = [place[one.candidate.num_workers] + shift for one in points]
+        rates = [one.rate for one in points if one.rate is not None]
+        axes.errorbar(
+            xs,
+            [rate.value for rate in rates],
+            yerr=[[_below(rate) for rate in rates], [_above(rate) for rate in rates]],
+            marker=_MARKERS[number % len(_MARKERS)],
+            linestyle="-" if len(points) > 1 else "none",
+            color=_COLOURS[number % len(_COLOURS)],
+            capsize=3,
+            label=_text(label),
+        )
+        if chosen is not None and chosen in points and chosen.rate is not None:
+            ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
+            at = (place[chosen.candidate.num_workers] + shift, chosen.rate.value)
+            axes.plot(*at, "o", markersize=16, zorder=3, **ring)
+            axes.plot([], [], "o", markersize=8, label=_text(f"picked: {chosen.candidate}"), **ring)
+    axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
+    axes.set_xlim(-0.4, len(counts) - 0.4)
+    highest = max((_above(one.rate) + one.rate.value for one in placed if one.rate is not None), default=1.0)
+    axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
+    size = "" if found.batch_size is None else f", batch size {found.batch_size}"
+    name = found.name if len(found.name) <= _LONGEST_TITLE else f"{found.name[: _LONGEST_TITLE - 1]}…"
+    axes.set_title(_text(f"{name}: {found.role}{size}"), fontsize=10, loc="left")
+    axes.set_xlabel("worker processes", fontsize=9)
+    axes.set_ylabel("samples/s, loading alone", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.grid(alpha=0.25)
+    axes.spines["top"].set_visible(False)
+    if found.batch_size:
+        per_batch = float(found.batch_size)
+        right = axes.secondary_yaxis("right", functions=(lambda y: y / per_batch, lambda y: y * per_batch))
+        right.set_ylabel("batches/s", fontsize=9)
+        right.tick_params(labelsize=8)
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    axes.legend(unique.values(), unique.keys(), fontsize=8, frameon=False, loc="best")
+
+
+def _series(placed: Sequence[Standing]) -> dict[str, list[Standing]]:
+    """Lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
+    alone = [one for one in placed if one.candidate.alone]
+    series: dict[str, list[Standing]] = {}
+    for one in placed:
+        way = one.candidate
+        if way.num_workers:
+            series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(one)
+        elif way.prefetch_threads:
+            series.setdefault(str(way), []).append(one)
+    return series or {"in the process": alone}
+
+
+def _below(rate: Rate) -> float:
+    return 0.0 if rate.low is None else rate.value - rate.low
+
+
+def _above(rate: Rate) -> float:
+    return 0.0 if rate.high is None else rate.high - rate.value
+
+
+def _text(text: str) -> str:
+    """Text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return shown.replace("$", r"\$")

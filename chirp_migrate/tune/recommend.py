@@ -1,0 +1,172 @@
+"""What to change: each recommendation names the setting, what it is, what it should be, and why. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from chirp_migrate.tune.plateau import Place, Standing, pick, standings
+from chirp_migrate.tune.request import LoaderFindings, Training
+from chirp_migrate.verify.disturbance import BUSY_ABOVE
+
+__all__ = [
+    "AUGMENTATION_HIGH",
+    "AUGMENTATION_TARGET",
+    "Recommendation",
+    "augmentation_share",
+    "recommendations",
+]
+
+AUGMENTATION_TARGET, AUGMENTATION_HIGH = 0.20, 0.30
+"""Share of the loading time that augmentation should stay below, and the one from which on it is warned of (R-004)."""
+
+_BATCHES_PER_S = 10.0
+_GPU_PERCENT = 90.0
+_WAITS_LITTLE = 0.05
+_WAITING = 0.5
+_START_SHARE = 0.05
+_WORTH_IT = 1.05
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One thing to do.
+
+    Attributes:
+        setting: what to change, such as ``num_workers`` or ``data.num_workers in config.yaml``.
+        value: what to set it to, or what to do with it.
+        why: the measurement behind it.
+        warning: whether something is out of the required range.
+    """
+
+    setting: str
+    value: str
+    why: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.value} ({self.why})"
+
+
+def augmentation_share(found: LoaderFindings) -> float | None:
+    """(with - without) / with, medians of the rounds, as R-004's script computes it; None where not measured."""
+    if not found.with_s:
+        return None
+    augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
+    return (augmented - plain) / augmented
+
+
+def recommendations(found: LoaderFindings, training: Training | None) -> list[Recommendation]:
+    """What to change for one loader, and for the training where one is given; nothing where all ways failed."""
+    placed = standings(found.measured)
+    chosen = pick(placed)
+    if chosen is None or chosen.rate is None:
+        return []
+    advice = [*_workers(found, placed, chosen), *_failures(found)]
+    advice += [*_batch_sizes(found), *_augmentation(found), *_limits(found, chosen), *_gpu(training)]
+    return advice
+
+
+def _workers(found: LoaderFindings, placed: list[Standing], chosen: Standing) -> list[Recommendation]:
+    way, rate = chosen.candidate, chosen.rate
+    assert rate is not None
+    now = next((one for one in placed if one.candidate == found.now), None)
+    if found.waited_share is not None and found.waited_share < _WAITS_LITTLE:
+        why = f"the training waits {found.waited_share:.1%} of its time for batches: loading does not hold it up"
+        return [Recommendation(found.setting.get("num_workers", "num_workers"), "leave it as it is", why)]
+    if now is not None and now.rate is not None:
+        gain = rate.value / now.rate.value
+        if now.candidate == way or (1 / _WORTH_IT < gain < _WORTH_IT and now.candidate.size <= way.size):
+            return [Recommendation(_name(found, "num_workers"), "leave it as it is", f"{way} is what you have")]
+        why = f"{rate.value:.0f} samples/s against {now.rate.value:.0f} with {now.candidate}"
+    else:
+        alone = next(one.rate for one in placed if one.candidate.alone)
+        why = f"{rate.value:.0f} samples/s"
+        if alone is not None and not way.alone:
+            why += f" against {alone.value:.0f} in the process"
+    if way.alone:
+        others = [one.rate.value for one in placed if one.candidate.num_workers and one.rate is not None]
+        if others and now is None:
+            why += f"; workers reach {max(others):.0f} at most"
+    advice = [Recommendation(_name(found, "num_workers"), str(way.num_workers), why)]
+    if way.prefetch_threads:
+        advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
+    if way.num_workers:
+        if found.now is None or found.now.prefetch_factor != way.prefetch_factor:
+            same = "the smallest that is level with the best" if chosen.place is Place.LEVEL else "the fastest measured"
+            advice.append(Recommendation(_name(found, "prefetch_factor"), str(way.prefetch_factor), same))
+        advice += _persistent(found, chosen)
+    return advice
+
+
+def _persistent(found: LoaderFindings, chosen: Standing) -> list[Recommendation]:
+    """Keep the workers where starting them takes a noticeable part of an epoch."""
+    assert chosen.rate is not None
+    start_s = statistics.median(chosen.measured.first_batch_s)
+    epoch_s = found.samples / chosen.rate.value
+    if start_s < _START_SHARE * epoch_s:
+        return []
+    why = f"workers take {start_s:.2f} s to give a first batch, and the rest of an epoch about {epoch_s:.1f} s"
+    return [Recommendation("persistent_workers", "True", why)]
+
+
+def _failures(found: LoaderFindings) -> list[Recommendation]:
+    failed = [one for one in found.measured if one.error is not None]
+    return [
+        Recommendation("num_workers", f"not {one.candidate.num_workers}", f"it failed: {one.error}", warning=True)
+        for one in failed[:1]
+    ]
+
+
+def _batch_sizes(found: LoaderFindings) -> list[Recommendation]:
+    """Another size, where the training's own is clearly below it."""
+    placed = standings(found.batch_sizes)
+    own = next((one for one in placed if one.candidate.batch_size == found.batch_size), None)
+    best = next((one for one in placed if one.place is Place.BEST), None)
+    if own is None or best is None or own.place is not Place.BELOW or not own.settled:
+        return []
+    assert own.rate is not None and best.rate is not None
+    why = (
+        f"it loads {best.rate.value:.0f} samples/s against {own.rate.value:.0f} at {found.batch_size}; a batch size "
+        "changes what training learns, so that is yours to decide"
+    )
+    return [Recommendation(_name(found, "batch_size"), f"{best.candidate.batch_size} would load faster", why)]
+
+
+def _augmentation(found: LoaderFindings) -> list[Recommendation]:
+    share = augmentation_share(found)
+    if share is None or share < AUGMENTATION_TARGET:
+        return []
+    what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"
+    high = share > AUGMENTATION_HIGH
+    bound = f"above {AUGMENTATION_HIGH:.0%}" if high else f"the target is below {AUGMENTATION_TARGET:.0%}"
+    return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
+
+
+def _limits(found: LoaderFindings, chosen: Standing) -> list[Recommendation]:
+    assert chosen.rate is not None
+    advice = []
+    # Beside busy processes waiting is for a CPU, and says nothing of files.
+    quiet = found.others is None or found.others < BUSY_ABOVE
+    if found.cpu_share is not None and found.cpu_share < _WAITING and quiet:
+        waits = 1 - found.cpu_share
+        what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
+        why = f"loading waits {waits:.0%} of its time instead of computing"
+        advice.append(Recommendation(_name(found, "num_workers"), what, why))
+    per_s = chosen.rate.value / (found.batch_size or 1)
+    if found.role == "training" and found.batch_size == 32 and per_s < _BATCHES_PER_S:
+        what = "make a sample cheaper to read: store it decoded and at its final size"
+        why = f"{per_s:.1f} batches/s at best, the target is above {_BATCHES_PER_S:.0f}"
+        advice.append(Recommendation("__getitem__ of the dataset", what, why, warning=True))
+    return advice
+
+
+def _gpu(training: Training | None) -> list[Recommendation]:
+    if training is None or training.gpu_percent is None or training.gpu_percent >= _GPU_PERCENT:
+        return []
+    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {_GPU_PERCENT:.0f} %"
+    return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
+
+
+def _name(found: LoaderFindings, argument: str) -> str:
+    return found.setting.get(argument, argument)

@@ -1,0 +1,202 @@
+"""The child process: ``python -m chirp_migrate.tune.runner REQUEST.json``. It runs the user's code and measures."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from chirp_migrate.tune.augmentation import augmentation
+from chirp_migrate.tune.candidate import Candidate, Measured, grid
+from chirp_migrate.tune.errors import NothingToTune
+from chirp_migrate.tune.plateau import pick, standings
+from chirp_migrate.tune.request import Findings, LoaderFindings, Request
+from chirp_migrate.tune.saving import save
+from chirp_migrate.tune.sources import RaisedByUser, from_config, from_reference
+from chirp_migrate.tune.subject import Subject
+from chirp_migrate.tune.sweep import Sweep
+from chirp_migrate.tune.watching import watched
+from chirp_migrate.verify.calls import data_for, load_model, prepare_call
+from chirp_migrate.verify.hook import HookProblem, call_names
+from chirp_migrate.verify.imports import WrongTree, check_imports
+from chirp_migrate.verify.workload import Source
+from chirpid_patch.collate import stacks_samples
+from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.fetch import is_in_memory
+
+__all__ = ["main", "run"]
+
+_FOR_AUGMENTATION = 0.15
+_FOR_BATCH_SIZES = 0.25
+_FOR_THE_USER = (NothingToTune, HookProblem, WrongTree)
+_SEED = 435
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the request in the file named by the only argument says; 0, or 1 where it came to nothing."""
+    request = Request.read(Path(arguments[0]))
+    parent = os.getppid()
+
+    def still_wanted() -> None:
+        if os.getppid() != parent:
+            raise SystemExit("whoever asked for this has gone")
+
+    _enter_tree(Path(request.tree))
+    findings = Findings()
+    with Path(request.progress).open("a", encoding="utf-8") as progress:
+
+        def say(text: str) -> None:
+            progress.write(f"{text}\n")
+            progress.flush()
+
+        try:
+            run(request, findings, say, still_wanted)
+        except _FOR_THE_USER as problem:
+            findings.failure, findings.usage = str(problem), True
+        except RaisedByUser as raised:
+            traceback.print_exception(raised.__cause__)
+            findings.failure = str(raised)
+    findings.write(Path(request.output))
+    return 0 if findings.failure is None else 1
+
+
+def run(
+    request: Request, findings: Findings, say: Callable[[str], None], still_wanted: Callable[[], None] = lambda: None
+) -> None:
+    """Get the loaders, measure each, and put what they show into ``findings``.
+
+    Raises:
+        NothingToTune, HookProblem, WrongTree: what was asked for cannot be measured.
+        RaisedByUser: the user's code raised.
+    """
+    _seed()
+    subjects = _subjects(request, findings, say)
+    for subject in subjects:
+        _seed()
+        try:
+            findings.loaders.append(
+                _measured(subject, request, request.grid.seconds / len(subjects), say, still_wanted)
+            )
+        except Exception as error:
+            raise RaisedByUser(
+                f"reading a batch of {subject.name} raised {type(error).__name__}: {_first_line(error)}"
+            ) from error
+    if findings.training is None and torch.cuda.is_available():
+        findings.notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
+
+
+def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) -> list[Subject]:
+    if request.dataset:
+        return [from_reference(request.dataset, request.unaugmented, request.config)]
+    if request.config is not None:
+        return [from_config(Path(request.tree), request.config)]
+    entries = request.entry_points
+    try:
+        if entries[0].source is Source.HOOK and not entries[0].name:
+            names = call_names(entries[0].hook, request.sizes)
+            entries = tuple(replace(entries[0], name=name) for name in names)
+        model = load_model(request.model)
+        data = data_for(entries, request.sizes)
+        calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
+        check_imports(Path(request.tree), request.origin)
+        subjects, findings.training, notes = watched(calls, say)
+    except _FOR_THE_USER:
+        raise
+    except (Exception, SystemExit) as error:
+        raise RaisedByUser(f"the training raised {type(error).__name__}: {_first_line(error)}") from error
+    findings.notes += notes
+    return subjects
+
+
+def _measured(
+    subject: Subject, request: Request, seconds: float, say: Callable[[str], None], still_wanted: Callable[[], None]
+) -> LoaderFindings:
+    wanted = request.grid
+    seen = request.uses_runtime if subject.migrated is None else subject.migrated
+    migrated = seen if wanted.migrated is None else wanted.migrated
+    now = subject.now if subject.now is not None and (migrated or not subject.now.prefetch_threads) else None
+    found = LoaderFindings(
+        subject.name,
+        subject.role,
+        subject.batch_size,
+        len(subject.dataset),
+        migrated,
+        now=None if now is None else replace(now, batch_size=subject.batch_size),
+        setting=subject.setting,
+        waited_share=subject.waited_share,
+    )
+    say(f"measuring {subject.name}, batch size {subject.batch_size}, {found.samples} samples")
+    shown = augmentation(subject, migrated, seconds * _FOR_AUGMENTATION)
+    found.with_s, found.without_s, found.not_augmented = shown.with_s, shown.without_s, shown.reason
+    threads = _threads(subject, wanted.thread_safe) if migrated else ()
+    candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
+    sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
+    share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
+    sweep = Sweep(subject, candidates, migrated, seconds * share, say, still_wanted)
+    found.measured = sweep.run()
+    found.rounds, found.cpu_share, found.others = sweep.rounds, sweep.cpu_share, sweep.others
+    chosen = pick(standings(found.measured))
+    if chosen is not None and sizes:
+        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, migrated, seconds, say, still_wanted)
+    if request.profile and migrated:
+        found.not_saved = save(subject, found.measured, Path(request.profile), wanted.thread_safe)
+        found.saved = request.profile if found.not_saved is None else None
+    elif request.profile:
+        found.not_saved = "PyTorch's own loader was measured, and profiles are for this package's (see --loader)"
+    return found
+
+
+def _at_sizes(
+    subject: Subject,
+    chosen: Candidate,
+    sizes: list[int],
+    migrated: bool,
+    seconds: float,
+    say: Callable[[str], None],
+    still_wanted: Callable[[], None],
+) -> list[Measured]:
+    """The pick at its own and the other batch sizes, in turns."""
+    ways = [replace(chosen, batch_size=size) for size in (subject.batch_size, *sizes)]
+    say(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
+    return Sweep(subject, ways, migrated, seconds * _FOR_BATCH_SIZES, say, still_wanted).run()
+
+
+def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
+    """Numbers of prefetch threads worth trying: none where a user's code would run in them unasked."""
+    if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
+        return ()
+    most = usable_cpus()
+    return tuple(sorted({1, min(2, most), most}))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else ""
+
+
+def _seed() -> None:
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    torch.manual_seed(_SEED)
+
+
+def _enter_tree(tree: Path) -> None:
+    """Make the tree the working directory and first import path, and its ``src/`` the next; this package comes last."""
+    package_root = str(Path(__file__).resolve().parents[2])
+    os.chdir(tree)
+    sys.path[0] = str(tree)
+    if (tree / "src").is_dir():
+        sys.path.insert(1, str(tree / "src"))
+    if package_root not in sys.path:
+        sys.path.append(package_root)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""What was picked, kept in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.tune.candidate import Measured
+from chirp_migrate.tune.plateau import Standing, pick, standings, within
+from chirp_migrate.tune.subject import Subject
+from chirpid_patch.accelerator import pinning_device
+from chirpid_patch.profiles import recall, remember, signature
+from chirpid_patch.tuning import LoaderChoice, Trial
+
+__all__ = ["choice_of", "factory_arguments", "save"]
+
+
+def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
+    """Keep the pick for the calls of the factory that make this loader; one sentence where it cannot be kept.
+
+    Kept twice where they differ: for a call that says nothing of workers, and for a migrated one, whose
+    ``max_workers`` is what the original had; there, only as many workers are picked.
+    """
+    for arguments in factory_arguments(subject, thread_safe):
+        most = arguments.get("max_workers")
+        choice = choice_of(standings(measured if not most else within(measured, most)))
+        if choice is None:
+            return "loading in the process could not be measured, and everything is compared with it"
+        key = signature(subject.dataset, arguments)
+        remember(profile, key, choice)
+        if recall(profile, key) != choice:
+            return f"{profile} cannot be written: name another file with --profile"
+    return None
+
+
+def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any]]:
+    """The options by which the factory looks a choice up, for the calls that make the loader of ``subject``."""
+    options = {**subject.options, "batch_size": subject.batch_size, "thread_safe": thread_safe}
+    if options.get("batch_sampler") is not None:
+        options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
+    options["pin_memory"] = pinning_device() is not None
+    plain = {**options, "max_workers": None}
+    return [plain, {**options, "max_workers": subject.asked_workers}] if subject.asked_workers else [plain]
+
+
+def choice_of(found: Sequence[Standing]) -> LoaderChoice | None:
+    """The pick as the factory remembers it; None where there is none, or loading in the process was not measured."""
+    chosen = pick(found)
+    trials: dict[tuple[int, int], Trial] = {}
+    for one in sorted(found, key=lambda one: (one is not chosen, one.candidate.size)):
+        at_once = one.candidate.num_workers, one.candidate.prefetch_threads
+        if one.rate is not None and at_once not in trials:
+            trials[at_once] = Trial(*at_once, one.rate.value, one.measured.first_batch_s[0])
+    if chosen is None or (0, 0) not in trials:
+        return None
+    ordered = sorted(trials.values(), key=lambda trial: (trial.num_workers, trial.prefetch_threads))
+    way = chosen.candidate
+    return LoaderChoice(way.num_workers, way.prefetch_threads, tuple(ordered), (), way.prefetch_factor)

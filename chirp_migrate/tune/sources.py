@@ -1,0 +1,205 @@
+"""Where a dataset comes from, in the child process: the user's function or class, or what R-004's script builds."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from chirp_migrate.tune.candidate import Candidate
+from chirp_migrate.tune.config import TuneConfig
+from chirp_migrate.tune.errors import NothingToTune
+from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
+
+__all__ = ["DEFAULT_BATCH_SIZE", "RaisedByUser", "from_config", "from_reference"]
+
+DEFAULT_BATCH_SIZE = 32
+"""Samples in a batch where nothing says it; the one that the target of R-004 is given for."""
+
+_TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
+_TRANSFORM = "transform"
+_LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
+
+
+class RaisedByUser(Exception):
+    """The user's own code raised; ``__cause__`` is what it raised, and the message says where."""
+
+
+def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) -> Subject:
+    """The dataset, or the loader, that ``MODULE:CALLABLE`` gives; what is named may also be such an object itself.
+
+    A function that has a parameter without default is given the path of the configuration.
+
+    Raises:
+        NothingToTune: there is no such function, or it gives no dataset that can be measured.
+        RaisedByUser: the user's code raised.
+    """
+    made = _made(reference, config)
+    size = config.batch_size if config is not None else None
+    if isinstance(made, DataLoader):
+        subject = of_loader(made, "training")
+    elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
+        subject = of_dataset(made, size or DEFAULT_BATCH_SIZE)
+    else:
+        raise NothingToTune(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
+    if unaugmented:
+        plain = _made(unaugmented, config)
+        subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
+    return _with_settings(subject, config)
+
+
+def from_config(tree: Path, config: TuneConfig) -> Subject:
+    """The training dataset that R-004's script builds from a configuration.
+
+    Looked for is the module that defines ``get_train_transforms`` and a class with ``transform`` and further parameters
+    in its constructor; these are filled from the section ``data``: ``csv_file`` from ``csv_file``, ``data_csv_file`` or
+    ``data_csv``.
+
+    Raises:
+        NothingToTune: no module, or more than one, is of that form, or a parameter cannot be filled.
+        RaisedByUser: the user's code raised.
+    """
+    found = [(module, kind) for module, path in _modules(tree) for kind in _dataset_classes(path)]
+    if len(found) != 1:
+        names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
+        raise NothingToTune(
+            f"the dataset of {config.file} is not found by itself (a class with a parameter {_TRANSFORM!r} beside "
+            f"{_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
+        )
+    module_name, kind = found[0]
+    module = _imported(module_name)
+    dataset_class: Any = getattr(module, kind)
+    arguments = _filled(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
+
+    def built(transforms: str) -> Any:
+        function = getattr(module, transforms)
+        given = _filled(f"{module_name}:{transforms}", function, config)
+        return _calling(f"{kind} of {module_name}", lambda: dataset_class(**arguments, transform=function(**given)))
+
+    subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE)
+    if hasattr(module, _PLAIN_TRANSFORMS):
+        subject.unaugmented = built(_PLAIN_TRANSFORMS)
+    return _with_settings(subject, config)
+
+
+def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
+    """``subject`` with what the configuration says of its loading, and the names of these settings."""
+    if config is None:
+        return subject
+    names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
+    subject.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
+    if subject.now is None and config.num_workers is not None:
+        ahead = (config.prefetch_factor or 2) if config.num_workers else None
+        subject.now = Candidate(config.num_workers, ahead)
+        subject.asked_workers = config.num_workers
+    return subject
+
+
+def _made(reference: str, config: TuneConfig | None) -> Any:
+    place, _, name = reference.rpartition(":")
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise NothingToTune(f"there is no {place} here: give the file relative to PATH")
+        folder = str(path.resolve().parent)
+        if folder not in sys.path:
+            sys.path.insert(1, folder)
+        place = path.stem
+    module = _imported(place)
+    value: Any = getattr(module, name, None)
+    if value is None:
+        raise NothingToTune(f"{place} has no {name}: give --dataset a function or class that is there")
+    if not callable(value) or isinstance(value, DataLoader):
+        return value
+    arguments = [config.location] if config is not None and _wants_one(value) else []
+    return _calling(reference, lambda: value(*arguments))
+
+
+def _wants_one(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter that must be given by position."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in positional and p.default is p.empty for p in parameters)
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module or (error.name and module.startswith(f"{error.name}.")):
+            raise NothingToTune(
+                f"there is no module {module}: give the name by which the training imports it from PATH"
+            ) from None
+        raise RaisedByUser(f"importing {module} raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise RaisedByUser(f"importing {module} raised {type(error).__name__}: {error}") from error
+
+
+def _calling(what: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        raise RaisedByUser(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
+    """Arguments for the parameters that must be given, from the configuration."""
+    values: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == leave or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        key, value = _from_sections(name, config)
+        if key is not None:
+            values[name] = value
+        elif parameter.default is parameter.empty:
+            raise NothingToTune(
+                f"{what} needs {name}, and {config.file} has no data.{name}: add it, or give --dataset a function "
+                "that makes the dataset"
+            )
+    return values
+
+
+def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
+    keys = (name, f"data_{name}", f"data_{name.removesuffix('_file')}")
+    sections: tuple[Mapping[str, Any], ...] = (config.data, config.training)
+    return next(((key, section[key]) for section in sections for key in keys if key in section), (None, None))
+
+
+def _modules(tree: Path) -> list[tuple[str, Path]]:
+    """Importable name and file of the modules at the root of a tree and in its folders, but for tests and the like."""
+    found = []
+    for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
+        parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
+        hidden = any(part.startswith(".") or part in _LEFT_OUT for part in parts)
+        if not hidden and all(part.isidentifier() for part in parts):
+            found.append((".".join(parts), path))
+    return found
+
+
+def _dataset_classes(path: Path) -> list[str]:
+    """Classes with ``transform`` in their constructor, of a file that also defines the training's transforms."""
+    try:
+        content = path.read_bytes()
+        if _TRAIN_TRANSFORMS.encode() not in content:
+            return []
+        statements = ast.parse(content).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    if not any(isinstance(one, ast.FunctionDef) and one.name == _TRAIN_TRANSFORMS for one in statements):
+        return []
+    return [one.name for one in statements if isinstance(one, ast.ClassDef) and _takes_transform(one)]
+
+
+def _takes_transform(kind: ast.ClassDef) -> bool:
+    constructors = [one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    parameters = [a.arg for one in constructors for a in (*one.args.args, *one.args.kwonlyargs)]
+    return _TRANSFORM in parameters and len(parameters) > 2

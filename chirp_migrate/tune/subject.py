@@ -1,0 +1,144 @@
+"""One loader whose ways of loading are compared, in the child process: its dataset and how its batches are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
+
+from chirp_migrate.tune.candidate import Candidate
+from chirp_migrate.tune.errors import NothingToTune
+from chirp_migrate.verify.samples import described
+from chirpid_patch import BatchedDataLoader
+from chirpid_patch.accelerator import pinning_device
+
+__all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
+
+_TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
+_KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
+
+
+@dataclass
+class Subject:
+    """A dataset and how its batches are made.
+
+    Attributes:
+        dataset: map-style, with samples.
+        role: ``training`` or ``validation``.
+        batch_size: samples in a batch; None where ``options`` holds a batch sampler, or nothing is batched.
+        options: the other ``DataLoader`` arguments that decide what a batch is.
+        now: how it is loaded today; None where that is not known.
+        migrated: whether the loader of the training is that of ``chirpid_patch``; None where there is none.
+        asked_workers: worker processes that the replaced call had; what a migrated call has as ``max_workers``.
+        unaugmented: the dataset without its augmentation, where the user named it.
+        waited_share: share of the training's time spent waiting for it; None without a training.
+        setting: see :class:`chirp_migrate.tune.request.LoaderFindings`.
+    """
+
+    dataset: Any
+    role: str
+    batch_size: int | None
+    options: dict[str, Any] = field(default_factory=dict)
+    now: Candidate | None = None
+    migrated: bool | None = None
+    asked_workers: int = 0
+    unaugmented: Any = None
+    waited_share: float | None = None
+    setting: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Class names of the dataset, outermost first."""
+        return described(self.dataset)
+
+    @property
+    def collate(self) -> Any:
+        """What makes a batch of samples."""
+        return self.options.get("collate_fn") or default_collate
+
+    def loading(self) -> dict[str, Any]:
+        """``DataLoader`` arguments beside the sampling ones, as far as they matter for loading alone."""
+        kept = ("collate_fn", "worker_init_fn", "multiprocessing_context")
+        return {name: self.options[name] for name in kept if self.options.get(name) is not None}
+
+
+def of_dataset(dataset: Any, batch_size: int, role: str = "training") -> Subject:
+    """A dataset that no loader was given for: shuffled for training.
+
+    Raises:
+        NothingToTune: it is no map-style dataset, or is empty.
+    """
+    _check(dataset)
+    return Subject(dataset, role, batch_size, {"shuffle": role == "training"})
+
+
+def of_loader(loader: Any, role: str) -> Subject:
+    """A loader as the training has it.
+
+    Raises:
+        NothingToTune: its dataset is no map-style dataset, or is empty.
+    """
+    dataset = loader.dataset
+    _check(dataset)
+    options: dict[str, Any] = {}
+    sampler, batches = loader.sampler, loader.batch_sampler
+    if batches is not None and type(batches) is not BatchSampler:
+        options["batch_sampler"] = batches
+    elif type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == len(dataset):
+        options["shuffle"] = True
+    elif type(sampler) is not SequentialSampler:
+        options["sampler"] = sampler
+    if loader.collate_fn is not default_collate and loader.batch_size is not None:
+        options["collate_fn"] = loader.collate_fn
+    options |= {name: value for name in _KEPT if (value := getattr(loader, name, None))}
+    migrated = isinstance(loader, BatchedDataLoader)
+    workers = loader.num_workers
+    ahead = (loader.prefetch_factor or _TORCH_PREFETCH) if workers else None
+    asked = workers or (loader.draws_ahead // _TORCH_PREFETCH if isinstance(loader, BatchedDataLoader) else 0)
+    threads = (loader.prefetch_threads or 0) if isinstance(loader, BatchedDataLoader) and not workers else 0
+    return Subject(
+        dataset, role, loader.batch_size, options, Candidate(workers, ahead, threads), migrated, asked_workers=asked
+    )
+
+
+def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate, migrated: bool) -> DataLoader[Any]:
+    """A loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
+    options: dict[str, Any] = {
+        **subject.loading(),
+        **sampling,
+        "num_workers": candidate.num_workers,
+        "pin_memory": pinning_device() is not None,
+    }
+    if candidate.num_workers:
+        options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or _TORCH_PREFETCH}
+    else:
+        options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
+    if not migrated:
+        return DataLoader(subject.dataset, **options)
+    threads = candidate.prefetch_threads
+    return BatchedDataLoader(
+        subject.dataset, prefetch_threads=threads, draws_ahead=threads, thread_safe=threads > 0, **options
+    )
+
+
+def _check(dataset: Any) -> None:
+    kind = type(dataset).__name__
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        raise NothingToTune(
+            f"{kind} gives its samples as a stream, and another number of workers would give other samples: tune needs "
+            "a dataset with __getitem__ and __len__"
+        )
+    try:
+        length = len(dataset)
+    except (TypeError, NotImplementedError):
+        raise NothingToTune(f"{kind} has no length: give it a __len__ that tells its number of samples") from None
+    if length == 0:
+        raise NothingToTune(f"{kind} has no samples: give tune a dataset that is not empty")

@@ -1,0 +1,241 @@
+"""Measures ways of loading in turns, in the child process.
+
+Of each measurement the start is kept apart: the first batch, and those that were begun together with it, are over
+before the clock runs (trap 8, 9). Counted are batches that came, in whole turns of the workers, and the time that was
+waited for them; nothing is divided by a number that was only asked for. Every round measures every candidate once, in
+an order that changes, so that a machine that slows down does so for all.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from chirp_migrate.tune.candidate import Candidate, Measured
+from chirp_migrate.tune.plateau import Place, pick, settled, standings
+from chirp_migrate.tune.subject import Subject, new_loader
+from chirp_migrate.verify.disturbance import Watch
+from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.monitor import shut_down_workers
+from chirpid_patch.tuning import EndlessDraws
+
+__all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "measure"]
+
+MIN_ROUNDS = 3
+"""Rounds that every candidate takes part in."""
+
+_WANTED_ROUNDS = 6
+_SHORTEST_S, _LONGEST_S = 0.1, 2.0
+_START_S = {"fork": 0.15}
+_START_ELSEWHERE_S = 4.0
+
+
+@dataclass(frozen=True)
+class Once:
+    """One measurement.
+
+    Attributes:
+        samples_per_s: once running.
+        first_batch_s: seconds to the first batch.
+        batches: batches counted.
+        batch_s: seconds from batch to batch.
+        cpu_share: CPU time of the thread that asked for the batches / wall time.
+    """
+
+    samples_per_s: float
+    first_batch_s: float
+    batches: int
+    batch_s: float
+    cpu_share: float
+
+
+def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: float) -> Once:
+    """Load for about ``seconds``, one turn of the workers at least.
+
+    Raises:
+        RuntimeError: worker processes could not be started or died.
+        Exception: what the user's dataset or collation raises.
+    """
+    draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
+    begun = time.perf_counter()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        loader = new_loader(subject, draws.sampling(), candidate, migrated)
+        try:
+            batches = iter(loader)
+            next(batches)
+            first = time.perf_counter() - begun
+            for _ in range(candidate.at_once - 1):  # begun with the first one, they are nearly over
+                next(batches)
+            once = _steady(batches, candidate.at_once, seconds, draws.per_draw, first)
+            if getattr(loader, "lost_workers", False):
+                raise RuntimeError(_why_lost([str(one.message) for one in warned]))
+        finally:
+            shut_down_workers(loader)
+    return once
+
+
+def _steady(batches: Iterator[Any], at_once: int, seconds: float, per_draw: float, first_s: float) -> Once:
+    """Whole turns of ``at_once`` batches until the time is over, or the next one would take it far beyond."""
+    wall, cpu, count = time.perf_counter(), time.thread_time(), 0
+    while True:
+        for _ in range(at_once):
+            next(batches)
+        count += at_once
+        passed = time.perf_counter() - wall
+        if passed >= seconds or passed + passed / count * at_once > 2 * seconds:
+            break
+    share = min((time.thread_time() - cpu) / passed, 1.0)
+    return Once(count * per_draw / passed, first_s, count, passed / count, share)
+
+
+def _why_lost(warned: Sequence[str]) -> str:
+    text = next((one for one in warned if one.startswith("Worker processes could not be used")), "")
+    reason = text.partition("(")[2].rpartition(")")[0]
+    return reason or "worker processes could not be used"
+
+
+def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
+    """Seconds that one measurement will take, from the seconds that a batch takes in the process."""
+    turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
+    return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
+
+
+class Sweep:
+    """Compares candidates for one subject.
+
+    Args:
+        subject: the dataset.
+        candidates: the ways of loading; loading in the process is among them.
+        migrated: whether ``chirpid_patch`` loads, else PyTorch.
+        seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case.
+        say: told one line at a time how far it is.
+        still_wanted: asked before each measurement; raises where nobody waits for the result.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        candidates: Sequence[Candidate],
+        migrated: bool,
+        seconds: float,
+        say: Callable[[str], None],
+        still_wanted: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.measured = [Measured(one) for one in candidates]
+        self.rounds = 0
+        self._cpu_shares: list[float] = []
+        self._others: list[float] = []
+        self._batch_s = 0.0  # seconds that a batch takes in the process
+        self._subject = subject
+        self._migrated = migrated
+        self._seconds = seconds
+        self._say = say
+        self._still_wanted = still_wanted
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU time / wall time of loading in the process, the median of the rounds; None where that failed."""
+        return median(self._cpu_shares) if self._cpu_shares else None
+
+    @property
+    def others(self) -> float | None:
+        """Share of the CPUs that other processes used, the median of the measurements; None where not known."""
+        return median(self._others) if self._others else None
+
+    def run(self) -> list[Measured]:
+        """Measure until every question is settled or time is up.
+
+        Raises:
+            Exception: what the user's code raises when batches are loaded in the process.
+        """
+        begun = time.monotonic()
+        slice_s = min(max(self._seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
+        while True:
+            began = time.monotonic()
+            for one in self._order():
+                self._still_wanted()
+                self._measure(one, slice_s)
+                if self.rounds == 0 and one is self.measured[0] and self._batch_s:
+                    self._foretell(slice_s)
+            self.rounds += 1
+            found = standings(self.measured)
+            now = time.monotonic()
+            left = self._seconds - (now - begun)
+            over = settled(found) or left < (now - began) / 2 or not self._contenders()
+            if self.rounds >= MIN_ROUNDS and over:
+                return self.measured
+            chosen = pick(found)
+            if chosen is not None and chosen.rate is not None:
+                rest = max(left, (MIN_ROUNDS - self.rounds) * (now - began))
+                self._say(
+                    f"round {self.rounds}: {chosen.candidate} is ahead with {chosen.rate.value:.0f} samples/s; "
+                    f"about {rest:.0f} s left"
+                )
+
+    def _order(self) -> list[Measured]:
+        """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
+        contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
+        going = [one for one in contenders if one.error is None]
+        turned = going[self.rounds % max(len(going), 1) :] + going[: self.rounds % max(len(going), 1)]
+        return turned if self.rounds % 2 == 0 else turned[::-1]
+
+    def _contenders(self) -> list[Measured]:
+        found = standings(self.measured)
+        return [one.measured for one in found if not (one.settled and one.place in (Place.BELOW, Place.FAILED))]
+
+    def _measure(self, one: Measured, slice_s: float) -> None:
+        watch = Watch()
+        try:
+            once = measure(self._subject, one.candidate, self._migrated, slice_s)
+        except Exception as error:
+            if one.candidate.alone:  # nothing can load what cannot be loaded here
+                raise
+            one.error = _first_line(error)
+            one.rates.clear()
+            self._say(f"{one.candidate} could not be measured: {one.error}")
+            return
+        others = watch.others()
+        if others is not None:
+            self._others.append(others)
+        if one.candidate.alone:
+            self._cpu_shares.append(once.cpu_share)
+            self._batch_s = once.batch_s
+        one.rates.append(once.samples_per_s)
+        one.first_batch_s.append(once.first_batch_s)
+        one.batches += once.batches
+
+    def _foretell(self, slice_s: float) -> None:
+        """Say how long it will take, once a batch has been loaded."""
+        method = _start_method(self._subject)
+        start_s = _START_S.get(method, _START_ELSEWHERE_S)
+        cpus = usable_cpus()
+        least = MIN_ROUNDS * sum(
+            expected_s(one.candidate, self._batch_s, slice_s, start_s, cpus) for one in self.measured
+        )
+        rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
+        beyond = f", more than the {self._seconds:.0f} s asked for" if least > 1.5 * self._seconds else ""
+        self._say(
+            f"{len(self.measured)} ways of loading {self._subject.name}, {rate:.0f} samples/s in the process: "
+            f"about {max(least, self._seconds):.0f} s, less where it is soon settled{beyond}"
+        )
+
+
+def _start_method(subject: Subject) -> str:
+    context = subject.options.get("multiprocessing_context")
+    if isinstance(context, str):
+        return context
+    named = getattr(context, "_name", None) or multiprocessing.get_start_method(allow_none=True)
+    return str(named or multiprocessing.get_all_start_methods()[0])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    caught = lines[0].startswith("Caught ") if lines else False
+    text = lines[-1] if caught else (lines[0] if lines else "")
+    return text if caught or isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"

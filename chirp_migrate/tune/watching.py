@@ -1,0 +1,139 @@
+"""The loaders that a training makes, and how long it waits for each: the training is run once and watched."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from chirp_migrate.tune.errors import NothingToTune
+from chirp_migrate.tune.request import Training
+from chirp_migrate.tune.subject import Subject, of_loader
+from chirp_migrate.verify.interception import Interception
+from chirp_migrate.verify.passing import PassingIterator
+from chirp_migrate.verify.samples import described
+from chirpid_patch import DataLoaderPerformanceMonitor
+from chirpid_patch.monitor import shut_down_workers
+
+__all__ = ["watched"]
+
+_MOST_LOADERS = 3
+_WORTH_WAITING = 0.05
+"""Loaders that took a smaller share of all the waiting than this are not measured."""
+
+
+@dataclass
+class _Loader:
+    """All loaders with the same kind of dataset, batches and role, such as those of the folds.
+
+    Waits and periods (from batch to batch, the training's step included) are in seconds; the first batch of each walk
+    is left out of both: it is start-up.
+    """
+
+    loader: Any
+    role: str
+    waited_s: float = 0.0
+    whole_s: float = 0.0
+    walks: int = 0
+
+
+@dataclass
+class _Watching:
+    """What is seen under an :class:`Interception`."""
+
+    loaders: dict[tuple[Any, ...], _Loader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.interception = Interception(self._watch)
+
+    def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        dataset = getattr(loader, "dataset", None)
+        role = "training" if torch.is_grad_enabled() else "validation"
+        key = (role, described(dataset), loader.batch_size, type(loader).__name__)
+        known = self.loaders.setdefault(key, _Loader(loader, role))
+        known.walks += 1
+        return _Watched(self.interception, loader, start(), known)
+
+
+class _Watched(PassingIterator):
+    """Times the wait for each batch but the first, and the time from batch to batch."""
+
+    def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], known: _Loader) -> None:
+        super().__init__(interception, loader, iterator)
+        self._known = known
+        self._arrived: float | None = None
+
+    def __next__(self) -> Any:
+        asked = time.perf_counter()
+        batch = self._advance()
+        now = time.perf_counter()
+        if self._arrived is not None:
+            self._known.waited_s += now - asked
+            self._known.whole_s += now - self._arrived
+        self._arrived = now
+        return batch
+
+
+def watched(
+    calls: Sequence[Callable[[], Any]], say: Callable[[str], None]
+) -> tuple[list[Subject], Training, list[str]]:
+    """Run training calls, and give the loaders that are worth measuring, slowest first.
+
+    Returns:
+        The loaders, what the training took, and notes on those left out.
+
+    Raises:
+        NothingToTune: the training took no batch from a loader that can be measured.
+        Exception: what a call raises.
+    """
+    watching = _Watching()
+    monitor = DataLoaderPerformanceMonitor()
+    began = time.perf_counter()
+    with watching.interception, monitor.watch() as usage:
+        for number, call in enumerate(calls):
+            watching.interception.cover_new_classes()
+            call()
+            taken = time.perf_counter() - began
+            left = taken / (number + 1) * (len(calls) - number - 1)
+            say(f"watched training call {number + 1} of {len(calls)} in {taken:.0f} s; about {left:.0f} s left")
+    seconds = time.perf_counter() - began
+    for known in watching.loaders.values():
+        shut_down_workers(known.loader)  # persistent ones would stay beside what is measured next (trap 13)
+    gc.collect()
+    training = Training(seconds, usage.mean_gpu_utilization, str(monitor.gpu_status()))
+    subjects, notes = _worth_measuring(watching)
+    return subjects, training, notes
+
+
+def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
+    found = sorted(watching.loaders.values(), key=lambda one: one.waited_s, reverse=True)
+    whole = sum(one.whole_s for one in found)
+    waited = sum(one.waited_s for one in found)
+    subjects: list[Subject] = []
+    notes: list[str] = []
+    further: list[_Loader] = []
+    for one in found:
+        if len(subjects) >= _MOST_LOADERS or (subjects and one.waited_s < _WORTH_WAITING * waited):
+            further.append(one)
+            continue
+        try:
+            subject = of_loader(one.loader, one.role)
+        except NothingToTune as problem:
+            notes.append(f"{described(one.loader.dataset)} ({one.role}) was not measured: {problem}")
+            continue
+        subject.waited_share = one.waited_s / whole if whole > 0 else None
+        subjects.append(subject)
+    if further:
+        theirs = sum(one.waited_s for one in further)
+        notes.append(
+            f"further loaders ({len(further)}) were not measured: the training waited {theirs:.2f} s for them, of "
+            f"{waited:.2f} s in all"
+        )
+    if not subjects:
+        why = f" ({'; '.join(notes)})" if notes else ""
+        raise NothingToTune(f"the training took no batch from a loader that can be measured{why}")
+    return subjects, notes

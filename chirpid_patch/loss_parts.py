@@ -1,0 +1,76 @@
+"""The mean loss of a batch, as a sum over parts of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
+
+Criterion = Callable[[Any, Any], Tensor]
+Reduction = Literal["mean", "sum"]
+
+#: Functions by the class that does the same with its defaults.
+_FUNCTIONS: dict[Any, type[_Loss]] = {
+    F.cross_entropy: nn.CrossEntropyLoss,
+    F.nll_loss: nn.NLLLoss,
+    F.mse_loss: nn.MSELoss,
+    F.l1_loss: nn.L1Loss,
+    F.smooth_l1_loss: nn.SmoothL1Loss,
+    F.huber_loss: nn.HuberLoss,
+    F.binary_cross_entropy: nn.BCELoss,
+    F.binary_cross_entropy_with_logits: nn.BCEWithLogitsLoss,
+}
+
+
+class LossParts:
+    """Losses of parts of a batch that add up to ``criterion(outputs, labels)`` of the whole batch.
+
+    PyTorch's losses say themselves how they reduce; class weights and ignored labels of ``CrossEntropyLoss`` and
+    ``NLLLoss`` count as they do for the whole batch. For a function of your own, ``reduction`` says it: "mean" for
+    an equally weighted mean over samples, "sum" for a sum. Without it ``divisible`` is False.
+    """
+
+    def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:
+        known = _FUNCTIONS.get(criterion)
+        self._criterion: Any = criterion if known is None else known()
+        if reduction is None and isinstance(self._criterion, _Loss):
+            own = self._criterion.reduction
+            reduction = "mean" if own in ("mean", "batchmean") else "sum" if own == "sum" else None
+        self._reduction = reduction
+
+    @property
+    def divisible(self) -> bool:
+        """Whether it is known how the loss of a batch is made of those of its parts."""
+        return self._reduction is not None
+
+    def whole(self, outputs: Any, labels: Any) -> Tensor:
+        """``criterion(outputs, labels)``."""
+        loss: Tensor = self._criterion(outputs, labels)
+        return loss
+
+    def part(self, outputs: Any, labels: Any, all_labels: Any) -> Tensor:
+        """What a part adds to the loss of the batch whose labels are ``all_labels``."""
+        if self._reduction == "sum":
+            return self.whole(outputs, labels)
+        weighs = isinstance(self._criterion, nn.CrossEntropyLoss | nn.NLLLoss)
+        if weighs and isinstance(all_labels, Tensor) and not all_labels.is_floating_point():
+            summed = copy.copy(self._criterion)
+            summed.reduction = "sum"
+            loss: Tensor = summed(outputs, labels) / self._weight_of(all_labels)
+        else:
+            loss = self.whole(outputs, labels) * (len(labels) / len(all_labels))
+        return loss
+
+    def _weight_of(self, labels: Tensor) -> Tensor:
+        """What a weighted mean over ``labels`` divides by."""
+        counted: Tensor = labels != self._criterion.ignore_index
+        weights = self._criterion.weight
+        if weights is None:
+            return counted.sum()
+        weight: Tensor = torch.where(counted, weights[torch.where(counted, labels, 0)], 0).sum()
+        return weight

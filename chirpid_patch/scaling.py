@@ -1,0 +1,107 @@
+"""Images at other sizes: a whole batch at once, one scale after the other (R-003)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def image_tensor(image: Any) -> Tensor:
+    """One image as a tensor (C, H, W) of the values it has: a tensor, an array, or a Pillow image.
+
+    Tensors are taken as they are. Arrays and Pillow images are (H, W) or (H, W, C), as Pillow and OpenCV have them.
+
+    Raises:
+        TypeError: ``image`` is none of these.
+        ValueError: it does not have three axes (a tensor), or two or three (anything else).
+    """
+    if isinstance(image, Tensor):
+        if image.ndim != 3:
+            raise ValueError(f"an image must be a tensor (C, H, W), not of shape {tuple(image.shape)}")
+        return image
+    if not hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
+        raise TypeError(
+            f"the base dataset gives {type(image).__name__} as an image: give a tensor (C, H, W), an array (H, W, C) "
+            "or a Pillow image"
+        )
+    values = np.array(image)  # a copy: Pillow's memory cannot be written to
+    if values.ndim == 2:
+        values = values[:, :, None]
+    if values.ndim != 3:
+        raise ValueError(f"an image must be an array (H, W) or (H, W, C), not of shape {values.shape}")
+    return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+
+def as_float(images: Tensor) -> Tensor:
+    """``images`` in floating point: bytes 0..255 become float32 0..1, what is floating-point stays as it is.
+
+    Raises TypeError for any other dtype.
+    """
+    if images.dtype is torch.uint8:
+        return images.to(torch.float32).div_(255)
+    if not images.is_floating_point():
+        raise TypeError(f"images must be uint8 or floating-point, not {images.dtype}")
+    return images
+
+
+def scale_images(images: Tensor, scale: int) -> Tensor:
+    """``images`` (C, H, W) or (B, C, H, W) as squares of ``scale`` pixels: floating-point (…, C, scale, scale).
+
+    Bilinear with antialiasing, the whole batch in one call; equal to scaling each image alone up to rounding. Bytes
+    become float32 0..1 first, see ``as_float``. Floating-point images that have this size already are given back
+    themselves, not a copy.
+
+    Raises:
+        ValueError: ``scale`` is below 1, or ``images`` has neither three nor four axes.
+        TypeError: the images are neither bytes nor floating-point.
+    """
+    if scale < 1:
+        raise ValueError(f"a scale is a size in pixels, at least 1, not {scale}")
+    if images.ndim not in (3, 4):
+        raise ValueError(f"images must be (C, H, W) or (B, C, H, W), not of shape {tuple(images.shape)}")
+    images = as_float(images)
+    if tuple(images.shape[-2:]) == (scale, scale) or len(images) == 0:
+        return images if len(images) else images.new_empty((*images.shape[:-2], scale, scale))
+    batch = images if images.ndim == 4 else images.unsqueeze(0)
+    # On a CPU, half precision has no antialiased interpolation in older releases, and rounds every step in newer ones.
+    wide = batch.float() if batch.dtype in _HALF and batch.device.type == "cpu" else batch
+    scaled = F.interpolate(wide, size=(scale, scale), mode="bilinear", align_corners=False, antialias=True)
+    scaled = scaled.to(images.dtype)
+    return scaled if images.ndim == 4 else scaled[0]
+
+
+def each_scale(images: Tensor, scales: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+    """Each of ``scales`` with ``images`` (B, C, H, W) at that scale, made when it is asked for.
+
+    Nothing is kept here: a loop that ends with ``del`` of its images, or hands them to a function instead of naming
+    them, never holds two scales at once. The memory goes back to PyTorch's allocator, which uses it again; emptying
+    the allocator's cache in the loop, as one often sees it, only makes the device wait.
+
+        for scale, scaled in each_scale(batch["base_image"], (224, 448, 672)):
+            train_on(scaled)
+            del scaled
+    """
+    for scale in scales:
+        yield scale, scale_images(images, scale)
+
+
+class ScaleTo:
+    """``scale_images`` to one scale, as a transform that can be pickled."""
+
+    def __init__(self, scale: int) -> None:
+        self.scale = scale
+
+    def __call__(self, image: Any) -> Tensor:
+        """One image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
+        is_batch = isinstance(image, Tensor) and image.ndim == 4
+        return scale_images(image if is_batch else image_tensor(image), self.scale)
+
+    def __repr__(self) -> str:
+        return f"ScaleTo({self.scale})"

@@ -1,0 +1,522 @@
+"""Hooks of a trainer: what they are told, what loading is found to cost, what traces show."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from originals import PairDataset
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.data import DataLoader
+
+from chirpid_patch import step_clock
+from chirpid_patch.hooks import HookManager, TrainerHooks
+from chirpid_patch.lightning_hooks import lightning_callback
+from chirpid_patch.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+from chirpid_patch.profiling_hook import DataLoaderProfilingHook
+from chirpid_patch.step_clock import DATA_WAIT, STEP, TRANSFER, StepClock
+from chirpid_patch.step_summary import SlowBatches
+
+
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.now += milliseconds / 1e3
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(step_clock, "time", clock)
+    return clock
+
+
+@pytest.fixture(autouse=True)
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, "chirpid_patch")
+    return caplog
+
+
+def ms(seconds: list[float]) -> list[float]:
+    return [round(one * 1e3, 6) for one in seconds]
+
+
+# --- the manager ------------------------------------------------------------------------------------------------
+
+
+def test_hooks_are_called_in_order_with_what_the_trainer_says() -> None:
+    heard: list[Any] = []
+
+    class Listening(TrainerHooks):
+        def on_train_batch_start(self, *said: Any) -> None:
+            heard.append((self, *said))
+
+    first, second, third = Listening(), Listening(), Listening()
+    manager = HookManager([first])
+    manager.register_hook(second)
+    manager.register_hook(third)
+    manager.remove_hook(third)
+    manager.call_hook("on_train_batch_start", "trainer", "batch", 4, 1, "night")
+    assert heard == [(hook, "trainer", "batch", 4, 1, "night") for hook in (first, second)]
+
+
+def test_every_hook_has_every_method_and_a_misspelt_one_is_an_error() -> None:
+    manager = HookManager([TrainerHooks()])
+    manager.call_hook("on_train_start", None)
+    manager.call_hook("on_train_end", None)
+    with pytest.raises(AttributeError, match="on_batch_strat"):
+        manager.call_hook("on_batch_strat", None)
+
+
+def test_what_a_hook_raises_reaches_the_training() -> None:
+    class Broken(TrainerHooks):
+        def on_epoch_end(self, trainer: Any, epoch: int) -> None:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        HookManager([Broken()]).call_hook("on_epoch_end", None, 0)
+
+
+@pytest.mark.parametrize(("given", "named"), [(TrainerHooks, "the class TrainerHooks"), (print, "a builtin_function")])
+def test_only_hooks_are_registered(given: Any, named: str) -> None:
+    with pytest.raises(TypeError, match=f"not {named}"):
+        HookManager().register_hook(given)
+
+
+# --- times --------------------------------------------------------------------------------------------------------
+
+
+class Trainer:
+    """Calls hooks as the document's trainer does, with batches that take a given time."""
+
+    def __init__(self, hook: TrainerHooks, clock: Clock) -> None:
+        self.hook_manager = HookManager()
+        self.hook_manager.register_hook(hook)
+        self.clock = clock
+
+    def epoch(self, number: int, batches: list[tuple[float, float]], *, started: bool = True) -> None:
+        """An epoch of (milliseconds of waiting, of the step)."""
+        if started:
+            self.hook_manager.call_hook("on_epoch_start", self, number)
+        for index, (wait, step) in enumerate(batches):
+            self.clock.pass_ms(wait)
+            self.hook_manager.call_hook("on_train_batch_start", self, "batch", index, 0, "train")
+            self.clock.pass_ms(step)
+            self.hook_manager.call_hook("on_train_batch_end", self, "batch", index, 0, "train", {"loss": 0.0})
+
+
+def test_the_wait_for_a_batch_is_not_its_step(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    Trainer(hook, clock).epoch(0, [(40, 5), (2, 6), (3, 7)])
+    assert ms(hook.batch_load_times) == [40, 2, 3]
+    assert ms(hook.step_times) == [5, 6, 7]
+    assert hook.gpu_transfer_times == []
+
+
+def test_a_trainer_that_does_not_announce_an_epoch_hides_its_first_wait(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    trainer = Trainer(hook, clock)
+    for number in range(2):
+        trainer.epoch(number, [(40, 5), (2, 6)], started=False)
+        assert ms(hook.batch_load_times) == [2]
+        assert ms(hook.step_times) == [5, 6]
+        hook.on_epoch_end(trainer, number)
+    assert [summary.batches for summary in hook.summaries] == [2, 2]
+
+
+def test_transfers_are_taken_off_the_step(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    for batch in hook.batches([4.0, 6.0]):
+        with hook.transfer():
+            clock.pass_ms(batch)
+        clock.pass_ms(10)
+        with hook.transfer():
+            clock.pass_ms(1)
+        seen = hook.gpu_transfer_times, hook.step_times
+    assert ms(seen[0]) == [4, 1, 6, 1]
+    assert ms(seen[1]) == [10, 10]
+
+
+def test_validation_within_an_epoch_is_no_wait(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    trainer = Trainer(hook, clock)
+    hook.on_validation_start(trainer)  # a check before the training
+    hook.on_validation_end(trainer)
+    trainer.epoch(0, [(1, 5)])
+    clock.pass_ms(2)
+    hook.on_validation_start(trainer)
+    clock.pass_ms(500)
+    hook.on_validation_end(trainer)
+    clock.pass_ms(3)
+    hook.on_train_batch_start(trainer, "batch", 1, 0, "train")
+    hook.on_train_batch_end(trainer, "batch", 1, 0, "train", {})
+    assert ms(hook.batch_load_times) == [1, 5]
+
+
+def test_steps_of_a_loop_of_ones_own(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    for wait in (1, 2, 3):
+        clock.pass_ms(wait)
+        with hook.step():
+            clock.pass_ms(10)
+    assert ms(hook.batch_load_times) == [2, 3] and ms(hook.step_times) == [10, 10, 10]
+    with pytest.raises(KeyError), hook.step():
+        raise KeyError
+    assert len(hook.step_times) == 3  # a step that failed is none
+    hook.on_epoch_end(None, 0)
+    assert hook.summaries[0].batches == 3 and hook.step_times == []
+
+
+class Waiting:
+    """A loader whose batches take a given time."""
+
+    def __init__(self, clock: Clock, waits: list[float]) -> None:
+        self.clock = clock
+        self.waits = waits
+        self.batch_size = 7
+
+    def __len__(self) -> int:
+        return len(self.waits)
+
+    def __iter__(self) -> Iterator[int]:
+        for number, wait in enumerate(self.waits):
+            self.clock.pass_ms(wait)
+            yield number
+
+
+def test_a_watched_loader_is_the_loader(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    watched = hook.batches(Waiting(clock, [1, 2, 3]))
+    assert len(watched) == 3 and watched.batch_size == 7
+    assert list(watched) == [0, 1, 2] == list(watched)
+    assert [summary.batches for summary in hook.summaries] == [3, 3]
+    assert hook.summaries[0].wait_mean == pytest.approx(2e-3)
+    assert hook.summaries[0].wait_share == pytest.approx(1)
+
+
+def test_a_loop_that_is_left_early_has_its_summary(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    for number in hook.batches(Waiting(clock, [1, 2, 3])):
+        clock.pass_ms(3)
+        if number == 1:
+            break
+    assert hook.summaries[0].batches == 1  # the second did not come to its end
+    assert hook.summaries[0].step_mean == pytest.approx(3e-3)
+
+
+def test_waits_are_kept_apart_by_loader(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
+    loaders = [Waiting(clock, [1, 1]), Waiting(clock, [5, 5])]
+    config = MultiDataLoaderConfig(SamplingStrategy.ROUND_ROBIN, dataloader_names=["day", "night"])
+    hook = DataLoaderProfilingHook()
+    assert len(list(hook.batches(MultiDataLoader(loaders, config)))) == 4
+    assert hook.summaries[0].wait_by_loader == pytest.approx({"day": 1e-3, "night": 5e-3})
+    assert logged.messages[-1].endswith("data wait mean by loader: day 1.00 ms, night 5.00 ms")
+
+
+def test_an_epoch_without_batches(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
+    hook = DataLoaderProfilingHook()
+    hook.on_epoch_end(None, 3)
+    assert logged.messages == ["epoch 3: no batches"] and hook.summaries == []
+
+
+@pytest.mark.parametrize("settings", [{"log_every": 0}, {"slow_factor": 1.0}])
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        DataLoaderProfilingHook(**settings)
+
+
+# --- what is said -------------------------------------------------------------------------------------------------
+
+
+def test_summaries_are_logged_and_nothing_is_printed(
+    clock: Clock, logged: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = DataLoaderProfilingHook(log_every=2)
+    trainer = Trainer(hook, clock)
+    trainer.epoch(0, [(1, 3), (1, 3), (2, 2), (2, 2), (4, 4)])
+    hook.on_epoch_end(trainer, 0)
+    assert logged.messages == [
+        "batches 1 to 2: 2 batches; data wait mean 1.00 ms, p99 1.00 ms, 25% of the time; step mean 3.00 ms",
+        "batches 3 to 4: 2 batches; data wait mean 2.00 ms, p99 2.00 ms, 50% of the time; step mean 2.00 ms",
+        "epoch 0: 5 batches; data wait mean 2.00 ms, p99 3.92 ms, 42% of the time; step mean 2.80 ms",
+    ]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("usual", "slow"), [(10.0, 40.0), (1000.0, 4000.0)])
+def test_slow_is_what_takes_much_longer_than_the_usual(
+    clock: Clock, logged: pytest.LogCaptureFixture, usual: float, slow: float
+) -> None:
+    hook = DataLoaderProfilingHook()
+    batches = [(usual / 2, usual / 2)] * 21
+    batches[0] = (50 * usual, usual)  # start-up
+    batches[14] = (slow - usual / 2, usual / 2)
+    batches[16] = (2 * usual, usual / 2)  # within what is usual
+    Trainer(hook, clock).epoch(0, batches)
+    [found] = hook.slow_batches
+    assert (found.batch_idx, found.dataloader_name) == (14, "train")
+    assert found.wait_seconds + found.step_seconds == pytest.approx(slow / 1e3)
+    [warning] = logged.messages
+    assert warning == (
+        f"slow batch 14 of train: {slow:.2f} ms, usually {usual:.2f} ms "
+        f"(data wait {slow - usual / 2:.2f} ms, step {usual / 2:.2f} ms)"
+    )
+
+
+def test_slow_batches_beyond_the_tenth_are_only_counted(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
+    hook = DataLoaderProfilingHook()
+    trainer = Trainer(hook, clock)
+    trainer.epoch(0, [(1.0, 9.0)] * 31 + [(1.0, 9.0), (91.0, 9.0)] * 15)
+    assert len(hook.slow_batches) == 15 and len(logged.messages) == 10
+    hook.on_epoch_end(trainer, 0)
+    assert "15 slow" in logged.messages[-1] and hook.slow_batches == []
+
+
+def test_jitter_of_very_short_batches_is_not_slow() -> None:
+    slow = SlowBatches(3.0)
+    assert [slow.is_slow(1e-4) for _ in range(20)] == [False] * 20
+    assert not slow.is_slow(9e-4)
+    assert slow.is_slow(2e-3)
+
+
+# --- devices ------------------------------------------------------------------------------------------------------
+
+
+class DeviceMark:
+    """A mark on a device that is behind the host: its time is known once the device has come so far."""
+
+    made: int
+    reached: int
+    order: list[DeviceMark]
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self.place = -1
+
+    def record(self) -> None:
+        self.place = len(self.order)
+        self.order.append(self)
+
+    def query(self) -> bool:
+        return self.place < self.reached
+
+    def synchronize(self) -> None:
+        type(self).reached = max(self.reached, self.place + 1)
+
+    def elapsed_time(self, end_event: DeviceMark) -> float:
+        assert self.query() and end_event.query(), "read before the device got there"
+        return float(end_event.place - self.place)
+
+
+@pytest.fixture
+def device() -> type[DeviceMark]:
+    class Fresh(DeviceMark):
+        made, reached, order = 0, 0, []
+
+    return Fresh
+
+
+def test_a_device_is_not_waited_for_before_the_epoch_ends(device: type[DeviceMark]) -> None:
+    clock = StepClock(device)
+    for number in range(3):
+        clock.begin_step(number, "day")
+        clock.begin_transfer()
+        clock.end_transfer()
+        clock.end_step()
+    assert list(clock.finished()) == [] and device.reached == 0 and device.made == 12
+    device.reached = 5  # the first step's four marks, and one
+    [first] = clock.finished()
+    assert (first.batch_idx, first.dataloader_name) == (0, "day")
+    assert ms([first.seconds, *first.transfers]) == [2, 1]  # three places from begin to end, one of them a transfer
+    rest = list(clock.finished(wait=True))
+    assert [step.batch_idx for step in rest] == [1, 2] and device.reached == 12
+    assert [ms([step.seconds, *step.transfers]) for step in rest] == [[2, 1], [2, 1]]
+
+
+def test_marks_are_used_again(device: type[DeviceMark]) -> None:
+    clock = StepClock(device)
+    for number in range(50):
+        clock.begin_step(number, "")
+        clock.end_step()
+        device.reached = len(device.order)
+        assert len(list(clock.finished())) == 1
+    assert device.made == 2
+
+
+def test_a_transfer_before_the_step_is_not_taken_off_from_it(clock: Clock) -> None:
+    hook = DataLoaderProfilingHook()
+    hook.on_epoch_start(None, 0)
+    with hook.transfer():
+        clock.pass_ms(4)
+    with hook.step():
+        clock.pass_ms(10)
+    assert ms(hook.gpu_transfer_times) == [4] and ms(hook.step_times) == [10] and ms(hook.batch_load_times) == [4]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_on_cuda_times_are_those_of_the_device() -> None:
+    hook = DataLoaderProfilingHook(device="cuda")
+    weights = torch.rand(2048, 2048, device="cuda")
+    for batch in hook.batches([torch.rand(2048, 2048).pin_memory() for _ in range(20)]):
+        with hook.transfer():
+            batch = batch.to("cuda", non_blocking=True)
+        for _ in range(5):
+            batch = batch @ weights
+    summary = hook.summaries[0]
+    assert summary.batches == 20 and summary.slow_batches < 20
+    assert summary.transfer_mean is not None and summary.transfer_mean > 0
+    assert summary.step_mean is not None and summary.step_mean > 0
+
+
+# --- traces -------------------------------------------------------------------------------------------------------
+
+
+def traced(hook: DataLoaderProfilingHook) -> Any:
+    """A trace of an epoch of three batches."""
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        for x, _ in hook.batches(DataLoader(PairDataset(6), batch_size=2)):
+            with hook.transfer():
+                x = x.clone()
+            torch.nn.functional.softplus(x)
+    return trace.events()
+
+
+def test_waits_transfers_and_steps_are_ranges_of_a_trace() -> None:
+    events = traced(DataLoaderProfilingHook())
+    ranges = {name: [one.time_range for one in events if one.name == name] for name in (DATA_WAIT, TRANSFER, STEP)}
+    assert [len(ranges[name]) for name in (DATA_WAIT, TRANSFER, STEP)] == [4, 3, 3]  # the last wait: for nothing more
+
+    def inside(name: str, kind: str) -> list[bool]:
+        inner = [one.time_range for one in events if one.name == name]
+        assert inner
+        return [any(outer.start <= one.start and one.end <= outer.end for outer in ranges[kind]) for one in inner]
+
+    assert all(inside("aten::softplus", STEP))
+    assert all(inside("aten::clone", TRANSFER)) and all(inside(TRANSFER, STEP))
+    assert all(inside("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", DATA_WAIT))
+
+
+def test_a_profiler_may_begin_and_end_at_any_moment() -> None:
+    hook = DataLoaderProfilingHook()
+    hook.on_epoch_start(None, 0)
+    trace = profile(activities=[ProfilerActivity.CPU])
+    trace.start()  # in a wait
+    hook.on_train_batch_start(None, None, 0, 0, "")
+    torch.ones(2).exp()
+    trace.stop()  # in a step
+    hook.on_train_batch_end(None, None, 0, 0, "")
+    hook.on_train_batch_start(None, None, 1, 0, "")
+    hook.on_train_batch_end(None, None, 1, 0, "")
+    hook.on_epoch_end(None, 0)
+    assert "aten::exp" in {event.name for event in trace.events()}  # type: ignore[no-untyped-call]
+    assert hook.summaries[0].batches == 2
+    assert len([event for event in traced(hook) if event.name == STEP]) == 3
+
+
+# --- Lightning ----------------------------------------------------------------------------------------------------
+
+
+class Listener(TrainerHooks):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            return lambda *said: self.heard.append((name, *said[1:]))
+        return super().__getattribute__(name)
+
+
+def train_like_lightning(callback: Any) -> None:
+    """The calls that Lightning makes of a callback in an epoch of two batches, in its order."""
+    trainer, module = types.SimpleNamespace(current_epoch=3), object()
+
+    def call(name: str, *said: Any) -> None:
+        hook = getattr(callback, name)
+        assert callable(hook) and isinstance(callback.state_key, str)
+        assert hook(trainer, module, *said) is None
+
+    call("setup", "fit")
+    call("on_fit_start")
+    call("on_sanity_check_start")
+    call("on_validation_start")
+    call("on_validation_batch_start", "batch", 0, 0)
+    call("on_validation_end")
+    call("on_train_start")
+    call("on_train_epoch_start")
+    for index in range(2):
+        call("on_train_batch_start", "batch", index)
+        call("on_before_zero_grad", "optimizer")
+        call("on_after_backward")
+        call("on_train_batch_end", {"loss": 1.0}, "batch", index)
+    call("on_train_epoch_end")
+    callback.on_save_checkpoint(trainer, module, {})
+    assert callback.state_dict() == {}
+    callback.load_state_dict({})
+    call("on_train_end")
+    call("teardown", "fit")
+
+
+def test_a_lightning_callback_tells_the_hook() -> None:
+    listener = Listener()
+    train_like_lightning(lightning_callback(listener))
+    assert listener.heard == [
+        ("on_validation_start",),
+        ("on_validation_end",),
+        ("on_train_start",),
+        ("on_epoch_start", 3),
+        ("on_train_batch_start", "batch", 0, 0, "train"),
+        ("on_train_batch_end", "batch", 0, 0, "train", {"loss": 1.0}),
+        ("on_train_batch_start", "batch", 1, 0, "train"),
+        ("on_train_batch_end", "batch", 1, 0, "train", {"loss": 1.0}),
+        ("on_epoch_end", 3),
+        ("on_train_end",),
+    ]
+
+
+def test_a_lightning_callback_profiles_by_default() -> None:
+    callback = lightning_callback()
+    train_like_lightning(callback)
+    assert isinstance(callback.hook, DataLoaderProfilingHook)
+    assert callback.hook.summaries[0].batches == 2
+    again = pickle.loads(pickle.dumps(lightning_callback(TrainerHooks())))
+    assert type(again.hook) is TrainerHooks
+
+
+def test_callbacks_have_keys_of_their_own_and_no_other_methods() -> None:
+    first, second = lightning_callback(TrainerHooks()), lightning_callback(TrainerHooks())
+    assert first.state_key != second.state_key
+    with pytest.raises(AttributeError, match="no attribute 'setpu'"):
+        first.setpu  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
+def test_where_lightning_is_imported_it_is_one_of_its_callbacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Callback:
+        """As Lightning's: every hook, doing nothing."""
+
+        def on_before_zero_grad(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+            """Nothing."""
+
+    module = types.ModuleType(name)
+    module.Callback = Callback  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, module)
+    listener = Listener()
+    callback = lightning_callback(listener)
+    assert isinstance(callback, Callback)
+    train_like_lightning(callback)
+    assert len(listener.heard) == 10

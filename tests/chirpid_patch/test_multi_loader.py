@@ -1,0 +1,523 @@
+"""Several loaders read as one: whose turn it is, what is drawn, going on in the middle, one budget of workers."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from originals import PairDataset, same, seed_all
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
+from chirpid_patch.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+from chirpid_patch.worker_budget import create_multi_dataloaders, share_workers
+
+SEQUENTIAL, ROUND_ROBIN, WEIGHTED, ALTERNATING = SamplingStrategy
+
+
+def numbers(first: int, count: int) -> TensorDataset:
+    """Samples that are their own number."""
+    return TensorDataset(torch.arange(first, first + count), torch.arange(count))
+
+
+def plain(*counts: int, **options: Any) -> list[DataLoader[Any]]:
+    """A loader for each count of single samples; the first has 0, 1, …, the second 100, 101, …"""
+    return [DataLoader(numbers(100 * place, count), **options) for place, count in enumerate(counts)]
+
+
+def turns(config: MultiDataLoaderConfig, *counts: int) -> list[int]:
+    """The loader of each step of the first epoch."""
+    loader = MultiDataLoader(plain(*counts), config)
+    order = [batch.dataloader_idx for batch in loader]
+    assert len(order) == len(loader)
+    return order
+
+
+# --- whose turn it is -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"sampling_strategy": SEQUENTIAL}, "aaab"),
+        ({"sampling_strategy": SEQUENTIAL, "cycle_short_loaders": True}, "aaab"),
+        ({"sampling_strategy": SEQUENTIAL, "steps_per_epoch": 2}, "aa"),
+        ({"sampling_strategy": SEQUENTIAL, "steps_per_epoch": 6, "cycle_short_loaders": True}, "aaabaa"),
+        ({"sampling_strategy": ROUND_ROBIN}, "abaa"),
+        ({"sampling_strategy": ROUND_ROBIN, "cycle_short_loaders": True}, "ababab"),
+        ({"sampling_strategy": ROUND_ROBIN, "steps_per_epoch": 5, "cycle_short_loaders": True}, "ababa"),
+        ({"sampling_strategy": ROUND_ROBIN, "steps_per_epoch": 9}, "abaa"),
+        ({"sampling_strategy": ALTERNATING}, "abaa"),
+        ({"sampling_strategy": ALTERNATING, "alternating_pattern": (0, 0, 1)}, "aaba"),
+        ({"sampling_strategy": ALTERNATING, "alternating_pattern": ("day", "day", "night"),
+          "dataloader_names": ("day", "night"), "cycle_short_loaders": True}, "aabaab"),
+        ({"sampling_strategy": ALTERNATING, "alternating_pattern": (1,)}, "b"),
+        ({"sampling_strategy": "weighted", "dataloader_weights": (0, 1)}, "b"),
+    ],
+)  # fmt: skip
+def test_turns_of_a_loader_of_three_batches_and_one_of_one(settings: dict[str, Any], expected: str) -> None:
+    assert "".join("ab"[index] for index in turns(MultiDataLoaderConfig(**settings), 3, 1)) == expected
+
+
+def test_weighted_turns_come_as_often_as_the_weights_say() -> None:
+    config = MultiDataLoaderConfig(WEIGHTED, [3.0, 0.0, 1.0], cycle_short_loaders=True, steps_per_epoch=4000)
+    counts = Counter(turns(config, 5, 5, 5))
+    assert counts[1] == 0
+    assert abs(counts[0] - 3000) < 5 * (4000 * 0.75 * 0.25) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weighted_turns_without_cycling_give_every_batch_once(seed: int) -> None:
+    loader = MultiDataLoader(plain(7, 2, 4), MultiDataLoaderConfig(WEIGHTED, [1, 5, 1], seed=seed))
+    seen = sorted(int(batch[0]) for _, _, batch in loader)
+    assert seen == [*range(7), 100, 101, *range(200, 204)]
+
+
+def test_weighted_turns_differ_from_epoch_to_epoch_and_by_seed_and_repeat() -> None:
+    def orders(seed: int) -> list[list[int]]:
+        loader = MultiDataLoader(plain(20, 20), MultiDataLoaderConfig(WEIGHTED, seed=seed))
+        return [[batch.dataloader_idx for batch in loader] for _ in range(3)]
+
+    first = orders(1)
+    assert first == orders(1) != orders(2)
+    assert first[0] != first[1] != first[2]
+
+
+def test_an_epoch_of_each_strategy_reaches_the_end_of_every_loader_when_cycled() -> None:
+    for strategy in (ROUND_ROBIN, ALTERNATING):
+        loader = MultiDataLoader(plain(2, 5, 3), MultiDataLoaderConfig(strategy, cycle_short_loaders=True))
+        seen = {int(batch[0]) for _, _, batch in loader}
+        assert seen == {0, 1, *range(100, 105), 200, 201, 202}
+        assert len(loader) == 15
+
+
+# --- what is read -----------------------------------------------------------------------------------------------
+
+
+def test_batches_come_with_index_and_name() -> None:
+    config = MultiDataLoaderConfig(ROUND_ROBIN, dataloader_names=["day", "night"])
+    first, second = list(MultiDataLoader(plain(1, 1), config))
+    assert first._fields == LoaderBatch._fields == ("dataloader_idx", "dataloader_name", "batch")
+    assert (first.dataloader_idx, first.dataloader_name, int(first.batch[0])) == (0, "day", 0)
+    assert (second.dataloader_idx, second.dataloader_name, int(second.batch[0])) == (1, "night", 100)
+    assert [batch.dataloader_name for batch in MultiDataLoader(plain(1, 1))] == ["loader_0", "loader_1"]
+
+
+def test_a_short_loader_begins_again_with_a_new_shuffle() -> None:
+    torch.manual_seed(0)
+    loaders = [*plain(30), DataLoader(numbers(100, 10), shuffle=True)]
+    config = MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True)
+    short = [int(batch[0]) for index, _, batch in MultiDataLoader(loaders, config) if index == 1]
+    passes = [short[start : start + 10] for start in (0, 10, 20)]
+    assert all(sorted(one) == list(range(100, 110)) for one in passes)
+    assert passes[0] != passes[1] != passes[2]
+
+
+def test_distributed_samplers_are_told_each_time_their_loader_begins() -> None:
+    def share(rank: int) -> list[list[int]]:
+        sampler: Any = DistributedSampler(numbers(0, 8), num_replicas=2, rank=rank, seed=3)
+        short = OptimalDataLoaderFactory.create_training_loader(numbers(0, 8), 1, sampler=sampler)
+        config = MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True)
+        loader = MultiDataLoader([short, *plain(8)], config)
+        return [[int(batch[0]) for index, _, batch in loader if index == 0] for _ in range(2)]
+
+    ranks = [share(0), share(1)]
+    epochs = list(zip(*ranks, strict=True))
+    passes = [left[half : half + 4] + right[half : half + 4] for left, right in epochs for half in (0, 4)]
+    assert all(sorted(one) == list(range(8)) for one in passes)
+    assert len({tuple(one) for one in passes}) == 4
+
+
+def test_the_global_generators_move_as_the_loaders_move_them() -> None:
+    def loaders() -> list[DataLoader[Any]]:
+        seed_all(5)
+        return plain(2, 3, shuffle=True)
+
+    config = MultiDataLoaderConfig(WEIGHTED, seed=9)
+    order = [batch.dataloader_idx for batch in MultiDataLoader(loaders(), config)]
+    drawn = torch.rand(1), np.random.rand(), random.random()
+    alone = loaders()
+    for index in dict.fromkeys(order):  # in the order of their first turns
+        list(alone[index])
+    assert drawn == (torch.rand(1), np.random.rand(), random.random())
+
+
+def test_workers_change_neither_the_turns_nor_the_batches() -> None:
+    def epoch(workers: int) -> list[LoaderBatch]:
+        seed_all(2)
+        create = OptimalDataLoaderFactory.create_training_loader
+        loaders = [create(PairDataset(9), 2, num_workers=workers), create(PairDataset(4), 2, num_workers=workers)]
+        with MultiDataLoader(loaders, MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True, seed=4)) as loader:
+            return list(loader)
+
+    assert same(epoch(0), epoch(1))
+
+
+class Stream(IterableDataset[int]):
+    """Samples without a length."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+def test_a_loader_without_a_length_needs_the_steps_of_an_epoch() -> None:
+    loaders = [DataLoader(Stream()), *plain(2)]
+    with pytest.raises(TypeError, match="set steps_per_epoch"):
+        MultiDataLoader(loaders)
+    config = MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True, steps_per_epoch=8)
+    batches = [batch for index, _, batch in MultiDataLoader(loaders, config) if index == 0]
+    assert torch.cat(batches).tolist() == [0, 1, 2, 0]
+
+
+class Overstated(Stream):
+    """Says that it has more than it has."""
+
+    def __len__(self) -> int:
+        return 5
+
+
+def test_a_loader_that_ends_early_is_left_out_or_begins_again() -> None:
+    loaders = [DataLoader(Overstated()), *plain(5)]
+    once = [batch.dataloader_idx for batch in MultiDataLoader(loaders, MultiDataLoaderConfig(ROUND_ROBIN))]
+    assert Counter(once) == {0: 3, 1: 5}
+    cycled = MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True)
+    assert Counter(batch.dataloader_idx for batch in MultiDataLoader(loaders, cycled)) == {0: 5, 1: 5}
+
+
+def test_a_loader_without_batches() -> None:
+    loaders = [DataLoader(numbers(0, 0)), *plain(2)]
+    assert [batch.dataloader_idx for batch in MultiDataLoader(loaders)] == [1, 1]
+    with pytest.raises(ValueError, match="a loader without batches cannot be cycled"):
+        MultiDataLoader(loaders, MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampling_strategy": "random"}, "use one of 'sequential', 'round_robin', 'weighted', 'alternating'"),
+        ({"dataloader_names": ["one"]}, "1 names for 2 loaders"),
+        ({"dataloader_names": ["one", "one"]}, "a name twice"),
+        ({"dataloader_weights": [1.0]}, "1 weights for 2 loaders"),
+        ({"dataloader_weights": [0.0, 0.0]}, "one of them above 0"),
+        ({"dataloader_weights": [1.0, float("nan")]}, "one of them above 0"),
+        ({"dataloader_weights": []}, "0 weights for 2 loaders"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch must be 1 or more"),
+        ({"alternating_pattern": [2]}, "indices below 2, or loader_0, loader_1"),
+        ({"alternating_pattern": ["night"]}, "alternating_pattern has 'night'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultiDataLoader(plain(1, 1), MultiDataLoaderConfig(**settings))
+
+
+def test_no_loaders_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one loader"):
+        MultiDataLoader([])
+
+
+# --- going on -----------------------------------------------------------------------------------------------------
+
+
+class Noisy(Dataset[Any]):
+    """Draws from the global generators while it is read."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(1), np.random.rand(), random.random()
+
+
+def augmented(**options: Any) -> DataLoader[Any]:
+    base = TensorDataset(torch.linspace(0, 1, 11 * 72).view(11, 1, 8, 9), torch.arange(11))
+    dataset = WorkerSafeAugmentedDataset(base, {"spec_augment_params": {}, "gaussian_noise_params": {}})
+    return OptimalDataLoaderFactory.create_training_loader(dataset, 2, **options)
+
+
+def sampled(**options: Any) -> list[DataLoader[Any]]:
+    """Loaders whose samplers draw from generators of their own."""
+    generator = torch.Generator().manual_seed(6)
+    data = numbers(0, 7)
+    weighted = WeightedRandomSampler([1.0, 2.0, 3.0, 1.0, 1.0, 1.0, 1.0], 7, generator=generator)
+    shuffled = RandomSampler(data, generator=torch.Generator().manual_seed(7))
+    create = OptimalDataLoaderFactory.create_training_loader
+    return [create(data, 2, sampler=sampler, **options) for sampler in (weighted, shuffled)]
+
+
+RESUMED: dict[str, Any] = {
+    "here": lambda: [augmented(), augmented()],
+    "in workers": lambda: [augmented(num_workers=1), augmented()],
+    "in kept workers": lambda: [augmented(num_workers=1, persistent_workers=True), augmented()],
+    "as kept workers drew": lambda: [augmented(max_workers=1, persistent_workers=True), augmented()],
+    "with generators of their own": sampled,
+    "with one generator": lambda: (lambda one: [augmented(generator=one), augmented(generator=one)])(torch.Generator()),
+    "of one rank": lambda: [augmented(distributed=True, world_size=2, rank=1, seed=seed) for seed in (1, 2)],
+    "by PyTorch": lambda: plain(6, 4, shuffle=True, batch_size=2),
+    "by PyTorch, of one rank": lambda: [
+        DataLoader(data, sampler=DistributedSampler(data, 2, 1)) for data in (numbers(0, 12), numbers(100, 8))
+    ],
+    "drawing as they go": lambda: [DataLoader(Noisy(), shuffle=True), DataLoader(Noisy(), shuffle=True)],
+}
+STRATEGIES = {
+    SEQUENTIAL: MultiDataLoaderConfig(SEQUENTIAL),
+    ROUND_ROBIN: MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True, steps_per_epoch=14),
+    WEIGHTED: MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True),
+    ALTERNATING: MultiDataLoaderConfig(ALTERNATING, alternating_pattern=(0, 0, 1)),
+}
+
+
+def resumed_and_whole(kind: str, config: MultiDataLoaderConfig, stop: int) -> tuple[list[Any], list[Any]]:
+    """The rest of a training of three epochs, stopped after that many batches of the second; resumed, and not."""
+
+    def step(batch: Any) -> tuple[Any, Any]:
+        return batch, (torch.rand(1), np.random.rand(), random.random())  # as dropout would
+
+    seed_all(8)
+    with MultiDataLoader(RESUMED[kind](), config) as whole:
+        for batch in whole:
+            step(batch)
+        second = iter(whole)
+        for _ in range(stop):
+            step(next(second))
+        checkpoint = io.BytesIO()
+        torch.save(whole.state_dict(), checkpoint)
+        generators = torch.get_rng_state(), np.random.get_state(), random.getstate()
+        expected = [step(batch) for batch in second] + [step(batch) for batch in whole]
+
+    seed_all(9)
+    with MultiDataLoader(RESUMED[kind](), config) as resumed:
+        checkpoint.seek(0)
+        resumed.load_state_dict(torch.load(checkpoint, weights_only=True))
+        torch.set_rng_state(generators[0])
+        np.random.set_state(generators[1])
+        random.setstate(generators[2])
+        epochs = 2 if stop < len(resumed) else 1
+        seen = [step(batch) for _ in range(epochs) for batch in resumed]
+        return seen, expected
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_rest_of_an_epoch_is_what_would_have_come(strategy: SamplingStrategy) -> None:
+    config = STRATEGIES[strategy]
+    for stop in (1, 5, len(MultiDataLoader(RESUMED["here"](), config))):
+        seen, expected = resumed_and_whole("here", config, stop)
+        assert same(seen, expected)
+
+
+@pytest.mark.filterwarnings("ignore:neither torch.distributed nor torchrun")
+@pytest.mark.parametrize("kind", RESUMED)
+def test_the_rest_of_an_epoch_is_what_would_have_come_however_it_is_loaded(kind: str) -> None:
+    seen, expected = resumed_and_whole(kind, MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True, seed=3), 4)
+    assert same(seen, expected)
+
+
+def test_a_state_taken_between_epochs_goes_on_with_the_next() -> None:
+    config = MultiDataLoaderConfig(WEIGHTED)
+    whole = MultiDataLoader(plain(6, 5), config)
+    first = list(whole)
+    state = whole.state_dict()
+    resumed = MultiDataLoader(plain(6, 5), config)
+    resumed.load_state_dict(state)
+    second = list(resumed)
+    assert same(second, list(whole)) and not same(second, first)
+
+
+def test_a_state_survives_leaving_the_loop() -> None:
+    whole = MultiDataLoader(plain(4, 4), MultiDataLoaderConfig(ROUND_ROBIN))
+    for batch in whole:
+        if int(batch.batch[0]) == 101:
+            break
+    resumed = MultiDataLoader(plain(4, 4), MultiDataLoaderConfig(ROUND_ROBIN))
+    resumed.load_state_dict(whole.state_dict())
+    assert [int(batch.batch[0]) for batch in resumed] == [2, 102, 3, 103]
+    assert [int(batch.batch[0]) for batch in whole][:2] == [0, 100]  # the loop that goes on begins a new epoch
+
+
+def test_a_resumed_epoch_can_be_saved_again() -> None:
+    def made() -> MultiDataLoader:
+        return MultiDataLoader(plain(5, 3, shuffle=True), MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True))
+
+    seed_all(1)
+    whole = made()
+    batches = iter(whole)
+    first, later = [next(batches) for _ in range(2)], list(batches)
+    seed_all(1)
+    once = made()
+    batches = iter(once)
+    seen = [next(batches)]
+    for _ in range(2):
+        # Nothing but the loaders draws here, so the generators stand where they stood.
+        again = made()
+        again.load_state_dict(once.state_dict())
+        batches, once = iter(again), again
+        seen.append(next(batches))
+    assert same(seen + list(batches), first + later)
+
+
+def test_batches_of_loaders_that_are_through_are_not_loaded_again() -> None:
+    read: list[int] = []
+
+    class Watched(Dataset[int]):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> int:
+            read.append(index)
+            return index
+
+    whole = MultiDataLoader([DataLoader(Watched()), *plain(2)])
+    batches = iter(whole)
+    for _ in range(4):
+        next(batches)
+    read.clear()
+    resumed = MultiDataLoader([DataLoader(Watched()), *plain(2)])
+    resumed.load_state_dict(whole.state_dict())
+    assert [int(batch.batch[0]) for batch in resumed] == [1] and read == []
+
+
+def test_a_state_of_other_loaders_is_refused() -> None:
+    loader = MultiDataLoader(plain(3, 3), MultiDataLoaderConfig(ROUND_ROBIN, dataloader_names=["day", "night"]))
+    next(iter(loader))
+    state = loader.state_dict()
+    with pytest.raises(ValueError, match=r"of loaders \['day', 'night'\], and these are \['loader_0', 'loader_1'\]"):
+        MultiDataLoader(plain(3, 3)).load_state_dict(state)
+    longer = MultiDataLoader(plain(4, 3), loader.config)
+    longer.load_state_dict(state)
+    with pytest.raises(ValueError, match="an epoch of 6 batches, and these loaders have 7"):
+        iter(longer)
+    ours = MultiDataLoader([augmented(), augmented()], loader.config)
+    with pytest.raises(ValueError, match="made in another way"):
+        ours.load_state_dict(state)
+
+
+# --- workers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("needs", "workers", "most", "expected"),
+    [
+        ([32, 32], 4, None, [2, 2]),
+        ([32, 32, 32], 4, None, [2, 1, 1]),
+        ([32, 8], 5, None, [4, 1]),
+        ([320, 8], 3, None, [2, 1]),
+        ([8, 32, 16], 2, None, [0, 1, 1]),
+        ([32, 8], 1, None, [1, 0]),  # the document's max(1, 1 // 2) would start two
+        ([32, 0, 8], 4, None, [3, 0, 1]),
+        ([32, 32], 4, [1, 4], [1, 3]),
+        ([32, 32], 4, [1, 1], [1, 1]),
+        ([32, 32], 0, None, [0, 0]),
+        ([0, 0], 4, None, [0, 0]),
+    ],
+)
+def test_workers_go_where_there_is_most_to_do(
+    needs: list[float], workers: int, most: list[int] | None, expected: list[int]
+) -> None:
+    assert share_workers(needs, workers, most) == expected
+
+
+def test_a_budget_below_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        create_multi_dataloaders({"day": (PairDataset(4), 2)}, num_workers=-1)
+
+
+@pytest.fixture
+def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("worker_budget", "factory"):
+        monkeypatch.setattr(f"chirpid_patch.{module}.usable_cpus", lambda: 4)
+
+
+def test_the_documents_call(four_cpus: None) -> None:
+    loaders, config = create_multi_dataloaders(
+        {"day": (PairDataset(40), 8), "night": (PairDataset(12), 4), "cached": (numbers(0, 8), 4)},
+        batch_sizes=None,
+        num_workers=4,
+    )
+    assert config.sampling_strategy is SamplingStrategy.WEIGHTED
+    assert config.dataloader_weights == [1.0, 1.0, 1.0] and config.cycle_short_loaders
+    assert config.dataloader_names == ["day", "night", "cached"]
+    assert all(isinstance(loader, BatchedDataLoader) for loader in loaders)
+    assert [loader.num_workers for loader in loaders] == [2, 1, 0]  # of four CPUs one is left to the training
+    assert [loader.persistent_workers for loader in loaders] == [True, True, False]
+    assert [loader.batch_size for loader in loaders] == [8, 4, 4] and all(loader.drop_last for loader in loaders)
+    with MultiDataLoader(loaders, config) as loader:
+        assert len(list(loader)) == len(loader) == 5 + 3 + 2
+
+
+def test_without_workers_the_loaders_are_legal_too() -> None:
+    loaders, config = create_multi_dataloaders({"day": PairDataset(4), "night": PairDataset(6)}, 2, num_workers=0)
+    assert [loader.num_workers for loader in loaders] == [0, 0]
+    assert len(list(MultiDataLoader(loaders, config))) == 5
+
+
+def test_an_iterable_dataset_gets_one_worker(four_cpus: None) -> None:
+    loaders, _ = create_multi_dataloaders({"stream": Stream(), "day": PairDataset(4)}, [16, 2], num_workers=4)
+    assert [loader.num_workers for loader in loaders] == [1, 2]
+
+
+@pytest.mark.parametrize("batch_sizes", [4, [4, 4], {"day": 4, "night": 4}])
+def test_batch_sizes_may_be_given_apart(batch_sizes: Any) -> None:
+    loaders, _ = create_multi_dataloaders({"day": numbers(0, 8), "night": (numbers(0, 8), 2)}, batch_sizes)
+    assert [loader.batch_size for loader in loaders] == [4, 2]
+
+
+def test_datasets_and_batch_sizes_are_needed() -> None:
+    with pytest.raises(ValueError, match="datasets_dict is empty"):
+        create_multi_dataloaders({}, 4)
+    with pytest.raises(ValueError, match="'night' has no batch size"):
+        create_multi_dataloaders({"day": numbers(0, 8), "night": numbers(0, 8)}, {"day": 4})
+
+
+def test_a_dataset_smaller_than_its_batch_still_trains() -> None:
+    with pytest.warns(UserWarning, match="drop_last=True would drop all 3 samples"):
+        loaders, config = create_multi_dataloaders({"few": numbers(0, 3), "many": numbers(100, 8)}, 4)
+    batches = [batch for name, batch in ((one.dataloader_name, one.batch) for one in MultiDataLoader(loaders, config))]
+    assert len(batches) == 3
+
+
+def test_validation_sees_every_sample_once_and_in_order() -> None:
+    loaders, config = create_multi_dataloaders({"day": numbers(0, 5), "night": numbers(100, 3)}, 2, is_training=False)
+    seen = torch.cat([batch[0] for _, _, batch in MultiDataLoader(loaders, config)])
+    assert seen.tolist() == [0, 1, 2, 3, 4, 100, 101, 102]
+
+
+def test_a_seed_makes_epochs_independent_of_the_global_generators() -> None:
+    def epochs(seed: int, outside: int) -> list[Any]:
+        seed_all(outside)
+        loaders, config = create_multi_dataloaders({"a": numbers(0, 9), "b": numbers(0, 9)}, 1, seed=seed)
+        loader = MultiDataLoader(loaders, config)
+        return [[(one.dataloader_idx, int(one.batch[0])) for one in loader] for _ in range(2)]
+
+    first = epochs(1, outside=1)
+    assert first == epochs(1, outside=2) != epochs(2, outside=1)
+    orders = [[number for index, number in first[0] if index == place] for place in range(2)]
+    assert orders[0] != orders[1]
+
+
+def test_shutdown_ends_the_workers(four_cpus: None) -> None:
+    loaders, config = create_multi_dataloaders({"a": PairDataset(8), "b": PairDataset(8)}, 2, num_workers=2)
+    loader = MultiDataLoader(loaders, config)
+    others = set(multiprocessing.active_children())
+    assert len(list(loader)) == len(loader)
+    kept = set(multiprocessing.active_children()) - others
+    assert len(kept) == 2
+    loader.shutdown()
+    assert not kept & set(multiprocessing.active_children())
+    with loader:
+        assert len(list(loader)) == len(loader)
+    assert set(multiprocessing.active_children()) <= others

@@ -1,0 +1,188 @@
+"""Mixed precision by device, said and undone; on the CPU only where asked (R-001)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from chirpid_patch.precision import amp_dtype_for, autocast_for, grad_scaler_for, setup_mixed_precision
+
+#: The settings named fp32_precision came with torch 2.9.
+NEWER = hasattr(torch.backends.cudnn, "conv")
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes this machine say that it has a CUDA device of a compute capability."""
+
+    def pretend(major: int, minor: int = 0, hip: str | None = None) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (major, minor))
+        monkeypatch.setattr(torch.version, "hip", hip)
+
+    return pretend
+
+
+@pytest.fixture
+def float32() -> Iterator[dict[str, Any]]:
+    """The settings of float32 arithmetic, which must be as they were at the end of the test."""
+    before = tf32()
+    yield before
+    assert tf32() == before
+
+
+def tf32() -> dict[str, Any]:
+    settings = {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32}
+    settings["precision"] = torch.get_float32_matmul_precision()
+    if NEWER:
+        matmul, conv = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+        settings |= {"newer matmul": matmul.fp32_precision, "newer conv": conv.fp32_precision}
+        settings["cpu"] = torch.backends.mkldnn.matmul.fp32_precision
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((9, 0), torch.bfloat16), ((8, 0), torch.bfloat16), ((7, 5), torch.float16), ((6, 1), None)],
+)
+def test_the_device_chooses_the_dtype(capability: tuple[int, int], dtype: torch.dtype | None, cuda: Any) -> None:
+    cuda(*capability)
+    assert amp_dtype_for("cuda") is dtype
+    assert amp_dtype_for("cpu") is None
+    scaler = grad_scaler_for("cuda")
+    assert scaler.is_enabled() is (dtype is torch.float16)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_without_a_cuda_device_nothing_is_set_and_it_says_so(float32: Any, caplog: Any) -> None:
+    caplog.set_level("INFO", "chirpid_patch")
+    done = setup_mixed_precision()
+    assert (done.device.type, done.dtype, done.changes) == ("cpu", None, ())
+    assert caplog.messages == [str(done)] == ["mixed precision on cpu: no autocast; float32 is computed as before"]
+    with done.autocast():
+        assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype is torch.float32
+    with pytest.raises(ValueError, match="no CUDA device"):
+        setup_mixed_precision("cuda")
+
+
+def test_on_the_cpu_there_is_autocast_where_it_is_asked_for() -> None:
+    layer, x = nn.Linear(2, 2), torch.ones(1, 2)
+    with autocast_for("cpu"):
+        assert layer(x).dtype is torch.float32
+    with autocast_for("cpu", torch.bfloat16):
+        assert layer(x).dtype is torch.bfloat16
+    with setup_mixed_precision("cpu", dtype=torch.bfloat16).autocast():
+        assert layer(x).dtype is torch.bfloat16
+    assert setup_mixed_precision("cpu", dtype=torch.float32).dtype is None
+
+
+def test_one_training_loop_is_right_with_and_without_scaling() -> None:
+    def step(scaled: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        layer = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        loss = layer(torch.ones(1, 2)).sum()
+        if scaled:
+            scaler = setup_mixed_precision("cpu").grad_scaler()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+        return layer.weight.detach()
+
+    assert torch.equal(step(True), step(False))
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_tf32_is_set_where_the_device_has_it_and_undone_at_the_end(capability: Any, cuda: Any, float32: Any) -> None:
+    cuda(*capability)
+    with setup_mixed_precision() as done:
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cuda.matmul.allow_tf32 is torch.backends.cudnn.allow_tf32 is True
+        assert "TF32 for matrix products" in done.changes
+        assert all(change in str(done) for change in done.changes)
+        if NEWER:
+            assert torch.backends.mkldnn.matmul.fp32_precision == float32["cpu"]
+    assert tf32() == float32
+    done.restore()  # again: nothing happens
+    assert tf32() == float32
+
+
+def test_tf32_is_left_alone_where_the_device_lacks_it_or_it_is_not_wanted(cuda: Any, float32: Any) -> None:
+    cuda(7, 5)
+    assert setup_mixed_precision().changes == ()
+    cuda(9, 4, hip="6.0")
+    assert setup_mixed_precision().changes == ()
+    cuda(8, 0)
+    assert setup_mixed_precision(tf32=False).changes == ()
+    assert tf32() == float32
+
+
+def test_settings_are_put_back_also_after_an_error_and_one_inside_the_other(cuda: Any, float32: Any) -> None:
+    cuda(8, 0)
+    with pytest.raises(OSError), setup_mixed_precision():
+        with setup_mixed_precision() as inner:
+            assert inner.changes == ()
+            assert "TF32 was on already" in str(inner)
+        assert torch.get_float32_matmul_precision() == "high"
+        raise OSError
+
+
+def test_what_was_done_is_said_in_words(cuda: Any, float32: Any) -> None:
+    cuda(7, 5)
+    assert str(setup_mixed_precision()).startswith("mixed precision on cuda: autocast to float16, gradients scaled")
+    cuda(8, 0)
+    with setup_mixed_precision() as done:
+        assert str(done).startswith("mixed precision on cuda: autocast to bfloat16, no gradient scaling; ")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_cuda_a_step_trains_in_the_chosen_dtype() -> None:
+    layer = nn.Linear(8, 8, device="cuda")
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    before = layer.weight.detach().clone()
+    with setup_mixed_precision() as done:
+        scaler = done.grad_scaler()
+        with done.autocast():
+            output = layer(torch.ones(4, 8, device="cuda"))
+        assert output.dtype is (done.dtype or torch.float32)
+        scaler.scale(output.float().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert not torch.equal(layer.weight, before)
+
+
+def test_settings_that_the_user_made_before_are_what_comes_back(cuda: Any) -> None:
+    cuda(8, 0)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("medium")
+    try:
+        before = tf32()
+        with setup_mixed_precision():
+            assert torch.backends.cudnn.allow_tf32 is True
+        assert tf32() == before
+    finally:
+        torch.backends.cudnn.allow_tf32 = True
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.skipif(not NEWER, reason="torch < 2.9 has only the older settings")
+def test_a_program_that_uses_the_newer_settings_keeps_them(cuda: Any) -> None:
+    cuda(8, 0)
+    matmul, conv = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+    before = matmul.fp32_precision, conv.fp32_precision
+    torch.set_float32_matmul_precision("high")
+    matmul.fp32_precision = conv.fp32_precision = "ieee"  # from now on PyTorch refuses to tell the older ones
+    try:
+        with setup_mixed_precision():
+            assert (matmul.fp32_precision, conv.fp32_precision) == ("tf32", "tf32")
+        assert (matmul.fp32_precision, conv.fp32_precision) == ("ieee", "ieee")
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        matmul.fp32_precision, conv.fp32_precision = before

@@ -1,0 +1,81 @@
+"""A multi-scale trainer and ensemble inference in the old style train the same after ``apply``, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from chirp_migrate.cli.apply import apply
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "multi_scale_backend"
+
+#: Runs every training call of the hook of each backend given, small, and writes what they return. One process for
+#: both, because importing PyTorch and its optimisers takes longer than the training.
+DRIVER = """
+import json, os, sys
+from types import SimpleNamespace
+import torch
+
+def train(root):
+    os.chdir(root)
+    sys.path.insert(0, root)
+    from chirp_verify import workload
+    sizes = SimpleNamespace(samples=40, shape=(3, 24, 24), epochs=2, batch_size=8, seed=5)
+    results = {}
+    for name in workload(sizes):
+        torch.manual_seed(6)
+        results[name] = workload(sizes)[name]()
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(root):
+            del sys.modules[name]
+    sys.path[:] = [path for path in sys.path if not path.startswith(root)]
+    return results
+
+torch.set_num_threads(1)
+json.dump([train(root) for root in sys.argv[2:]], open(sys.argv[1], "w"))
+"""
+
+
+def trained(out: Path, *roots: Path) -> list[dict[str, Any]]:
+    """Results of the training calls of each backend, from a fresh process."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", DRIVER, str(out), *map(str, roots)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return json.loads(out.read_text())  # type: ignore[no-any-return]
+
+
+def copy_of(target: Path) -> Path:
+    shutil.copytree(FIXTURE, target, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
+    return target
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = copy_of(tmp_path_factory.mktemp("multi_scale") / "backend")
+    result = CliRunner().invoke(apply, [str(root)])
+    assert result.exit_code == 0, result.output
+    return root
+
+
+def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
+    for script, loaders in (("multi_scale_trainer", 2), ("trainer", 2), ("ensemble_inference", 1)):
+        text = (migrated / "src" / "training" / f"{script}.py").read_text()
+        assert " DataLoader(" not in text
+        assert text.count("OptimalDataLoaderFactory.create_") == loaders, text
+    assert "WorkerSafeStandardizedDataset" in (migrated / "src" / "training" / "trainer.py").read_text()
+
+
+def test_training_and_inference_are_the_same_to_the_last_bit(migrated: Path, tmp_path: Path) -> None:
+    before, after = trained(tmp_path / "results.json", copy_of(tmp_path / "before"), migrated)
+    assert before.keys() == {"multi_scale", "multi_scale_augmented", "trainer", "ensemble"}
+    assert after == before
+    assert before["ensemble"].keys() == {"accuracy", "members", "predictions", "confidence"}  # the format of results

@@ -1,0 +1,20 @@
+"""Measured values made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from chirp_migrate.tune.candidate import Candidate, Measured
+
+
+@pytest.fixture
+def measured() -> Callable[..., Measured]:
+    """A measured way of loading, by its workers and rates."""
+
+    def make(workers: int, rates: Sequence[float], *, prefetch: int = 2, threads: int = 0, error: str | None = None):  # type: ignore[no-untyped-def]
+        ahead = prefetch if workers else None
+        return Measured(Candidate(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error)
+
+    return make

@@ -1,0 +1,300 @@
+"""Measuring: what is counted, what is left out, and what happens to ways of loading that fail."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from chirp_migrate.tune.candidate import Candidate, grid
+from chirp_migrate.tune.request import Findings, Grid, Request
+from chirp_migrate.tune.runner import run
+from chirp_migrate.tune.saving import factory_arguments
+from chirp_migrate.tune.sources import RaisedByUser
+from chirp_migrate.tune.subject import of_dataset, of_loader
+from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure
+from chirp_migrate.tune.watching import watched
+from chirp_migrate.verify.workload import EntryPoint, Sizes
+from chirpid_patch import OptimalDataLoaderFactory
+from chirpid_patch.profiles import recall, signature
+
+needs_fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
+)
+
+
+class Waiting(Dataset[Any]):
+    """Reading a sample waits as for a disk; in a worker it may do worse."""
+
+    def __init__(self, count: int = 64, seconds: float = 0.002, in_worker: str = "") -> None:
+        self.count = count
+        self.seconds = seconds
+        self.in_worker = in_worker
+        self.read: list[int] = []
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if torch.utils.data.get_worker_info() is not None:
+            if self.in_worker == "dies":
+                os._exit(3)
+            if self.in_worker == "raises":
+                raise ValueError("no such file")
+        self.read.append(index)
+        time.sleep(self.seconds)
+        return torch.tensor(float(index))
+
+
+def fork(dataset: Any, batch_size: int = 4) -> Any:
+    """A subject whose workers are forked."""
+    subject = of_dataset(dataset, batch_size)
+    subject.options["multiprocessing_context"] = "fork"
+    return subject
+
+
+def no_words(_text: str) -> None:
+    pass
+
+
+def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
+    dataset = Waiting(seconds=0.001)
+    began = time.perf_counter()
+    once = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), migrated=False, seconds=0.1)
+    took = time.perf_counter() - began
+    assert len(dataset.read) == 4 * (once.batches + 1)  # the first batch is start-up and in no rate
+    assert once.samples_per_s * once.batch_s == pytest.approx(4)
+    assert once.first_batch_s + once.batches * once.batch_s <= took
+    assert once.samples_per_s <= 1000
+    assert once.cpu_share < 0.9  # sleeping is no computing
+
+
+@needs_fork
+@pytest.mark.parametrize("migrated", [False, True])
+def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
+    once = measure(fork(Waiting()), Candidate(2, 2, batch_size=4), migrated, seconds=0.05)
+    assert once.batches % 2 == 0 and once.batches >= 2
+    assert not multiprocessing.active_children()
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("in_worker", "migrated", "reason"),
+    [("dies", True, "DataLoader worker"), ("dies", False, "DataLoader worker"), ("raises", True, "no such file")],
+)
+def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
+    said: list[str] = []
+    ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
+    sweep = Sweep(fork(Waiting(in_worker=in_worker)), ways, migrated, 0.2, said.append)
+    alone, workers = sweep.run()
+    assert alone.error is None and len(alone.rates) == sweep.rounds >= MIN_ROUNDS
+    assert workers.error is not None and reason in workers.error and "\n" not in workers.error
+    assert not workers.rates and any("2 workers, prefetch 2 could not be measured" in line for line in said)
+
+
+def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
+    dataset = Waiting()
+    dataset.transform = lambda value: value  # type: ignore[attr-defined]
+    subject = of_dataset(dataset, 4)
+    subject.options["multiprocessing_context"] = "spawn"
+    for migrated in (True, False):
+        sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], migrated, 0.1, no_words)
+        error = sweep.run()[1].error
+        assert error is not None and "lambda" in error and "pickle" in error.lower()
+
+
+def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    import chirp_migrate.tune.sweep as module
+
+    real = module.measure
+
+    def noted(subject: Any, candidate: Candidate, migrated: bool, seconds: float) -> Any:
+        asked.append(candidate.prefetch_threads)
+        return real(subject, Candidate(0, batch_size=4), migrated, 0.001)
+
+    monkeypatch.setattr(module, "measure", noted)
+    ways = grid((), (2,), (1, 2), 4, None)
+    said: list[str] = []
+    Sweep(of_dataset(Waiting(seconds=0), 4), ways, True, 0.01, said.append).run()
+    rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
+    assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
+    assert rounds[0] != rounds[1] != rounds[2]
+    assert said[0].startswith("3 ways of loading Waiting") and ": about " in said[0]
+
+
+def test_the_estimate_knows_starting_turns_and_cpus() -> None:
+    alone = expected_s(Candidate(0), 0.1, 0.5, 4.0, cpus=2)
+    assert alone == pytest.approx(0.1 + 0.1 + 0.5)
+    eight = expected_s(Candidate(8, 2), 0.1, 0.1, 4.0, cpus=2)
+    assert eight == pytest.approx(4.0 + 0.1 + 0.4 + 0.4)
+
+
+class Clock:
+    """Stands for the module ``time``: goes on only as samples are read and steps are made."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class Clocked(Dataset[Any]):
+    """Reading a sample takes so long on a clock."""
+
+    def __init__(self, count: int, clock: Clock, seconds: float, base: Any = None) -> None:
+        self.count, self.clock, self.seconds, self.base = count, clock, seconds, base
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        self.clock.now += self.seconds
+        return torch.tensor(float(index))
+
+
+class Augmented(Clocked):
+    """Over another dataset."""
+
+
+def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("chirp_migrate.tune.watching.time", clock)
+    base = Clocked(16, clock, 1.0)
+
+    def train() -> None:
+        for _ in range(2):
+            for _batch in DataLoader(Augmented(16, clock, 3.0, base), batch_size=4, shuffle=True):
+                clock.now += 8.0
+        with torch.no_grad():
+            for _batch in DataLoader(base, batch_size=8):
+                pass
+            for _batch in DataLoader(base, batch_size=16):
+                pass
+
+    subjects, training, notes = watched([train], no_words)
+    assert [(one.name, one.role, one.batch_size) for one in subjects] == [
+        ("Augmented > Clocked", "training", 4),
+        ("Clocked", "validation", 8),
+    ]
+    assert subjects[0].options == {"shuffle": True} and subjects[0].migrated is False
+    # Two walks of three waits behind the first one, each of 4 samples and a step; one of 8 samples in validation.
+    assert subjects[0].waited_share == pytest.approx(2 * 3 * 12 / (2 * 3 * 20 + 8))
+    assert training.seconds == 2 * 4 * 20 + 16 + 16 and training.gpu
+    assert notes == ["further loaders (1) were not measured: the training waited 0.00 s for them, of 80.00 s in all"]
+
+
+def tuned(tmp_path: Path, **more: Any) -> Findings:
+    """Findings of a run in this process."""
+    request = Request(str(tmp_path), "", "", Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more)
+    findings = Findings()
+    run(request, findings, no_words)
+    return findings
+
+
+@pytest.fixture
+def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module with datasets, importable under a name of its own."""
+    name = f"sets_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "import time\nimport torch\nfrom torch.utils.data import TensorDataset\n"
+        "def memory():\n    return TensorDataset(torch.arange(40.).reshape(20, 2), torch.arange(20))\n"
+        "class Noisy:\n"
+        "    def __len__(self):\n        return 8\n"
+        "    def __getitem__(self, i):\n        time.sleep(0.001)\n        return torch.rand(3) + i\n"
+        "class Plain(Noisy):\n    def __getitem__(self, i):\n        return torch.zeros(3)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield name
+
+
+def test_augmentation_is_measured_against_the_dataset_without_it(tmp_path: Path, sets: str) -> None:
+    loader = tuned(tmp_path, dataset=f"{sets}:Noisy", unaugmented=f"{sets}:Plain").loaders[0]
+    assert len(loader.with_s) == len(loader.without_s) >= 1 and min(loader.without_s) > 0
+    assert min(loader.with_s) >= 32 * 0.001  # batches of 32, and none of them was read without its augmentation
+    loader = tuned(tmp_path, dataset=f"{sets}:Noisy").loaders[0]
+    assert loader.with_s == [] and loader.not_augmented is not None and "--unaugmented" in loader.not_augmented
+
+
+def test_the_factory_loads_as_the_profile_says(tmp_path: Path, sets: str, caplog: pytest.LogCaptureFixture) -> None:
+    profile = tmp_path / "profile.json"
+    found = tuned(tmp_path, dataset=f"{sets}:memory", profile=str(profile), uses_runtime=True).loaders[0]
+    assert found.saved == str(profile) and found.not_saved is None and found.migrated
+    assert found.not_augmented is not None and "does not augment" in found.not_augmented
+    import importlib
+
+    dataset = importlib.import_module(sets).memory()
+    make = OptimalDataLoaderFactory.create_training_loader
+    loader: Any = make(dataset, 32, profile=profile)
+    assert "measured" in loader.decision
+    assert "measured" in make(dataset, 32, shuffle=True, drop_last=False, profile=profile).decision  # type: ignore[attr-defined]
+    assert "measured" not in make(dataset, 16, profile=profile).decision  # type: ignore[attr-defined]
+
+
+def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
+    profile = tmp_path / "profile.json"
+    found = tuned(tmp_path, dataset=f"{sets}:memory", profile=str(profile)).loaders[0]
+    assert found.saved is None and found.not_saved is not None and "PyTorch's own loader" in found.not_saved
+    assert not profile.exists()
+
+
+def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
+    dataset = TensorDataset(torch.arange(8.0))
+    before = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2, drop_last=True)
+    plain, migrated = factory_arguments(of_loader(before, "training"), thread_safe=False)
+    as_called = {
+        "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
+        "thread_safe": False, "max_workers": 2,
+    }  # fmt: skip
+    assert torch.cuda.is_available() or signature(dataset, migrated) == signature(dataset, as_called)
+    assert signature(dataset, plain) != signature(dataset, migrated)
+    assert recall(Path("nowhere"), signature(dataset, plain)) is None
+
+
+def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"hook_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+        "def workload(sizes):\n"
+        "    dataset = TensorDataset(torch.zeros(sizes.samples, 3))\n"
+        "    def train():\n"
+        "        for _ in range(2):\n"
+        "            for batch in DataLoader(dataset, batch_size=sizes.batch_size, shuffle=True):\n"
+        "                pass\n"
+        "    return {'train': train}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    entry = EntryPoint("", "", hook=f"{name}.py:workload")
+    findings = tuned(tmp_path, entry_points=(entry,), sizes=Sizes(samples=40, batch_size=8))
+    loader = findings.loaders[0]
+    assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
+    assert not loader.migrated and loader.now == Candidate(0, batch_size=8)
+    assert findings.training is not None and loader.waited_share is not None
+
+
+def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"hook_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "def workload(sizes):\n    def train():\n        raise OSError('data/a.npy is missing')\n"
+        "    return {'train': train}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RaisedByUser, match=r"the training raised OSError: data/a\.npy is missing"):
+        tuned(tmp_path, entry_points=(EntryPoint("", "", hook=f"{name}.py:workload"),))
+
+
+def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str) -> None:
+    (tmp_path / f"{sets}_broken.py").write_text(
+        "class Broken:\n    def __len__(self):\n        return 3\n"
+        "    def __getitem__(self, index):\n        raise KeyError('label')\n"
+    )
+    with pytest.raises(RaisedByUser, match=r"reading a batch of Broken raised KeyError: 'label'"):
+        tuned(tmp_path, dataset=f"{sets}_broken:Broken")

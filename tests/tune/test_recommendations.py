@@ -1,0 +1,129 @@
+"""What is recommended and shown, from values made by hand: every recommendation names the setting to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.tune import plot
+from chirp_migrate.tune.candidate import Candidate, Measured
+from chirp_migrate.tune.recommend import Recommendation, augmentation_share, recommendations
+from chirp_migrate.tune.report import to_json, to_text
+from chirp_migrate.tune.request import Findings, LoaderFindings, Training
+
+Make = Callable[..., Measured]
+
+
+def found(*measured: Measured, **more: Any) -> LoaderFindings:
+    values = {"name": "RetinalDataset", "role": "training", "batch_size": 32, "samples": 20_000, "migrated": True}
+    return LoaderFindings(**{**values, "measured": list(measured), "rounds": 3, "not_augmented": "none", **more})
+
+
+@pytest.fixture
+def sweep(measured: Make) -> list[Measured]:
+    return [measured(0, [400, 405, 402]), measured(2, [780, 790, 785]), measured(4, [795, 800, 790])]
+
+
+def by_setting(advice: list[Recommendation]) -> dict[str, Recommendation]:
+    return {one.setting: one for one in advice}
+
+
+def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[Measured]) -> None:
+    advice = by_setting(recommendations(found(*sweep), None))
+    assert advice["num_workers"].value == "2"
+    assert advice["num_workers"].why == "785 samples/s against 402 in the process"
+    assert advice["prefetch_factor"].value == "2"
+
+
+def test_a_configuration_s_own_keys_are_named(sweep: list[Measured]) -> None:
+    setting = {"num_workers": "data.num_workers in retinal.yaml"}
+    advice = by_setting(recommendations(found(*sweep, now=Candidate(0, batch_size=32), setting=setting), None))
+    assert advice["data.num_workers in retinal.yaml"].value == "2"
+
+
+def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[Measured]) -> None:
+    advice = by_setting(recommendations(found(*sweep, now=Candidate(2, 2, 0, 32)), None))
+    assert advice["num_workers"].value == "leave it as it is" and "prefetch_factor" not in advice
+
+
+def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[Measured]) -> None:
+    advice = by_setting(recommendations(found(*sweep, waited_share=0.02), None))
+    assert advice["num_workers"].value == "leave it as it is" and "2.0%" in advice["num_workers"].why
+
+
+@pytest.mark.parametrize(("without_s", "warning"), [(0.085, None), (0.075, False), (0.065, True)])
+def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
+    sweep: list[Measured], without_s: float, warning: bool | None
+) -> None:
+    one = found(*sweep, with_s=[0.1] * 3, without_s=[without_s] * 3)
+    assert augmentation_share(one) == pytest.approx(1 - 10 * without_s)
+    advice = by_setting(recommendations(one, None)).get("the transform of the dataset")
+    assert (None if advice is None else advice.warning) == warning
+
+
+def test_a_larger_batch_size_is_told_of_and_never_just_recommended(sweep: list[Measured]) -> None:
+    sizes = [Measured(Candidate(2, 2, 0, size), [rate] * 3, [0.1] * 3) for size, rate in ((32, 780.0), (64, 990.0))]
+    advice = by_setting(recommendations(found(*sweep, batch_sizes=sizes), None))["batch_size"]
+    assert "64" in advice.value and "changes what training learns" in advice.why
+    sizes[1].rates = [800.0] * 3
+    assert "batch_size" not in by_setting(recommendations(found(*sweep, batch_sizes=sizes), None))
+
+
+def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured: Make) -> None:
+    slow = [measured(0, [100.0] * 3), measured(2, [200.0] * 3), measured(4, [], error="a worker process died")]
+    slow[1].first_batch_s = [4.0] * 3
+    one = found(*slow, cpu_share=0.2, samples=1000)
+    advice = recommendations(one, Training(9.0, 40.0, "a GPU"))
+    text = "\n".join(map(str, advice))
+    assert "persistent_workers: True (workers take 4.00 s to give a first batch" in text
+    assert "num_workers: not 4 (it failed: a worker process died)" in text
+    assert "loading waits 80% of its time" in text
+    assert "__getitem__ of the dataset: make a sample cheaper to read" in text  # 200 / 32 < 10 batches a second
+    assert "the GPU was busy 40 % of the training" in text
+    assert recommendations(found(measured(0, [], error="no")), None) == []
+
+
+def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Measured]) -> None:
+    one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
+    findings = Findings([one], Training(3.0, None, "no GPU: none here"), ["a loader was left out"])
+    text = to_text(findings, "a machine")
+    assert all(len(line) <= 80 for line in text.splitlines())
+    row = next(line for line in text.splitlines() if line.startswith("*"))
+    assert row.split() == ["*", "2", "workers,", "prefetch", "2", "24.5", "785", "[773,", "798]", "0.99", "0.10", "s"]
+    for piece in ("0.10 s now", "computes 90% of its time", "no GPU", "used 30% of the CPUs", "Kept in"):
+        assert piece in " ".join(text.split())
+    assert "batches/s" not in to_text(findings, "a machine", quiet=True)
+    values = json.loads(json.dumps(to_json(findings, {"processor": "p"}, "tool")))
+    assert values["loaders"][0]["measured"][1]["rates"] == [780, 790, 785]
+    assert values["loaders"][0]["picked"]["num_workers"] == 2
+    assert values["loaders"][0]["standings"][0]["place"] == "below"
+
+
+def test_findings_survive_their_file(sweep: list[Measured], tmp_path: Path) -> None:
+    findings = Findings([found(*sweep, now=Candidate(2, 2, 0, 32))], Training(3.0, None, "none"), ["a note"])
+    findings.write(tmp_path / "findings.json")
+    assert Findings.read(tmp_path / "findings.json") == findings
+
+
+@pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
+def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[Measured], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / name
+    plot.check(target)
+    plot.draw(target, [found(*sweep), found(*sweep, name="Costs $5 a_b")], "a machine")
+    content = target.read_bytes()
+    assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
+    if name.endswith("svg"):
+        assert b"<dc:date>" not in content  # the same measurements give the same file
+
+
+def test_a_plot_that_cannot_be_drawn_is_said_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="is no picture"):
+        plot.check(tmp_path / "plot.txt")
+    with pytest.raises(UsageProblem, match="its folder does not exist"):
+        plot.check(tmp_path / "nowhere" / "plot.svg")
