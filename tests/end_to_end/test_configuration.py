@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ print(json.dumps({"kind": kind, "workers": train.num_workers, "losses": result["
 """
 
 
+@cache
 def train(backend: Path, **config: Any) -> tuple[dict[str, Any], str]:
     """What the engine did with a configuration, and what it wrote to standard error."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "2"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-W", "ignore", "-c", ENGINE, json.dumps(config)]
     result = subprocess.run(command, cwd=backend, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
