@@ -25,7 +25,7 @@ from chirp_migrate.tune.sweep import Sweep
 from chirp_migrate.tune.watching import watched
 from chirp_migrate.verify.calls import data_for, load_model, prepare_call
 from chirp_migrate.verify.hook import HookProblem, call_names
-from chirp_migrate.verify.imports import WrongTree, check_imports
+from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
 from chirp_migrate.verify.workload import Source
 from chirpid_patch.collate import stacks_samples
 from chirpid_patch.cpus import usable_cpus
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         if os.getppid() != parent:
             raise SystemExit("whoever asked for this has gone")
 
-    _enter_tree(Path(request.tree))
+    enter_tree(Path(request.tree))
     findings = Findings()
     with Path(request.progress).open("a", encoding="utf-8") as progress:
 
@@ -185,17 +185,6 @@ def _seed() -> None:
     random.seed(_SEED)
     np.random.seed(_SEED)
     torch.manual_seed(_SEED)
-
-
-def _enter_tree(tree: Path) -> None:
-    """Make the tree the working directory and first import path, and its ``src/`` the next; this package comes last."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    os.chdir(tree)
-    sys.path[0] = str(tree)
-    if (tree / "src").is_dir():
-        sys.path.insert(1, str(tree / "src"))
-    if package_root not in sys.path:
-        sys.path.append(package_root)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
-__all__ = ["WrongTree", "check_imports", "missing_module"]
+__all__ = ["WrongTree", "check_imports", "enter_tree", "missing_module"]
 
 _OURS = ("chirp_migrate", "chirpid_patch")
 _DISTRIBUTIONS = {
@@ -76,3 +77,17 @@ def missing_module(log: str) -> str | None:
         f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}), or, if it is your own, give as PATH the "
         "folder that it is imported from"
     )
+
+
+def enter_tree(tree: Path) -> None:
+    """Make the tree the working directory and first import path; this package stays importable, as the last.
+
+    Where packages lie in ``src/``, that comes next, before an installation of the same package.
+    """
+    package_root = str(Path(__file__).resolve().parents[2])
+    os.chdir(tree)
+    sys.path[0] = str(tree)
+    if (tree / "src").is_dir():
+        sys.path.insert(1, str(tree / "src"))
+    if package_root not in sys.path:
+        sys.path.append(package_root)

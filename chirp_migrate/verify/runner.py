@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import random
 import sys
 import time
@@ -31,7 +30,7 @@ from chirp_migrate.verify.calls import data_for, load_model, prepare_call
 from chirp_migrate.verify.data import TrainingData
 from chirp_migrate.verify.fingerprint import fingerprint
 from chirp_migrate.verify.hook import HookProblem, call_names
-from chirp_migrate.verify.imports import WrongTree, check_imports
+from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
 from chirp_migrate.verify.measuring import Measuring
 from chirp_migrate.verify.observe import LoaderWatch
 from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
@@ -60,7 +59,7 @@ class EntryPointRaised(Exception):
 def main(arguments: list[str]) -> int:
     """Run the specification in the file named by the only argument; 0, or 1 when an entry point raised."""
     spec = RunSpec.read(Path(arguments[0]))
-    _enter_tree(Path(spec.tree))
+    enter_tree(Path(spec.tree))
     torch.set_num_threads(spec.threads)
     result = RunResult()
     try:
@@ -219,20 +218,6 @@ def _let_workers_end() -> None:
     deadline = time.monotonic() + _WORKERS_END_WITHIN_S
     while multiprocessing.active_children() and time.monotonic() < deadline:
         time.sleep(0.005)
-
-
-def _enter_tree(tree: Path) -> None:
-    """Make the tree the working directory and first import path, with this package still importable, as last.
-
-    Where packages lie in ``src/``, that comes next, before an installation of the same package.
-    """
-    package_root = sys.path[0]
-    os.chdir(tree)
-    sys.path[0] = str(tree)
-    if (tree / "src").is_dir():
-        sys.path.insert(1, str(tree / "src"))
-    if package_root not in sys.path:
-        sys.path.append(package_root)
 
 
 if __name__ == "__main__":
