@@ -22,8 +22,8 @@ import torch
 
 from chirp_migrate.verify import machine
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirpid_patch.hooks import HookManager
-from chirpid_patch.profiling_hook import DataLoaderProfilingHook
+from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
+from chirpid_patch.hooks.trainer import HookManager
 
 _BOUND = 1.01
 _STRETCH = 25  # steps

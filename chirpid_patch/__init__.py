@@ -5,95 +5,99 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from chirpid_patch.arrays import WorkerSafeArrayDataset
-from chirpid_patch.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.collate import collate_pairs
+from chirpid_patch.augment.transforms import GaussianNoise, SpecAugment, Standardize
 from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.data.arrays import WorkerSafeArrayDataset
+from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.data.collate import collate_pairs
+from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.data.fetch import fetch_batch
+from chirpid_patch.data.labels import read_labels
+from chirpid_patch.data.statistics import compute_standardization_stats, streaming_standardization_stats
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.fetch import fetch_batch
-from chirpid_patch.keyed_random import RandomKey
-from chirpid_patch.labels import read_labels
-from chirpid_patch.loader import BatchedDataLoader
+from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor
-from chirpid_patch.seeding import worker_init_fn
-from chirpid_patch.statistics import compute_standardization_stats, streaming_standardization_stats
-from chirpid_patch.transforms import GaussianNoise, SpecAugment, Standardize
+from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.randomness.seeding import worker_init_fn
 
 if TYPE_CHECKING:
-    from chirpid_patch.adjusting import AdjustingDataLoader
-    from chirpid_patch.advice import handle_oom_errors
-    from chirpid_patch.batch_size import calculate_optimal_batch_size, largest_batch_size
-    from chirpid_patch.device_prefetch import DevicePrefetcher, move_batch
-    from chirpid_patch.diagnosis import diagnose_dataloader_speed
-    from chirpid_patch.distributed import create_optimized_dataloader, get_optimal_num_workers
-    from chirpid_patch.distributed_gather import gather_predictions, sum_metrics
-    from chirpid_patch.distributed_loader import DistributedDataLoader
-    from chirpid_patch.dynamic_batch import DynamicBatchStep
-    from chirpid_patch.ensemble import ensemble_batches, ensemble_inference
-    from chirpid_patch.hooks import HookManager, TrainerHooks
-    from chirpid_patch.image_folder import ImageFolderDataset
-    from chirpid_patch.lightning_hooks import lightning_callback
-    from chirpid_patch.memory_limit import usable_memory
-    from chirpid_patch.memory_watch import MemoryAlert, MemoryPressure, MemoryWatch
-    from chirpid_patch.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
-    from chirpid_patch.multi_scale import MultiScaleDataset
-    from chirpid_patch.multi_scale_step import MultiScaleStep
-    from chirpid_patch.precision import autocast_for, grad_scaler_for, setup_mixed_precision
-    from chirpid_patch.profiling_hook import DataLoaderProfilingHook
-    from chirpid_patch.reproducible import ensure_deterministic_dataloader, seed_worker, set_reproducible_training
-    from chirpid_patch.scaling import each_scale, scale_images
-    from chirpid_patch.split_loaders import create_dataloaders
-    from chirpid_patch.symmetries import FlipsAndTurns
-    from chirpid_patch.worker_budget import create_multi_dataloaders, share_workers
+    from chirpid_patch.augment.symmetries import FlipsAndTurns
+    from chirpid_patch.data.image_folder import ImageFolderDataset
+    from chirpid_patch.data.split_loaders import create_dataloaders
+    from chirpid_patch.device.precision import autocast_for, grad_scaler_for, setup_mixed_precision
+    from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
+    from chirpid_patch.distributed.gather import gather_predictions, sum_metrics
+    from chirpid_patch.distributed.loader import DistributedDataLoader
+    from chirpid_patch.distributed.loaders import create_optimized_dataloader, get_optimal_num_workers
+    from chirpid_patch.hooks.lightning import lightning_callback
+    from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
+    from chirpid_patch.hooks.trainer import HookManager, TrainerHooks
+    from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
+    from chirpid_patch.memory.dynamic_batch import DynamicBatchStep
+    from chirpid_patch.memory.limit import usable_memory
+    from chirpid_patch.memory.watch import MemoryAlert, MemoryPressure, MemoryWatch
+    from chirpid_patch.randomness.reproducible import (
+        ensure_deterministic_dataloader,
+        seed_worker,
+        set_reproducible_training,
+    )
+    from chirpid_patch.scales.dataset import MultiScaleDataset
+    from chirpid_patch.scales.ensemble import ensemble_batches, ensemble_inference
+    from chirpid_patch.scales.scaling import each_scale, scale_images
+    from chirpid_patch.scales.step import MultiScaleStep
+    from chirpid_patch.several.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+    from chirpid_patch.several.worker_budget import create_multi_dataloaders, share_workers
+    from chirpid_patch.tuning.adjusting import AdjustingDataLoader
+    from chirpid_patch.tuning.advice import handle_oom_errors
+    from chirpid_patch.tuning.diagnosis import diagnose_dataloader_speed
     from chirpid_patch.wrapped_loader import WrappedDataLoader
 
 __version__ = "0.1.0"
 
 #: Names whose module is imported when they are first asked for: most trainings need few of them.
 _LATER = {
-    "AdjustingDataLoader": "adjusting",
-    "handle_oom_errors": "advice",
-    "calculate_optimal_batch_size": "batch_size",
-    "largest_batch_size": "batch_size",
-    "DevicePrefetcher": "device_prefetch",
-    "move_batch": "device_prefetch",
-    "diagnose_dataloader_speed": "diagnosis",
-    "create_optimized_dataloader": "distributed",
-    "get_optimal_num_workers": "distributed",
-    "gather_predictions": "distributed_gather",
-    "sum_metrics": "distributed_gather",
-    "DistributedDataLoader": "distributed_loader",
-    "DynamicBatchStep": "dynamic_batch",
-    "ensemble_batches": "ensemble",
-    "ensemble_inference": "ensemble",
-    "HookManager": "hooks",
-    "TrainerHooks": "hooks",
-    "ImageFolderDataset": "image_folder",
-    "lightning_callback": "lightning_hooks",
-    "usable_memory": "memory_limit",
-    "MemoryAlert": "memory_watch",
-    "MemoryPressure": "memory_watch",
-    "MemoryWatch": "memory_watch",
-    "LoaderBatch": "multi_loader",
-    "MultiDataLoader": "multi_loader",
-    "MultiDataLoaderConfig": "multi_loader",
-    "SamplingStrategy": "multi_loader",
-    "MultiScaleDataset": "multi_scale",
-    "MultiScaleStep": "multi_scale_step",
-    "autocast_for": "precision",
-    "grad_scaler_for": "precision",
-    "setup_mixed_precision": "precision",
-    "DataLoaderProfilingHook": "profiling_hook",
-    "ensure_deterministic_dataloader": "reproducible",
-    "seed_worker": "reproducible",
-    "set_reproducible_training": "reproducible",
-    "each_scale": "scaling",
-    "scale_images": "scaling",
-    "create_dataloaders": "split_loaders",
-    "FlipsAndTurns": "symmetries",
-    "create_multi_dataloaders": "worker_budget",
-    "share_workers": "worker_budget",
+    "AdjustingDataLoader": "tuning.adjusting",
+    "handle_oom_errors": "tuning.advice",
+    "calculate_optimal_batch_size": "memory.batch_size",
+    "largest_batch_size": "memory.batch_size",
+    "DevicePrefetcher": "device.prefetch",
+    "move_batch": "device.prefetch",
+    "diagnose_dataloader_speed": "tuning.diagnosis",
+    "create_optimized_dataloader": "distributed.loaders",
+    "get_optimal_num_workers": "distributed.loaders",
+    "gather_predictions": "distributed.gather",
+    "sum_metrics": "distributed.gather",
+    "DistributedDataLoader": "distributed.loader",
+    "DynamicBatchStep": "memory.dynamic_batch",
+    "ensemble_batches": "scales.ensemble",
+    "ensemble_inference": "scales.ensemble",
+    "HookManager": "hooks.trainer",
+    "TrainerHooks": "hooks.trainer",
+    "ImageFolderDataset": "data.image_folder",
+    "lightning_callback": "hooks.lightning",
+    "usable_memory": "memory.limit",
+    "MemoryAlert": "memory.watch",
+    "MemoryPressure": "memory.watch",
+    "MemoryWatch": "memory.watch",
+    "LoaderBatch": "several.multi_loader",
+    "MultiDataLoader": "several.multi_loader",
+    "MultiDataLoaderConfig": "several.multi_loader",
+    "SamplingStrategy": "several.multi_loader",
+    "MultiScaleDataset": "scales.dataset",
+    "MultiScaleStep": "scales.step",
+    "autocast_for": "device.precision",
+    "grad_scaler_for": "device.precision",
+    "setup_mixed_precision": "device.precision",
+    "DataLoaderProfilingHook": "hooks.profiling",
+    "ensure_deterministic_dataloader": "randomness.reproducible",
+    "seed_worker": "randomness.reproducible",
+    "set_reproducible_training": "randomness.reproducible",
+    "each_scale": "scales.scaling",
+    "scale_images": "scales.scaling",
+    "create_dataloaders": "data.split_loaders",
+    "FlipsAndTurns": "augment.symmetries",
+    "create_multi_dataloaders": "several.worker_budget",
+    "share_workers": "several.worker_budget",
     "WrappedDataLoader": "wrapped_loader",
 }
 

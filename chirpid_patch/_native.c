@@ -1,7 +1,7 @@
 /* Work on the rows of a batch in one pass over memory, without the interpreter lock.
 
-   Where this could not be compiled, PyTorch and NumPy give the same results to the last bit: see datasets.py for
-   standardising, and noise.py for noise, which is SplitMix64 (Steele, Lea & Flood 2014) from a row's key, four table
+   Where this could not be compiled, PyTorch and NumPy give the same results to the last bit: see data/datasets.py for
+   standardising, and augment/noise.py for noise, which is SplitMix64 (Steele, Lea & Flood 2014) from a row's key, four table
    positions a word, sum, clamp to [0, 1]. */
 
 #define Py_LIMITED_API 0x030A0000

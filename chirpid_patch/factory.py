@@ -12,20 +12,20 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.accelerator import pinning_device
-from chirpid_patch.adjusting import AdjustingDataLoader
-from chirpid_patch.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.collate import stacks_samples
 from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.datasets import WorkerSafeStandardizedDataset
-from chirpid_patch.distributed_loader import DistributedDataLoader
-from chirpid_patch.distributed_sampling import RankShare, take_share
-from chirpid_patch.fetch import is_in_memory
-from chirpid_patch.loader import BatchedDataLoader
-from chirpid_patch.profiles import default_profile, recall, remember, signature
-from chirpid_patch.seeding import local_ranks
-from chirpid_patch.tuning import LoaderChoice, choose_loading, why_no_processes
-from chirpid_patch.waits import EpochWaits, make_audible
+from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.data.collate import stacks_samples
+from chirpid_patch.data.datasets import WorkerSafeStandardizedDataset
+from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.distributed.loader import DistributedDataLoader
+from chirpid_patch.distributed.sampling import RankShare, take_share
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.waits import EpochWaits, make_audible
+from chirpid_patch.randomness.seeding import local_ranks
+from chirpid_patch.tuning.adjusting import AdjustingDataLoader
+from chirpid_patch.tuning.profiles import default_profile, recall, remember, signature
+from chirpid_patch.tuning.search import LoaderChoice, choose_loading, why_no_processes
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -67,7 +67,7 @@ class OptimalDataLoaderFactory:
         without ``tune``, a choice that it holds for this dataset and machine is used.
     distributed: share the samples among the ranks of ``torch.distributed`` or torchrun: for training as many on each,
         in another order every epoch; for validation and test every sample on exactly one. Order, augmentation and
-        worker seeds follow from ``seed`` (default 0), see ``distributed_loader``. ``rank`` and ``world_size`` can be
+        worker seeds follow from ``seed`` (default 0), see ``distributed.loader``. ``rank`` and ``world_size`` can be
         given where neither tells them. With one rank it changes nothing, but for ``seed``; with ``optimize=False`` the
         caller has to call ``set_epoch``.
     adjust_workers: change the number of workers between epochs, by how long the training waited for batches.

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from chirpid_patch.accelerator import pinning_device
 from chirpid_patch.background import repeated
 from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.device.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.memory import MemoryReading, process_memory
-from chirpid_patch.nvml import GpuProbe, GpuStatus, gpu_status
-from chirpid_patch.random_states import unmoved_generators
+from chirpid_patch.memory.usage import MemoryReading, process_memory
+from chirpid_patch.randomness.random_states import unmoved_generators
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.

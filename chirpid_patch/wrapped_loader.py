@@ -18,10 +18,10 @@ from torch.utils.data import (
     default_collate,
 )
 
-from chirpid_patch.accelerator import pinning_device
-from chirpid_patch.device_prefetch import DevicePrefetcher, move_batch
+from chirpid_patch.data.fetch import load_batch
+from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.fetch import load_batch
 from chirpid_patch.monitor import shut_down_workers
 
 _PREFETCH = 2  # batches each worker loads ahead, where nothing is given

@@ -22,7 +22,7 @@ from chirp_migrate.tune.subject import Subject, new_loader
 from chirp_migrate.verify.disturbance import Watch
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.monitor import shut_down_workers
-from chirpid_patch.tuning import EndlessDraws
+from chirpid_patch.tuning.search import EndlessDraws
 
 __all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "measure"]
 

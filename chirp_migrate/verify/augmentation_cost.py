@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from chirp_migrate.verify.measured import AugmentationCost
 from chirp_migrate.verify.samples import described, unaugmented
 from chirpid_patch import DataLoaderPerformanceMonitor
-from chirpid_patch.loader import BatchedDataLoader
+from chirpid_patch.loading.loader import BatchedDataLoader
 
 __all__ = ["added_s", "augmentation_cost", "share_of_loading"]
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader
-from chirpid_patch.adjusting import AdjustingDataLoader, EpochLoad, WorkerAdjuster
+from chirpid_patch.tuning.adjusting import AdjustingDataLoader, EpochLoad, WorkerAdjuster
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"

@@ -11,9 +11,9 @@ from originals import PairDataset, RandomPairDataset, global_states, same, seed_
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
 from chirpid_patch import BatchedDataLoader, diagnosis
-from chirpid_patch.advice import Finding, handle_oom_errors, pinning_finding, prefetch_finding, start_up_finding
-from chirpid_patch.device_prefetch import DevicePrefetcher
-from chirpid_patch.diagnosis import diagnose_dataloader_speed
+from chirpid_patch.device.prefetch import DevicePrefetcher
+from chirpid_patch.tuning.advice import Finding, handle_oom_errors, pinning_finding, prefetch_finding, start_up_finding
+from chirpid_patch.tuning.diagnosis import diagnose_dataloader_speed
 
 # --- out of memory ------------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ import torch
 from originals import global_states, same
 from torch import Tensor, nn
 
-from chirpid_patch import batch_size as batch_size_module
-from chirpid_patch import memory_trials
-from chirpid_patch.batch_size import calculate_optimal_batch_size, largest_batch_size
-from chirpid_patch.kept_state import kept_state
-from chirpid_patch.memory_trials import CpuTrials, CudaTrials, foreseen_peak, little_garbage
+from chirpid_patch.memory import batch_size as batch_size_module
+from chirpid_patch.memory import trials as memory_trials
+from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
+from chirpid_patch.memory.kept_state import kept_state
+from chirpid_patch.memory.trials import CpuTrials, CudaTrials, foreseen_peak, little_garbage
 
 MIB = 2**20
 

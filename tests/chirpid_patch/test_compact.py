@@ -12,7 +12,7 @@ from originals import same
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset, fetch_batch
-from chirpid_patch.compact import compact
+from chirpid_patch.data.compact import compact
 
 N = 3000
 

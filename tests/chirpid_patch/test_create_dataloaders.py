@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirpid_patch import image_folder
-from chirpid_patch.image_folder import ImageFolderDataset
-from chirpid_patch.multi_scale import MultiScaleDataset
-from chirpid_patch.split_loaders import create_dataloaders
+from chirpid_patch.data import image_folder
+from chirpid_patch.data.image_folder import ImageFolderDataset
+from chirpid_patch.data.split_loaders import create_dataloaders
+from chirpid_patch.scales.dataset import MultiScaleDataset
 
 
 def values(number: int, size: int = 12) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, device_prefetch
-from chirpid_patch.device_prefetch import DeviceIterator, DevicePrefetcher, SideStream, move_batch
+from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, SideStream, move_batch
 
 #: A device that every machine has beside the CPU; its tensors hold no values.
 META = torch.device("meta")

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from chirpid_patch.batch_parts import batch_length, batch_part
-from chirpid_patch.dynamic_batch import DynamicBatchStep, MicroBatchSize
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.memory_trials import is_out_of_memory
-from chirpid_patch.memory_watch import MemoryPressure, MemoryUse, MemoryWatch
+from chirpid_patch.memory.batch_parts import batch_length, batch_part
+from chirpid_patch.memory.dynamic_batch import DynamicBatchStep, MicroBatchSize
+from chirpid_patch.memory.trials import is_out_of_memory
+from chirpid_patch.memory.watch import MemoryPressure, MemoryUse, MemoryWatch
 
 NONE, SOFT, HARD = MemoryPressure
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirpid_patch.ensemble import ensemble_batches, ensemble_inference
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.multi_scale import MultiScaleDataset
-from chirpid_patch.scaling import scale_images
+from chirpid_patch.scales.dataset import MultiScaleDataset
+from chirpid_patch.scales.ensemble import ensemble_batches, ensemble_inference
+from chirpid_patch.scales.scaling import scale_images
 
 
 class Net(nn.Module):

@@ -15,13 +15,13 @@ from originals import PairDataset
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
 
-from chirpid_patch import step_clock
-from chirpid_patch.hooks import HookManager, TrainerHooks
-from chirpid_patch.lightning_hooks import lightning_callback
-from chirpid_patch.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
-from chirpid_patch.profiling_hook import DataLoaderProfilingHook
-from chirpid_patch.step_clock import DATA_WAIT, STEP, TRANSFER, StepClock
-from chirpid_patch.step_summary import SlowBatches
+from chirpid_patch.hooks import step_clock
+from chirpid_patch.hooks.lightning import lightning_callback
+from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
+from chirpid_patch.hooks.step_clock import DATA_WAIT, STEP, TRANSFER, StepClock
+from chirpid_patch.hooks.step_summary import SlowBatches
+from chirpid_patch.hooks.trainer import HookManager, TrainerHooks
+from chirpid_patch.several.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
 
 
 class Clock:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chirpid_patch import memory_watch
-from chirpid_patch.memory import process_memory
-from chirpid_patch.memory_limit import cgroup_memory_limit, machine_memory, usable_memory
-from chirpid_patch.memory_watch import MemoryAlert, MemoryPressure, MemoryUse, MemoryWatch
-from chirpid_patch.nvml import GpuReading, GpuStatus
+from chirpid_patch.device.nvml import GpuReading, GpuStatus
+from chirpid_patch.memory import watch as memory_watch
+from chirpid_patch.memory.limit import cgroup_memory_limit, machine_memory, usable_memory
+from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.memory.watch import MemoryAlert, MemoryPressure, MemoryUse, MemoryWatch
 
 NONE, SOFT, HARD = MemoryPressure
 GIB = 2**30

@@ -15,10 +15,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import monitor as monitor_module
-from chirpid_patch.loader import BatchedDataLoader
-from chirpid_patch.memory import MemoryReading
+from chirpid_patch.device.nvml import GpuReading, GpuStatus
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.memory.usage import MemoryReading
 from chirpid_patch.monitor import DataLoaderPerformanceMonitor, batch_samples, shut_down_workers
-from chirpid_patch.nvml import GpuReading, GpuStatus
 
 
 class Clock:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from chirpid_patch import memory
-from chirpid_patch.memory import process_memory
+from chirpid_patch.memory import usage as memory
+from chirpid_patch.memory.usage import process_memory
 
 MIB = 2**20
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -24,8 +24,8 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
-from chirpid_patch.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
-from chirpid_patch.worker_budget import create_multi_dataloaders, share_workers
+from chirpid_patch.several.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+from chirpid_patch.several.worker_budget import create_multi_dataloaders, share_workers
 
 SEQUENTIAL, ROUND_ROBIN, WEIGHTED, ALTERNATING = SamplingStrategy
 

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirpid_patch import multi_scale_step, scaling
+from chirpid_patch.augment.symmetries import FlipsAndTurns
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.keyed_random import RandomKey
-from chirpid_patch.multi_scale import MultiScaleDataset
-from chirpid_patch.multi_scale_step import MultiScaleStep
-from chirpid_patch.scale_groups import even_parts, group_scales, image_bytes, step_bytes
-from chirpid_patch.scaling import as_float, each_scale, scale_images
-from chirpid_patch.symmetries import FlipsAndTurns
+from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.scales.dataset import MultiScaleDataset
+from chirpid_patch.scales.groups import even_parts, group_scales, image_bytes, step_bytes
+from chirpid_patch.scales.scaling import as_float, each_scale, scale_images
+from chirpid_patch.scales.step import MultiScaleStep
 
 SCALES = (8, 12, 24)
 

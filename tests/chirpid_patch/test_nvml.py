@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chirpid_patch.nvml import GpuProbe, gpu_status
+from chirpid_patch.device.nvml import GpuProbe, gpu_status
 
 
 class NVMLError(Exception):

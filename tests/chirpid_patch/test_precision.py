@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from chirpid_patch.precision import amp_dtype_for, autocast_for, grad_scaler_for, setup_mixed_precision
+from chirpid_patch.device.precision import amp_dtype_for, autocast_for, grad_scaler_for, setup_mixed_precision
 
 #: The settings named fp32_precision came with torch 2.9.
 NEWER = hasattr(torch.backends.cudnn, "conv")

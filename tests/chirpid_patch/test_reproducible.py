@@ -17,8 +17,12 @@ import torch
 from originals import PairDataset, RandomPairDataset, same, tensor_data
 from torch.utils.data import DataLoader
 
-from chirpid_patch.random_states import unmoved_generators
-from chirpid_patch.reproducible import ensure_deterministic_dataloader, seed_worker, set_reproducible_training
+from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.reproducible import (
+    ensure_deterministic_dataloader,
+    seed_worker,
+    set_reproducible_training,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +140,7 @@ sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from originals import RandomPairDataset, tensor_data
 from chirpid_patch import WorkerSafeAugmentedDataset
-from chirpid_patch.reproducible import ensure_deterministic_dataloader
+from chirpid_patch.randomness.reproducible import ensure_deterministic_dataloader
 
 if __name__ == "__main__":
     augmented = WorkerSafeAugmentedDataset(tensor_data(12), {{"time_mask_param": 2, "p": 0.5}})

@@ -15,7 +15,7 @@ from originals import same
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset, fetch_batch
-from chirpid_patch.slots import PackedBatch
+from chirpid_patch.loading.slots import PackedBatch
 
 ROW = (1, 96, 96)  # a batch of 4 is larger than what is sent by value
 
@@ -271,7 +271,7 @@ def test_full_shared_memory_is_made_do_with(monkeypatch: pytest.MonkeyPatch) -> 
             cls.made += 1
             return torch.UntypedStorage._new_shared(size)  # type: ignore[no-untyped-call]
 
-    monkeypatch.setattr("chirpid_patch.slots.UntypedStorage", RoomForTwo)
+    monkeypatch.setattr("chirpid_patch.loading.slots.UntypedStorage", RoomForTwo)
     loader = BatchedDataLoader(tensors(60), batch_size=4, num_workers=2, persistent_workers=True)
     plain = list(DataLoader(tensors(60), batch_size=4))
     assert all(same_batches(list(loader), plain) for _ in range(3))

@@ -100,8 +100,8 @@ def test_trap_05_with_an_accelerator_every_batch_is_pinned_for_it(monkeypatch: A
         return batch
 
     monkeypatch.setattr("chirpid_patch.factory.pinning_device", lambda: "cuda")
-    monkeypatch.setattr("chirpid_patch.in_process.pinning_device", lambda: "cuda")
-    monkeypatch.setattr("chirpid_patch.in_process.pin_memory", pin)
+    monkeypatch.setattr("chirpid_patch.loading.in_process.pinning_device", lambda: "cuda")
+    monkeypatch.setattr("chirpid_patch.loading.in_process.pin_memory", pin)
     assert len(list(Factory.create_training_loader(tensor_data(4), 2))) == 2
     assert pinned == ["cuda", "cuda"]
     list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=False))
@@ -202,7 +202,7 @@ def test_trap_14_no_cache_is_emptied_while_loading() -> None:
     package = Path(chirpid_patch.__file__).parent
     calls = [path.name for path in package.rglob("*.py") if re.search(r"empty_cache\(", path.read_text("utf-8"))]
     # Between trials of a size, and after an out-of-memory error: never while loading.
-    assert sorted(calls) == ["dynamic_batch.py", "memory_trials.py"]
+    assert sorted(calls) == ["dynamic_batch.py", "trials.py"]
 
 
 def test_trap_15_the_optimised_epoch_has_the_originals_samples_and_as_much_augmentation() -> None:

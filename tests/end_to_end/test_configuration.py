@@ -52,7 +52,7 @@ def test_optimize_dataloaders_false_gives_the_original_loading_back(migrated: Pa
     original, _ = train(FIXTURE)
     optimized, _ = train(migrated)
     plain, _ = train(migrated, optimize_dataloaders=False)
-    assert optimized["kind"] == "chirpid_patch.loader.BatchedDataLoader" and optimized["workers"] == 0
+    assert optimized["kind"] == "chirpid_patch.loading.loader.BatchedDataLoader" and optimized["workers"] == 0
     assert (plain["kind"], plain["workers"]) == (original["kind"], original["workers"])
     assert original["losses"] == optimized["losses"] == plain["losses"]
 

@@ -1,0 +1,1 @@
+"""Random transforms of a sample, or of a whole batch in place."""

@@ -1,0 +1,1 @@
+"""Datasets, and reading their samples a batch at a time."""

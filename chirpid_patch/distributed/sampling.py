@@ -1,0 +1,145 @@
+"""Which samples of a dataset are one rank's (R-001)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DistributedSampler, IterableDataset
+
+from chirpid_patch.randomness.seeding import current_rank, current_world_size, worker_init_fn
+
+_ABOUT_RANKS = ("world_size", "rank", "seed")
+_DEFAULT_SEED = 0  # as DistributedSampler has it
+
+
+@dataclass(frozen=True)
+class RankShare:
+    """One rank's part in a dataset, and the seed that all ranks have in common."""
+
+    rank: int
+    world_size: int
+    seed: int
+
+
+def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
+    """Rank and number of ranks: what is given, completed from ``torch.distributed`` or torchrun's environment.
+
+    One rank, or none (``torch.cuda.device_count()`` without a device), is (0, 1). A ``rank`` that contradicts the
+    launcher although ``world_size`` does not is corrected with a warning: with ``rank=0`` in every process, all of
+    them would train on the same samples.
+
+    Raises:
+        ValueError: a ``world_size`` other than the launcher's without a rank, or a rank outside of it.
+    """
+    here, known = current_rank(), current_world_size()
+    count = known if world_size is None else max(world_size, 1)
+    if count == 1:
+        return 0, 1
+    if count == known:
+        if rank is not None and rank != here:
+            warnings.warn(
+                f"rank={rank} was given to rank {here} of {known}; it loads the samples of rank {here}: leave rank "
+                "and world_size out, they are taken from torch.distributed or torchrun.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return here, known
+    if rank is None:
+        raise ValueError(f"world_size={count} was given where {known} ranks run: give rank as well, or leave both out")
+    if not 0 <= rank < count:
+        raise ValueError(f"rank={rank} is none of {count} ranks: give one from 0 to {count - 1}")
+    if known == 1:
+        warnings.warn(
+            f"neither torch.distributed nor torchrun tells of {count} ranks; this loader has the samples of rank "
+            f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return rank, count
+
+
+def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last: bool) -> DistributedSampler[Any]:
+    """PyTorch's sampler: as many samples on every rank, another order every epoch.
+
+    Where the ranks do not divide the dataset, up to ``world_size - 1`` samples are left out with ``drop_last``, else
+    repeated. With ``drop_last`` and fewer samples than ranks they are repeated, with a warning: an epoch of no samples
+    trains nothing.
+    """
+    if drop_last and len(dataset) < share.world_size:
+        warnings.warn(
+            f"drop_last=True would drop all {len(dataset)} samples ({share.world_size} ranks): they are repeated "
+            "so that each rank has one; start fewer ranks to silence this.",
+            UserWarning,
+            stacklevel=4,
+        )
+        drop_last = False
+    return DistributedSampler(
+        dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed, drop_last=drop_last
+    )
+
+
+def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
+    """PyTorch's sampler without its padding: every sample on exactly one rank.
+
+    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``: counts differ by at most one, and are 0 on some ranks
+    where there are fewer samples than ranks.
+    """
+    sampler: DistributedSampler[Any] = DistributedSampler(
+        dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
+    )
+    # The sampler pads to `total_size`. Its type stays PyTorch's own, which frameworks and prefetching know.
+    sampler.total_size = len(dataset)
+    sampler.num_samples = len(range(share.rank, len(dataset), share.world_size))
+    return sampler
+
+
+def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool) -> RankShare | None:
+    """This rank's share, if ``options`` of a loader ask for one; None for an ordinary loader, also of a single rank.
+
+    Takes ``distributed``, ``world_size``, ``rank`` and ``seed`` out of ``options`` and puts in what follows from them:
+    ``sampler`` and ``worker_init_fn``, or for a single rank a ``generator`` with that seed. A ``DistributedSampler``
+    that is there already is kept.
+
+    Raises:
+        TypeError: an argument about ranks without ``distributed=True``; an iterable dataset.
+        ValueError: an order of the caller's own (another sampler, a batch sampler, a generator).
+    """
+    distributed = bool(options.pop("distributed", False))
+    given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
+    if not distributed:
+        if given:
+            raise TypeError(f"{' and '.join(given)} without distributed=True has no meaning: give that, too")
+        return None
+    _check_order_is_ours(dataset, options)
+    rank, world_size = find_rank(given.get("rank"), given.get("world_size"))
+    seed = given.get("seed")
+    if world_size == 1:
+        if seed is not None:
+            options["generator"] = torch.Generator().manual_seed(seed)
+        return None
+    share = RankShare(rank, world_size, _DEFAULT_SEED if seed is None else seed)
+    if options.get("sampler") is None:
+        if training:
+            drop_last = bool(options.get("drop_last"))
+            options["sampler"] = training_sampler(dataset, share, shuffle=bool(shuffle), drop_last=drop_last)
+        else:
+            options["sampler"] = evaluation_sampler(dataset, share, shuffle=bool(shuffle))
+    if options.get("worker_init_fn") is None:
+        options["worker_init_fn"] = worker_init_fn
+    return share
+
+
+def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
+    if isinstance(dataset, IterableDataset):
+        raise TypeError("an IterableDataset shares its samples among ranks itself: leave distributed out")
+    sampler = options.get("sampler")
+    if options.get("batch_sampler") is not None or not (sampler is None or isinstance(sampler, DistributedSampler)):
+        raise ValueError(
+            "distributed=True gives each rank its samples by a DistributedSampler: leave sampler and batch_sampler "
+            "out, or give a torch.utils.data.DistributedSampler"
+        )
+    if options.get("generator") is not None:
+        raise ValueError("distributed=True seeds each rank and epoch itself: give seed instead of generator")

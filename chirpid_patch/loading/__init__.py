@@ -1,0 +1,1 @@
+"""The loader: in this process, ahead in threads, or in worker processes."""

@@ -1,0 +1,200 @@
+"""The largest batch with which a training step fits in memory (R-001)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from chirpid_patch.device.precision import autocast_for, grad_scaler_for
+from chirpid_patch.memory.kept_state import kept_state
+from chirpid_patch.memory.trials import MemoryTrials, little_garbage, memory_trials
+from chirpid_patch.randomness.random_states import unmoved_generators
+
+logger = logging.getLogger("chirpid_patch")
+
+#: Two samples to begin with: batch normalisation cannot train on one.
+_FIRST = 2
+#: Only the second step has all a training holds: gradients and the optimiser's state come into being in the first.
+_STEPS = 2
+
+
+def largest_batch_size(
+    step: Callable[[int], object],
+    *,
+    device: str | torch.device = "cpu",
+    state: Iterable[Any] = (),
+    max_batch_size: int = 512,
+    memory_limit: int | None = None,
+    safety_margin: float = 0.1,
+) -> int:
+    """The largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
+
+    Sizes are doubled from 2 until one does not fit, and the gap is then halved. Each is tried for two steps; the one
+    returned completed them within the memory allowed. On CUDA a size does not fit when the device runs out of memory,
+    of which ``safety_margin`` is held back; no other error is caught. On the CPU memory never runs out: see
+    ``memory.trials``.
+
+    Args:
+        step: one training step on a batch of the size it is given: forward, backward, optimiser.
+        device: where it runs. Processes and other programs on that device should be as they will be in the training.
+        state: modules, optimisers and other objects with a ``state_dict`` that the step changes: they are put back to
+            the last bit, as all random generators are.
+        max_batch_size: no larger batch is tried; more than the training set has no use.
+        memory_limit: bytes that may be used, by default what is free: of the device, or as resident memory.
+        safety_margin: the part of that limit to leave free.
+
+    Raises:
+        RuntimeError: not even one sample fits.
+        ValueError: an argument is out of range, or the device neither CUDA nor the CPU.
+        NotImplementedError: this system does not tell its memory without psutil.
+    """
+    if max_batch_size < 1:
+        raise ValueError(f"max_batch_size must be at least 1, not {max_batch_size}")
+    place, owners = torch.device(device), list(state)
+    with (
+        _unmoved(place, step, *owners),
+        kept_state(*owners),
+        little_garbage(),
+        memory_trials(place, memory_limit, safety_margin) as trials,
+    ):
+        size = _search(step, trials, max_batch_size)
+    if not size:
+        raise RuntimeError(
+            f"a training step does not fit in the {trials.allowed_bytes / 2**20:.0f} MiB allowed on {place} even with "
+            "one sample: raise memory_limit, or use a smaller model, smaller inputs, or gradient checkpointing"
+        )
+    logger.info("largest batch size on %s: %d", place, size)
+    return size
+
+
+def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
+    """The largest size shown to fit, 0 if none: doubling, then halving the gap to the smallest that does not."""
+    shown, too_large = 0, most + 1
+    while shown + 1 < too_large:
+        doubled = min(max(2 * shown, _FIRST), most)
+        wanted = doubled if too_large > most else (shown + too_large) // 2
+        size = trials.promising(shown, wanted) if shown else wanted
+        if size == shown:
+            break
+        if trials.fits(size, lambda size=size: _repeat(step, size)):  # type: ignore[misc]
+            shown = size
+        else:
+            too_large = size
+    return shown
+
+
+def _repeat(step: Callable[[int], object], size: int) -> None:
+    for _ in range(_STEPS):
+        step(size)
+
+
+@contextmanager
+def _unmoved(device: torch.device, *owners: Any) -> Iterator[None]:
+    """All random generators as before afterwards, the device's included."""
+    forked: Any = nullcontext()
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        forked = torch.random.fork_rng(devices=[index], device_type="cuda")
+    with unmoved_generators(*owners), forked:
+        yield
+
+
+def calculate_optimal_batch_size(
+    model: nn.Module,
+    input_shape: Sequence[int],
+    device: str | torch.device | None = None,
+    *,
+    criterion: Callable[[Any, Tensor], Tensor] | None = None,
+    target_shape: Sequence[int] = (),
+    target_dtype: torch.dtype = torch.int64,
+    optimizer: Optimizer | None = None,
+    input_dtype: torch.dtype = torch.float32,
+    amp_dtype: torch.dtype | None = None,
+    max_batch_size: int = 512,
+    memory_limit: int | None = None,
+    safety_margin: float = 0.1,
+) -> int:
+    """The largest batch size with which ``model`` can be trained on ``device``.
+
+    Found by training on made-up batches in training mode (see ``largest_batch_size``); model, optimiser and random
+    generators are afterwards as before.
+
+    Args:
+        model: on ``device`` already, with parameters to train.
+        input_shape: of one sample, without the batch.
+        device: by default that of the model.
+        criterion: the loss of the model's output and a target; without it, the sum of the means of all outputs.
+        target_shape, target_dtype: of one sample's target; by default a class number. All targets are zero.
+        optimizer: the one that will train; without it an ``AdamW``, which needs two more values a parameter.
+        input_dtype: of the inputs: random numbers, or zeros where it is no floating-point type.
+        amp_dtype: train in mixed precision: ``setup_mixed_precision().dtype``. None is without.
+        max_batch_size, memory_limit, safety_margin: as for ``largest_batch_size``.
+
+    Raises:
+        ValueError: the model has no parameters to train or is not on ``device``; otherwise as ``largest_batch_size``.
+        RuntimeError: not even one sample fits.
+    """
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
+        raise ValueError("the model has no parameters to train: batch sizes are found by training steps")
+    place = trained[0].device if device is None else torch.device(device)
+    if trained[0].device.type != place.type:
+        raise ValueError(f"the model is on {trained[0].device}: move it first, with model.to({str(place)!r})")
+    chosen = torch.optim.AdamW(trained) if optimizer is None else optimizer
+    scaler = grad_scaler_for(place, amp_dtype or torch.float32)
+
+    def step(size: int) -> None:
+        model.train()
+        inputs = _made_up((size, *input_shape), input_dtype, place)
+        with nullcontext() if amp_dtype is None else autocast_for(place, amp_dtype):
+            output = model(inputs)
+            if criterion is None:
+                loss = _sum_of_means(output)
+            else:
+                loss = criterion(output, torch.zeros((size, *target_shape), dtype=target_dtype, device=place))
+        chosen.zero_grad()  # here and not before, as in many loops: the last gradients lie beside the activations
+        scaler.scale(loss).backward()
+        scaler.step(chosen)
+        scaler.update()
+
+    with torch.inference_mode(False), torch.enable_grad():
+        return largest_batch_size(
+            step,
+            device=place,
+            state=[model, chosen],
+            max_batch_size=max_batch_size,
+            memory_limit=memory_limit,
+            safety_margin=safety_margin,
+        )
+
+
+def _made_up(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(shape, dtype=dtype, device=device)
+    return torch.zeros(shape, dtype=dtype, device=device)
+
+
+def _sum_of_means(output: Any) -> Tensor:
+    """A scalar that depends on every floating-point tensor in a model's output."""
+    means = [tensor.float().mean() for tensor in _floating(output)]
+    if not means:
+        raise ValueError("the model's output holds no floating-point tensor: give criterion")
+    return torch.stack(means).sum()
+
+
+def _floating(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        if output.is_floating_point():
+            yield output
+    elif isinstance(output, Mapping):
+        for part in output.values():
+            yield from _floating(part)
+    elif isinstance(output, list | tuple):
+        for part in output:
+            yield from _floating(part)

@@ -1,0 +1,110 @@
+"""Training that repeats: every seed, and loaders whose batches are the same in every run (R-001)."""
+
+from __future__ import annotations
+
+import operator
+import os
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.randomness.seeding import worker_init_fn
+
+#: What ``set_reproducible_training`` returns for ``worker_init_fn=``; it can be pickled, for every start method.
+seed_worker = worker_init_fn
+
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+_CUBLAS_DETERMINISTIC = (":4096:8", ":16:8")
+
+
+def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], torch.Generator]:
+    """Seed Python, NumPy and PyTorch on all devices, and have cuDNN choose deterministic algorithms.
+
+        seed_worker, generator = set_reproducible_training(42)
+        loader = DataLoader(dataset, shuffle=True, num_workers=4, worker_init_fn=seed_worker, generator=generator)
+
+    Call it once, before the model and the loaders are made. Two things only the shell can set: the order of sets of
+    strings (``PYTHONHASHSEED``), and the number of compute threads where sums depend on it (``OMP_NUM_THREADS``).
+    Deterministic algorithms outside cuDNN: ``torch.use_deterministic_algorithms(True)``, which
+    ``ensure_deterministic_dataloader`` sets.
+
+    Args:
+        seed: 0 to 2**32 - 1, the seeds that NumPy takes.
+
+    Returns:
+        ``seed_worker``, a ``worker_init_fn`` (seeds differ between workers, epochs and ranks, and repeat with the
+        run's), and ``generator``, seeded, for a loader's ``generator=``.
+
+    Raises:
+        ValueError: ``seed`` is out of range.
+        TypeError: ``seed`` is no integer.
+    """
+    number = operator.index(seed)
+    if not 0 <= number < 2**32:
+        raise ValueError(f"seed must be from 0 to 2**32 - 1, not {number}")
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)  # all devices, those not yet initialised included
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    generator = torch.Generator()
+    generator.manual_seed(number)
+    return seed_worker, generator
+
+
+def ensure_deterministic_dataloader(
+    dataset: Any,
+    batch_size: int,
+    seed: int = 42,
+    *,
+    shuffle: bool = True,
+    drop_last: bool = False,
+    num_workers: int = 0,
+    warn_only: bool = False,
+    **options: Any,
+) -> DataLoader[Any]:
+    """A loader that gives the same batches in every run, and the settings for a training that repeats.
+
+    Everything is seeded (``set_reproducible_training``) and ``torch.use_deterministic_algorithms(True)`` is set:
+    call it before the model is made. Every sample is seen unless ``drop_last`` asks otherwise, so the loader serves
+    validation, too (``shuffle=False``). Epochs differ in order and in augmentation. Worker processes change nothing in
+    this as long as their number stays the same (with augmentation by this package it may change as well).
+
+    On CUDA, cuBLAS is only deterministic with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; it is set here where it is missing.
+
+    Args:
+        dataset, batch_size, shuffle, drop_last, num_workers: as for ``DataLoader``.
+        seed: 0 to 2**32 - 1.
+        warn_only: operations that have no deterministic algorithm warn instead of raising an error.
+        options: further arguments of ``OptimalDataLoaderFactory.create_training_loader``.
+
+    Raises:
+        ValueError, TypeError: for ``seed``, as ``set_reproducible_training`` does.
+    """
+    _, generator = set_reproducible_training(seed)
+    if torch.cuda.is_available():
+        _set_cublas_workspace()
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    return OptimalDataLoaderFactory.create_training_loader(
+        dataset,
+        batch_size,
+        shuffle=shuffle,
+        drop_last=drop_last,
+        num_workers=num_workers,
+        **{"worker_init_fn": seed_worker, "generator": generator, **options},
+    )
+
+
+def _set_cublas_workspace() -> None:
+    """What PyTorch demands of cuBLAS under deterministic algorithms. The user's own value stays, with a warning."""
+    given = os.environ.setdefault(_CUBLAS, _CUBLAS_DETERMINISTIC[0])
+    if given not in _CUBLAS_DETERMINISTIC:
+        warnings.warn(
+            f"{_CUBLAS}={given} is not deterministic: set it to {_CUBLAS_DETERMINISTIC[0]}.", UserWarning, stacklevel=3
+        )

@@ -1,0 +1,202 @@
+"""One base image a sample, scaled when a scale is asked for (R-003)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from chirpid_patch.augment.symmetries import FlipsAndTurns
+from chirpid_patch.augment.transforms import Transform
+from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.data.fetch import (
+    Batch,
+    WrappingDataset,
+    fetch_batch,
+    fetch_pairs,
+    fetch_sample,
+    has_fixed_samples,
+    is_in_memory,
+)
+from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.scales.groups import group_scales, image_bytes
+from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor, scale_images
+
+
+class MultiScaleDataset(WrappingDataset):
+    """The samples of ``base_dataset`` for training at several ``scales`` (sizes of square images, in pixels).
+
+    A sample of the base dataset is ``(image, label)``, ``(image,)``, or a dictionary with ``"image"``; the image as
+    for ``scaling.image_tensor``. A sample here is a dictionary of ``"label"`` (or whatever else the base's dictionary
+    holds) and
+
+    * ``"base_image"``, the image (C, H, W) as it is in the base dataset, and ``"scales"``, int64 of shape (S,). Scales
+      are made when they are used: ``get_scale_image``, ``scaling.each_scale``, ``multi_scale_step.MultiScaleStep``.
+    * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point
+      (C, scale, scale). Several times the memory, kept for comparison.
+
+    Base images of bytes stay bytes until they are scaled: a quarter of the memory of float32.
+
+    ``augment`` mirrors and turns the base image (``FlipsAndTurns``), or is a sequence of transforms of your own. It is
+    applied before scaling, hence the same at every scale of a sample. Its randomness is keyed by the loader as in
+    ``WorkerSafeAugmentedDataset``: independent of the number of workers.
+
+    ``memory_budget`` is the bytes that the scaled images of a batch of ``batch_size`` may take at once, see
+    ``_group_scales_by_memory``.
+
+    Raises:
+        ValueError: no scales, a scale that comes twice or is below 1, or a ``memory_budget`` that is not positive.
+    """
+
+    def __init__(
+        self,
+        base_dataset: Any,
+        scales: Sequence[int],
+        augment: bool | Sequence[Transform] = False,
+        memory_efficient: bool = True,
+        *,
+        memory_budget: int | None = None,
+        batch_size: int = 1,
+    ) -> None:
+        self.scales = check_scales(scales)
+        if memory_budget is not None and memory_budget <= 0:
+            raise ValueError(f"memory_budget is a number of bytes above 0, not {memory_budget}")
+        self.memory_efficient = memory_efficient
+        self.memory_budget = memory_budget
+        self.batch_size = batch_size
+        #: For each scale the transform of one image, or of a batch of images, to it.
+        self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
+        stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
+        self._images = _Images(base_dataset)
+        self._augmented = WorkerSafeAugmentedDataset(self._images, transforms=stages, training=bool(stages))
+
+    @property
+    def base_dataset(self) -> Any:
+        """The dataset underneath."""
+        return self._images.base_dataset
+
+    @base_dataset.setter
+    def base_dataset(self, dataset: Any) -> None:
+        self._images.base_dataset = dataset
+
+    @property
+    def augment(self) -> bool:
+        """Whether base images are augmented."""
+        return self._augmented.training
+
+    def set_training(self, training: bool) -> None:
+        """Switch augmentation on or off."""
+        self._augmented.set_training(training)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether base images are gathered from memory, and nothing but this package's code is applied to them."""
+        return self.memory_efficient and self._augmented.in_memory
+
+    @property
+    def fixed_samples(self) -> bool:
+        """Whether nothing is augmented and the base images are fixed."""
+        return self._augmented.fixed_samples
+
+    @property
+    def gathers(self) -> bool:
+        """False: samples are dictionaries."""
+        return False
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> dict[str, Any]:
+        """The sample at ``index``, as described above."""
+        image, rest = fetch_sample(self._augmented, index, key)
+        if self.memory_efficient:
+            return {**rest, "base_image": image, "scales": torch.tensor(self.scales)}
+        return {**rest, **{f"image_{scale}": self.get_scale_image(image, scale) for scale in self.scales}}
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The collated samples at ``indices`` as a dictionary; None where only single ones can be read."""
+        pairs = fetch_pairs(self._augmented, indices, key) if self.in_memory else None
+        if pairs is None:
+            return None
+        images, rest = pairs
+        scales = torch.tensor(self.scales).repeat(len(images), 1)
+        return cast(Batch, {**rest, "base_image": images, "scales": scales})
+
+    def get_scale_image(self, base_image: Any, scale: int) -> Tensor:
+        """``base_image``, or a batch (B, C, H, W) of them, at ``scale``: see ``scaling.scale_images``."""
+        is_batch = isinstance(base_image, Tensor) and base_image.ndim == 4
+        return scale_images(base_image if is_batch else image_tensor(base_image), scale)
+
+    def _group_scales_by_memory(self) -> list[list[int]]:
+        """The scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
+
+        Without a budget each scale is a group. Channels and dtype are those of the first base image.
+        """
+        if self.memory_budget is None or not len(self):
+            return [[scale] for scale in self.scales]
+        with unmoved_generators(self.base_dataset):
+            first = as_float(self._images[0][0][:, :1, :1])
+
+        def need(scale: int) -> int:
+            return image_bytes(scale, channels=len(first), batch_size=self.batch_size, dtype=first.dtype)
+
+        return group_scales(self.scales, need, self.memory_budget)
+
+
+def check_scales(scales: Sequence[int]) -> list[int]:
+    """``scales`` as a list of ints.
+
+    Raises ValueError if there is none, one is below 1, or one comes twice.
+    """
+    found = [int(scale) for scale in scales]
+    if not found or min(found) < 1 or len(set(found)) < len(found):
+        raise ValueError(f"scales must be different sizes in pixels, such as (224, 448, 672), not {list(scales)}")
+    return found
+
+
+class _Images(WrappingDataset):
+    """The samples of another dataset as pairs (image tensor, dictionary of the rest)."""
+
+    def __init__(self, base_dataset: Any) -> None:
+        self.base_dataset = base_dataset
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the base dataset is in memory."""
+        return is_in_memory(self.base_dataset)
+
+    @property
+    def fixed_samples(self) -> bool:
+        """Whether the base dataset's samples are fixed."""
+        return has_fixed_samples(self.base_dataset)
+
+    def __len__(self) -> int:
+        return len(self.base_dataset)
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, dict[str, Any]]:
+        """The image (C, H, W) and what comes with it."""
+        image, rest = _parted(fetch_sample(self.base_dataset, index, key))
+        return image_tensor(image), rest
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """Images (B, C, H, W) and what comes with them; None unless they are rows of a tensor."""
+        batch = fetch_batch(self.base_dataset, indices, key)
+        if not isinstance(batch, list) or len(batch) not in (1, 2):
+            return None
+        images, rest = _parted(batch)
+        return [images, rest] if isinstance(images, Tensor) and images.ndim == 4 else None
+
+
+def _parted(sample: Any) -> tuple[Any, dict[str, Any]]:
+    """The image of a sample, or the images of a batch, and the rest."""
+    if isinstance(sample, Mapping) and "image" in sample:
+        return sample["image"], {name: value for name, value in sample.items() if name != "image"}
+    if isinstance(sample, tuple | list) and len(sample) in (1, 2):
+        return sample[0], dict(zip(("label",), sample[1:], strict=False))
+    raise TypeError(
+        f"the base dataset gives {type(sample).__name__} as a sample: give (image, label), (image,), or a dictionary "
+        'with "image"'
+    )

@@ -1,0 +1,1 @@
+"""Several loaders read as one, with one budget of worker processes (R-001)."""

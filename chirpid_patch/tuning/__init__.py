@@ -1,0 +1,1 @@
+"""The fastest way to load, found by trying, and remembered."""
