@@ -10,8 +10,9 @@ import torch
 from originals import PairDataset, RandomPairDataset, global_states, same, seed_all, tensor_data
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
-from chirpid_patch import BatchedDataLoader, diagnosis
+from chirpid_patch import BatchedDataLoader
 from chirpid_patch.device.prefetch import DevicePrefetcher
+from chirpid_patch.tuning import diagnosis
 from chirpid_patch.tuning.advice import Finding, handle_oom_errors, pinning_finding, prefetch_finding, start_up_finding
 from chirpid_patch.tuning.diagnosis import diagnose_dataloader_speed
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
-from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, device_prefetch
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+from chirpid_patch.device import prefetch as device_prefetch
 from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, SideStream, move_batch
 
 #: A device that every machine has beside the CPU; its tensors hold no values.
