@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.dataset_class import is_super_init
 from chirp_migrate.module import Module
 from chirp_migrate.project import Project
 from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, name
+from chirp_migrate.transform_shapes import handing_on
 
 __all__ = ["Shipped", "shipped_meaning"]
 
@@ -114,38 +114,12 @@ def _with_applier(module: Module, project: Project, node: cst.Lambda) -> cst.Bas
 def _only_applies(project: Project, qualified: str) -> bool:
     """Whether a class of the project keeps its one argument, calls it, and has nothing else to it."""
     found = project.class_definition(qualified)
-    if found is None or found[1].bases or found[1].keywords or found[1].decorators:
+    if found is None:
         return False
-    kept = called = None
-    for statement in found[1].body.body:
-        if m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
-            continue
-        if not isinstance(statement, cst.FunctionDef) or statement.decorators or len(statement.params.params) != 2:
-            return False
-        owner, given = (parameter.name.value for parameter in statement.params.params)
-        body = statement.body.body
-        if statement.name.value == "__init__":
-            kept = _kept(body, owner, given)
-        elif statement.name.value == "__call__":
-            calls = m.Call(m.Attribute(m.Name(owner), m.SaveMatchedNode(m.Name(), "f")), [m.Arg(m.Name(given), None)])
-            line = body[-1] if len(body) == 1 else None
-            match = m.extract(line, m.SimpleStatementLine([m.Return(calls)])) if line is not None else None
-            called = match["f"].value if match is not None else None  # type: ignore[union-attr]
-        else:
-            return False
-    return kept is not None and kept == called
-
-
-def _kept(body: object, owner: str, given: str) -> str | None:
-    """The attribute that keeps ``given`` in an ``__init__`` that does nothing else, but may refuse it."""
-    attribute = None
-    target = m.AssignTarget(m.Attribute(m.Name(owner), m.SaveMatchedNode(m.Name(), "f")))
-    for statement in body if isinstance(body, list | tuple) else ():
-        refusal = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Raise()])]), orelse=None)
-        if is_super_init(statement) or m.matches(statement, refusal):
-            continue
-        match = m.extract(statement, m.SimpleStatementLine([m.Assign([target], m.Name(given))]))
-        if match is None or attribute is not None:
-            return None
-        attribute = match["f"].value  # type: ignore[union-attr]
-    return attribute
+    hands_on = handing_on(found[1])
+    if hands_on is not None:
+        return not (hands_on.composes or hands_on.others)
+    # The same class, migrated.
+    bases = {name for base in found[1].bases for name in project.resolved_names(found[0], base.value)}
+    methods = [one for one in found[1].body.body if isinstance(one, cst.FunctionDef)]
+    return bases == {"chirpid_patch.Lambda"} and [one.name.value for one in methods] == ["__init__"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from chirpid_patch.augment.composition import Compose, Lambda
 from chirpid_patch.augment.transforms import GaussianNoise, SpecAugment, Standardize
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.data.arrays import WorkerSafeArrayDataset
@@ -104,6 +105,7 @@ _LATER = {
 __all__ = [
     "AdjustingDataLoader",
     "BatchedDataLoader",
+    "Compose",
     "DataLoaderPerformanceMonitor",
     "DataLoaderProfilingHook",
     "DevicePrefetcher",
@@ -113,6 +115,7 @@ __all__ = [
     "GaussianNoise",
     "HookManager",
     "ImageFolderDataset",
+    "Lambda",
     "LoaderBatch",
     "MemoryAlert",
     "MemoryPressure",

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
+from chirpid_patch.augment.composition import Position, parts_of
 from chirpid_patch.augment.transforms import BatchTransform, GaussianNoise, SpecAugment, Transform, is_batchable
 from chirpid_patch.data.fetch import (
     Batch,
@@ -67,7 +68,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None
     for a stage that is switched off. Parameters and shipped transforms are copied, so that nothing is shared
     with the caller. Other callables are taken as they are and get single samples as the base dataset gives them;
-    the shipped ones never write to the base dataset's memory.
+    the shipped ones never write to the base dataset's memory. Compositions (``Compose``, ``Lambda``, torchvision's, and
+    ``nn.Sequential``) are taken apart: where all their parts are shipped ones, batches are augmented at once.
 
     Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
     """
@@ -114,9 +116,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def _is_batchable(self) -> bool:
         return all(is_batchable(transform) for _, transform in self._stages())
 
-    def _stages(self) -> list[tuple[int, Transform]]:
-        """Position and transform of the stages that are on."""
-        return [(position, one) for position, one in enumerate(self.transforms) if one is not None]
+    def _stages(self) -> list[tuple[Position, Transform]]:
+        """Position and transform of the stages that are on, compositions taken apart."""
+        on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
+        return [part for place, one in on for part in parts_of(one, (place,))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         """The sample (x, y) at ``index``, augmented while training."""
@@ -129,7 +132,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         """One sample through the chain, its key (1,)."""
         for position, transform in self._stages():
             if isinstance(transform, BatchTransform) and is_batchable(transform):
-                x = transform.transform_sample(x, derive(keys, position))
+                x = transform.transform_sample(x, derive(keys, *position))
             else:
                 x = transform(x)
         return x
@@ -162,5 +165,5 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform)
-            xs = transform.transform_batch(xs, derive(keys, position))
+            xs = transform.transform_batch(xs, derive(keys, *position))
         return [xs, ys]

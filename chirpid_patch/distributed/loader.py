@@ -55,6 +55,10 @@ class DistributedDataLoader(BatchedDataLoader):
         return _CountedEpoch(super().__iter__(), sampler)
 
     @property
+    def _key_rank(self) -> int:
+        return self.rank
+
+    @property
     def _ranks_sampler(self) -> DistributedSampler[Any]:
         assert isinstance(self.sampler, DistributedSampler)
         return self.sampler

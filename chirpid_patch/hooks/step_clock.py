@@ -119,28 +119,29 @@ class _Step:
 
     __slots__ = ("batch_idx", "before", "begun", "begun_at", "ended", "host_seconds", "name", "transfers", "wait")
 
-    def __init__(self, batch_idx: int, name: str, wait: float | None, begun_at: float, begun: Mark) -> None:
+    def __init__(self, batch_idx: int, name: str, wait: float | None, begun_at: float, begun: Mark | None) -> None:
         self.batch_idx = batch_idx
         self.name = name
         self.wait = wait
         self.begun_at = begun_at
-        self.begun = begun
+        self.begun = begun  # None, and so is `ended`, where the host's clock says it all
         self.ended = begun
         self.host_seconds = 0.0
-        self.before: list[tuple[Mark, Mark]] = []  # transfers made before the step began
-        self.transfers: list[tuple[Mark, Mark]] = []
+        self.before: list[tuple[Mark, Mark]] | None = None  # transfers made before the step began
+        self.transfers: list[tuple[Mark, Mark]] | None = None
 
     def times(self) -> StepTimes:
         """Its times, once they are known."""
-        seconds, transfers = self.begun.elapsed_time(self.ended) * 1e-3, []
-        if self.before or self.transfers:
-            transfers = [begun.elapsed_time(ended) * 1e-3 for begun, ended in self.before + self.transfers]
-            seconds -= sum(transfers[len(self.before) :])
-        return StepTimes(self.batch_idx, self.name, self.wait, self.host_seconds, seconds, transfers)
+        seconds = self.host_seconds if self.begun is None else self.begun.elapsed_time(self.ended) * 1e-3
+        before, within = ([a.elapsed_time(b) * 1e-3 for a, b in made or ()] for made in (self.before, self.transfers))
+        if within:
+            seconds -= sum(within)
+        return StepTimes(self.batch_idx, self.name, self.wait, self.host_seconds, seconds, before + within)
 
     def marks(self) -> list[Mark]:
         """All of them, to be used again."""
-        return [self.begun, self.ended, *(mark for both in (*self.before, *self.transfers) for mark in both)]
+        own = [] if self.begun is None or self.ended is None else [self.begun, self.ended]
+        return own + [mark for both in (*(self.before or ()), *(self.transfers or ())) for mark in both]
 
 
 class StepClock:
@@ -154,6 +155,7 @@ class StepClock:
 
     def __init__(self, marks: Callable[[], Mark] = HostMark, *, nvtx: bool = False) -> None:
         self._marks = marks
+        self._on_host = marks is HostMark
         self._nvtx = nvtx
         self._spare: list[Mark] = []
         self._ended: deque[_Step] = deque()
@@ -202,7 +204,7 @@ class StepClock:
             self.abandon_step()
         if self._nvtx or _profiler_runs():
             self._step_range.begin(nvtx=self._nvtx)
-        self._step = step = _Step(batch_idx, name, wait, now, self._mark())
+        self._step = step = _Step(batch_idx, name, wait, now, None if self._on_host else self._mark())
         if self._loose:
             step.before, self._loose = self._loose, []
 
@@ -215,7 +217,9 @@ class StepClock:
         """The transfer ends, or on CUDA has been submitted."""
         begun, self._transfer = self._transfer, None
         if begun is not None:
-            transfers = self._loose if self._step is None else self._step.transfers
+            transfers = self._loose
+            if self._step is not None:
+                transfers = self._step.transfers = self._step.transfers or []
             transfers.append((begun, self._mark()))
             self._transfer_range.end()
 
@@ -224,7 +228,8 @@ class StepClock:
         step, self._step = self._step, None
         if step is None:
             return False
-        step.ended = self._mark()
+        if not self._on_host:
+            step.ended = self._mark()
         if self._step_range.is_open:
             self._step_range.end()
         self._ended.append(step)
@@ -247,7 +252,7 @@ class StepClock:
         """
         while self._ended:
             step = self._ended[0]
-            if not step.ended.query():
+            if step.ended is not None and not step.ended.query():
                 if not wait:
                     return
                 step.ended.synchronize()

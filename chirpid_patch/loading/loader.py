@@ -102,6 +102,11 @@ class BatchedDataLoader(DataLoader[Any]):
         return self._without_workers
 
     @property
+    def _key_rank(self) -> int:
+        """The rank that goes into the keys of samples."""
+        return current_rank()
+
+    @property
     def _keeps_workers(self) -> bool:
         return self.persistent_workers if self.num_workers else self.draws_like_persistent_workers
 
@@ -121,7 +126,7 @@ class BatchedDataLoader(DataLoader[Any]):
             seed = draw_base_seed(self.generator)
             if self._ahead:
                 indices = iter(self._sampler_of_tasks)  # an iterator with workers asks its sampler twice
-        tasks = EpochTasks(indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=current_rank())
+        tasks = EpochTasks(indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=self._key_rank)
         return self._go_on_here(tasks, seed)
 
     def _go_on_here(self, tasks: EpochTasks, seed: int) -> InProcessIterator:
@@ -163,7 +168,7 @@ class BatchedDataLoader(DataLoader[Any]):
         if self.persistent_workers or self.keep_workers:
             self._pool = pool
         try:
-            pool.start_epoch(epoch, current_rank(), new_seed=not self.persistent_workers)
+            pool.start_epoch(epoch, self._key_rank, new_seed=not self.persistent_workers)
         except WorkersLostError as lost:
             return self._replace_workers(pool, lost, epoch)
         return _WorkerIterator(self, pool, epoch)

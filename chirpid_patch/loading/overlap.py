@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.randomness.seeding import local_ranks
 
 #: The first batches of a loop pay for warming up and tell nothing.
 _IGNORED = 2
@@ -131,7 +132,7 @@ class Overlap:
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
             self._watch_again("loading takes next to no time")
             return
-        cpus = usable_cpus()
+        cpus = max(usable_cpus() // local_ranks(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < _WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
             self._watch_again("the training keeps every CPU busy")

@@ -17,6 +17,7 @@ from chirpid_patch.data.collate import stacks_samples
 from chirpid_patch.data.fetch import is_in_memory
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.randomness.seeding import local_ranks
 from chirpid_patch.tuning.search import why_no_processes
 
 logger = logging.getLogger("chirpid_patch")
@@ -131,7 +132,7 @@ class AdjustingDataLoader(BatchedDataLoader):
     as it goes, samples in memory, lost workers, processes that cannot be started safely.
 
     Args:
-        least_workers, most_workers: bounds; ``most_workers`` is by default the CPUs this process may use, and never
+        least_workers, most_workers: bounds; ``most_workers`` is by default the CPUs this rank may use, and never
             below ``num_workers``.
 
     All others are those of :class:`BatchedDataLoader`. Raises ValueError for bounds that contradict each other.
@@ -142,7 +143,9 @@ class AdjustingDataLoader(BatchedDataLoader):
     ) -> None:
         super().__init__(dataset, *args, **kwargs)
         self.least_workers = least_workers
-        self.most_workers = max(usable_cpus(), self.num_workers) if most_workers is None else most_workers
+        if most_workers is None:
+            most_workers = max(usable_cpus() // local_ranks(), self.num_workers)
+        self.most_workers = most_workers
         self._adjuster = WorkerAdjuster(self.num_workers, self.least_workers, self.most_workers)
         self._running: list[weakref.ref[_Watched]] = []
         self._load: EpochLoad | None = None  # what the epoch that ended last showed

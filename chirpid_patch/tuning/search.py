@@ -23,6 +23,7 @@ from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.seeding import local_ranks
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05
@@ -121,7 +122,7 @@ def choose_loading(
         if not draws_freely and not most_workers:
             notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
         else:
-            cpus = usable_cpus()
+            cpus = max(usable_cpus() // local_ranks(), 1)
             if threads_allowed:
                 most = _MOST_THREADS if measuring.waits else min(cpus, _MOST_THREADS)
                 _climb(trials, measuring, seconds / 6, "prefetch_threads", most)

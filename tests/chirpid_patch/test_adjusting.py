@@ -141,6 +141,13 @@ class Stream(IterableDataset[int]):
         return iter(range(4))
 
 
+def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirpid_patch.tuning.adjusting.usable_cpus", lambda: 8)
+    for ranks, most in ((1, 8), (4, 2), (16, 0)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+        assert AdjustingDataLoader(TensorDataset(torch.zeros(4))).most_workers == most
+
+
 def test_what_could_not_stay_the_same_or_not_help_is_left_alone() -> None:
     memory = AdjustingDataLoader(TensorDataset(torch.arange(40.0)), batch_size=4)
     assert memory.adjusting == "fixed: the samples are in memory, workers would only cost time"

@@ -438,7 +438,7 @@ def test_a_budget_below_nothing_is_refused() -> None:
 
 @pytest.fixture
 def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("worker_budget", "factory"):
+    for module in ("several.worker_budget", "factory"):
         monkeypatch.setattr(f"chirpid_patch.{module}.usable_cpus", lambda: 4)
 
 

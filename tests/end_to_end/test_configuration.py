@@ -64,6 +64,10 @@ def test_benchmark_performance_shows_the_waits_of_each_epoch(migrated: Path) -> 
     assert told.count("data wait") >= 4  # two epochs of training and validation
 
 
+#: What migrated classes have from the shipped ones.
+INHERITED = ("__len__", "__getitem__", "forward", "__call__")
+
+
 def public_signatures(backend: Path) -> dict[str, str]:
     """Arguments of every public function, class constructor and public method, by module and name."""
     found: dict[str, str] = {}
@@ -74,7 +78,7 @@ def public_signatures(backend: Path) -> dict[str, str]:
             elif isinstance(node, ast.ClassDef):
                 found[f"{path.stem}.{node.name}"] = ""
                 for method in node.body:
-                    if isinstance(method, ast.FunctionDef) and method.name not in ("__len__", "__getitem__", "forward"):
+                    if isinstance(method, ast.FunctionDef) and method.name not in INHERITED:
                         found[f"{path.stem}.{node.name}.{method.name}"] = ast.unparse(method.args)
     return found
 
