@@ -1,4 +1,4 @@
-"""CHP030: classes that chain transforms let a batch through at once (R-000-1.2)."""
+"""CHP028: classes that chain transforms let a batch through at once (R-000-1.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    code: ClassVar[str] = "CHP030"
+    code: ClassVar[str] = "CHP028"
     name: ClassVar[str] = "composed-transforms"
     reason: ClassVar[str] = (
         "A dataset cannot see into a class of the backend's own that only calls other transforms, so masks and noise "
