@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
+from chirp_migrate.verify.imports import importable
 
 __all__ = ["DEFAULT_BATCH_SIZE", "RaisedByUser", "from_config", "from_reference"]
 
@@ -103,15 +103,10 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
 
 def _made(reference: str, config: TuneConfig | None) -> Any:
     place, _, name = reference.rpartition(":")
-    if place.endswith(".py"):
-        path = Path(place)
-        if not path.is_file():
-            raise NothingToTune(f"there is no {place} here: give the file relative to PATH")
-        folder = str(path.resolve().parent)
-        if folder not in sys.path:
-            sys.path.insert(1, folder)
-        place = path.stem
-    module = _imported(place)
+    importable_as = importable(place)
+    if importable_as is None:
+        raise NothingToTune(f"there is no {place} here: give the file relative to PATH")
+    module = _imported(importable_as)
     value: Any = getattr(module, name, None)
     if value is None:
         raise NothingToTune(f"{place} has no {name}: give --dataset a function or class that is there")

@@ -12,11 +12,11 @@ It is called anew for each training call, so that one training cannot change wha
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.verify.imports import importable
 from chirp_migrate.verify.workload import Sizes
 
 __all__ = ["HookProblem", "call_names", "file_of", "is_reference", "make_call"]
@@ -82,17 +82,11 @@ def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
 
 
 def _function(reference: str) -> Callable[[Sizes], Any]:
-    """Import what ``reference`` names; a file under its own name, so that worker processes can import it, too."""
     place, _, name = reference.rpartition(":")
-    if _is_file(place):
-        path = Path(place)
-        if not path.is_file():
-            raise HookProblem(f"{place} does not exist in this tree")
-        folder = str(path.resolve().parent)
-        if folder not in sys.path:
-            sys.path.insert(1, folder)
-        place = path.stem
-    function = getattr(importlib.import_module(place), name, None)
+    module = importable(place)
+    if module is None:
+        raise HookProblem(f"{place} does not exist in this tree")
+    function = getattr(importlib.import_module(module), name, None)
     if not callable(function):
         raise HookProblem(f"{place} has no function {name}")
     found: Callable[[Sizes], Any] = function

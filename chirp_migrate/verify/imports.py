@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["WrongTree", "check_imports", "enter_tree", "missing_module"]
+__all__ = ["WrongTree", "check_imports", "enter_tree", "importable", "missing_module"]
 
 _OURS = ("chirp_migrate", "chirpid_patch")
 _DISTRIBUTIONS = {
@@ -54,6 +54,22 @@ def check_imports(tree: Path, origin: str) -> None:
                 "development mode from a folder that is neither the root of PATH nor its src/; give as PATH the "
                 "folder that it is imported from"
             )
+
+
+def importable(place: str) -> str | None:
+    """The name to import ``place`` by, a module or a ``.py`` file relative to here; None where there is no such file.
+
+    A file is imported under its own name, from its folder, so that worker processes can import it, too.
+    """
+    if not place.endswith(".py"):
+        return place
+    path = Path(place)
+    if not path.is_file():
+        return None
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(1, folder)
+    return path.stem
 
 
 def missing_module(log: str) -> str | None:
