@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from chirpid_patch.augment.symmetries import FlipsAndTurns
     from chirpid_patch.data.image_folder import ImageFolderDataset
     from chirpid_patch.data.split_loaders import create_dataloaders
+    from chirpid_patch.device.nvml import gpu_status
+    from chirpid_patch.device.nvml_sampler import GpuSampler
     from chirpid_patch.device.precision import autocast_for, grad_scaler_for, setup_mixed_precision
     from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
+    from chirpid_patch.device.resident import ResidentDataLoader
+    from chirpid_patch.device.resident_tensors import NotResidentError
     from chirpid_patch.distributed.gather import gather_predictions, sum_metrics
     from chirpid_patch.distributed.loader import DistributedDataLoader
     from chirpid_patch.distributed.loaders import create_optimized_dataloader, get_optimal_num_workers
@@ -77,6 +81,10 @@ _LATER = {
     "ImageFolderDataset": "data.image_folder",
     "lightning_callback": "hooks.lightning",
     "usable_memory": "memory.limit",
+    "GpuSampler": "device.nvml_sampler",
+    "gpu_status": "device.nvml",
+    "ResidentDataLoader": "device.resident",
+    "NotResidentError": "device.resident_tensors",
     "MemoryAlert": "memory.watch",
     "MemoryPressure": "memory.watch",
     "MemoryWatch": "memory.watch",
@@ -113,6 +121,7 @@ __all__ = [
     "DynamicBatchStep",
     "FlipsAndTurns",
     "GaussianNoise",
+    "GpuSampler",
     "HookManager",
     "ImageFolderDataset",
     "Lambda",
@@ -124,8 +133,10 @@ __all__ = [
     "MultiDataLoaderConfig",
     "MultiScaleDataset",
     "MultiScaleStep",
+    "NotResidentError",
     "OptimalDataLoaderFactory",
     "RandomKey",
+    "ResidentDataLoader",
     "SamplingStrategy",
     "SpecAugment",
     "Standardize",
@@ -151,6 +162,7 @@ __all__ = [
     "fetch_batch",
     "gather_predictions",
     "get_optimal_num_workers",
+    "gpu_status",
     "grad_scaler_for",
     "handle_oom_errors",
     "largest_batch_size",

@@ -6,9 +6,8 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -26,6 +25,9 @@ from chirpid_patch.randomness.seeding import local_ranks
 from chirpid_patch.tuning.adjusting import AdjustingDataLoader
 from chirpid_patch.tuning.profiles import default_profile, recall, remember, signature
 from chirpid_patch.tuning.search import LoaderChoice, choose_loading, why_no_processes
+
+if TYPE_CHECKING:
+    from chirpid_patch.device.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -71,6 +73,11 @@ class OptimalDataLoaderFactory:
         given where neither tells them. With one rank it changes nothing, but for ``seed``; with ``optimize=False`` the
         caller has to call ``set_epoch``.
     adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
+    device: batches come on this device. The samples are copied there once, where they are rows of tensors or arrays
+        with no augmentation but the package's own and take at most ``resident_share`` (default 0.5) of its free
+        memory, and batches are made from them there, see ``device.resident``. Else batches are loaded as without
+        ``device`` and moved, see ``device.prefetch``; ``loader.decision`` says why. On the CPU, where ordinary loading
+        is faster, samples are held only if ``resident_share`` is given.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
     benchmark: log the data wait of each epoch (on standard error, where the program has set up no logging).
     """
@@ -204,22 +211,31 @@ def _create(
         raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
     explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
     prefetch = options.pop("prefetch_factor", None)
+    placement = _placement(options)
     asked = explicit if explicit is not None else max_workers or 0  # what the replaced call would have had
 
-    options["pin_memory"] = bool(options.get("pin_memory", True)) and pinning_device() is not None
+    # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
+    options["pin_memory"] = bool(options.get("pin_memory", placement is None)) and pinning_device() is not None
     if options.get("batch_sampler") is None:
         options.update(_batching(dataset, batch_size, shuffle, options))
     else:
         options.pop("drop_last", None)  # the batch sampler decides
     if not optimize:
-        kind = _MeasuredDataLoader if benchmark else DataLoader
-        plain: Any = kind(dataset, **_with_workers(options, asked, prefetch, persistent))
-        return _decided(plain, f"original loading (optimize=False): {_processes(asked)}")
+        plain: Callable[..., Any] = _MeasuredDataLoader if benchmark else DataLoader
+        moved = "" if placement is None else f"; {placement.why}"
+        if placement is not None:
+            plain = placement.plain_loader(benchmark=benchmark)
+        loader = plain(dataset, **_with_workers(options, asked, prefetch, persistent))
+        return _decided(loader, f"original loading (optimize=False): {_processes(asked)}{moved}")
 
+    resident = placement if placement is not None and placement.holds(dataset, options) else None
     choice = None
-    if explicit is None and not isinstance(dataset, IterableDataset) and _sample_count(dataset, None):
+    countable = not isinstance(dataset, IterableDataset) and _sample_count(dataset, None)
+    if resident is None and explicit is None and countable:
         choice = measuring.choice(dataset, {**options, "prefetch_factor": prefetch}, thread_safe, max_workers)
-    if choice is None:
+    if resident is not None:
+        workers, why = 0, resident.why + ("; worker processes have nothing to do there" if asked else "")
+    elif choice is None:
         workers, why = _choose_workers(dataset, explicit, max_workers, options, work)
     else:
         workers, why = choice.num_workers, choice.why
@@ -227,17 +243,23 @@ def _create(
     ahead = prefetch if prefetch or choice is None else choice.prefetch_factor
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
-    make: Callable[..., BatchedDataLoader] = BatchedDataLoader
+    kind: type[BatchedDataLoader] = BatchedDataLoader
+    further: dict[str, Any] = {}
     if share is not None:
-        make = partial(DistributedDataLoader, seed=share.seed, rank=share.rank)
+        kind, further = DistributedDataLoader, {"seed": share.seed, "rank": share.rank}
         why += f"; rank {share.rank} of {share.world_size}"
-    elif adjust:
-        make = partial(AdjustingDataLoader, most_workers=max_workers or None)
+    elif adjust and resident is None:
+        kind, further = AdjustingDataLoader, {"most_workers": max_workers or None}
+    make: Callable[..., BatchedDataLoader] = kind
+    if placement is not None:
+        make = placement.loader(kind)
+        why += "" if resident is not None else f"; {placement.why}"
     with warnings.catch_warnings():
         if choice is not None:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
         loader = make(
             dataset,
+            **further,
             draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
             draws_like_persistent_workers=persistent and not workers,
             prefetch_threads=threads,
@@ -246,7 +268,18 @@ def _create(
             benchmark=benchmark,
             **_with_workers(options, workers, ahead, persistent and asked > 0),
         )
-    return _decided(loader, f"{_way(workers, threads)}: {why}")
+    way = _way(workers, threads) if resident is None else f"on {resident.device}"
+    return _decided(loader, f"{way}: {why}")
+
+
+def _placement(options: dict[str, Any]) -> Placement | None:
+    """Where the caller's ``options`` want batches, taken out of them; None: where PyTorch's loader has them."""
+    device, share = options.pop("device", None), options.pop("resident_share", None)
+    if device is None:
+        return None
+    from chirpid_patch.device.placement import Placement  # most loaders need nothing of it
+
+    return Placement(device, share)
 
 
 @dataclass(frozen=True)

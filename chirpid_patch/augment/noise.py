@@ -42,7 +42,7 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=8)
-def _scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
+def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
     """The table times ``std``: float32 of shape (65536,), so that scaling costs nothing for each value."""
     return (_unit_quantiles() * std).astype(np.float32)
 
@@ -81,7 +81,7 @@ def _steps(words: int) -> npt.NDArray[np.uint64]:
 
 
 def _independent_noise(key: int, std: float, values: Values) -> Values:
-    scratch, table = _scratch, _scaled_quantiles(std)
+    scratch, table = _scratch, scaled_quantiles(std)
     scratch.room(len(values))
     for start in range(0, len(values), 4 * _BLOCK):
         block = values[start : start + 4 * _BLOCK]
@@ -130,8 +130,13 @@ def _pool_size(values: int) -> int:
     return 1 << (max(_SMALLEST_POOL, _POOL_PER_SAMPLE * values) - 1).bit_length()
 
 
+def noise_pool(count: int, std: float) -> Values:
+    """The noise of which samples of ``count`` values take stretches; not to be written to."""
+    return _pool(_pool_size(count), float(std))
+
+
 def _pooled_noise(key: int, std: float, values: Values) -> Values:
-    pool = _pool(_pool_size(len(values)), std)
+    pool = noise_pool(len(values), std)
     start = key % (len(pool) - len(values) + 1)
     return pool[start : start + len(values)]
 
@@ -156,10 +161,10 @@ def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64],
     if not rows:
         return
     values, numbers = batch[0].numel(), np.array(rows, dtype=np.int64)
-    if mode == "table" and native.add_noise(batch, numbers, keys, _scaled_quantiles(float(std))):
+    if mode == "table" and native.add_noise(batch, numbers, keys, scaled_quantiles(float(std))):
         return
     if mode == "pooled":
-        pool = _pool(_pool_size(values), float(std))
+        pool = noise_pool(values, std)
         if native.add_rows(batch, numbers, pool, keys % np.uint64(len(pool) - values + 1)):
             return
     _scratch.room(values)

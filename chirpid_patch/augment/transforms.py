@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from chirpid_patch.augment.noise import NOISE_MODES, NoiseMode, add_noise_
 from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, uniforms
+
+Places = npt.NDArray[np.int64]
 
 
 class BatchTransform(nn.Module, ABC):
@@ -100,22 +103,28 @@ class SpecAugment(BatchTransform):
             if getattr(self, name) < 0:
                 raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
 
-    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Mask the given rows of ``batch`` (B, …, F, T) in place."""
-        n_freq, n_time = batch.shape[-2:]
+    def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
+        """Where samples (…, ``n_freq``, ``n_time``) are masked: starts and stops, int64 of shape (B, masks).
+
+        ``keys`` is (B,). The ``num_time_masks`` masks of the time axis come first, then those of the frequency axis.
+        """
         axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
-        if not rows or not axes:
-            return
         sizes = np.array([size for size, _ in axes], dtype=np.int64)
         widest = np.array([min(param, size) for size, param in axes], dtype=np.int64)
         # Draw 0 is the gate; then a width and a start for every mask.
-        draws = uniforms(keys[rows], 1 + 2 * len(axes))[:, 1:].reshape(len(rows), len(axes), 2)
+        draws = uniforms(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
-        stops = (starts + widths).tolist()
-        writable = _writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
-        for row, row_starts, row_stops in zip(rows, starts.tolist(), stops, strict=True):
+        return starts, starts + widths
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Mask the given rows of ``batch`` (B, …, F, T) in place."""
+        if not rows:
+            return
+        starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
+        writable = writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
+        for row, row_starts, row_stops in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             sample = writable[row]
             for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
                 if mask < self.num_time_masks:
@@ -124,7 +133,7 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
 
-def _writable_view(batch: Tensor) -> Any:
+def writable_view(batch: Tensor) -> Any:
     """The memory of ``batch`` as an array; the tensor itself where NumPy has no such, or gradients are recorded."""
     try:
         return batch if batch.requires_grad else batch.numpy()

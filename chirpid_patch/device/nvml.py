@@ -1,36 +1,98 @@
-"""GPU utilisation and memory through NVIDIA's management library, or the reason why there is none to read."""
+"""GPU utilisation, memory, clocks and power through NVIDIA's management library, or the reason why there is none to
+read (R-000-3.1)."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
+
+import torch
+
+from chirpid_patch.device.visible_gpus import VisibleGpu, VisibleGpus
+
+#: What NVML's header calls these.
+_SM_CLOCK, _MEMORY_CLOCK = 1, 2
+#: Bits of "clocks event reasons" that mean too much power or heat. Idle clocks and those a user set are not among them.
+_SLOWED_BY = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "heat (driver)",
+    0x40: "heat (hardware)",
+    0x80: "power brake",
+}
+
+
+#: The fields of a reading that NVML is asked for.
+FIELDS = (
+    "utilization_percent",
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "sm_clock_mhz",
+    "memory_clock_mhz",
+    "power_w",
+    "power_limit_w",
+    "throttling",
+)
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU at one moment.
+    """One GPU, or MIG device, at one moment. What cannot be read is None, and ``unreadable`` says why.
 
-    `utilization_percent` is NVML's: the share of its last sampling period (1/6 to 1 second, by model) in
-    which at least one kernel ran, 0 to 100; None where the device does not report it (a MIG slice, for
-    example). Memory is in bytes and is the whole device's, not this process's alone.
+    Attributes:
+        name, uuid: as NVML says them.
+        utilization_percent: the share of NVML's last sampling period (1/6 to 1 second, by model) in which at least one
+            kernel ran, 0 to 100. A MIG device has none.
+        memory_used_bytes, memory_total_bytes: the device's, not this process's alone; of a MIG device, its own share.
+        sm_clock_mhz, memory_clock_mhz: clocks now; of a MIG device, as all that follows, the whole GPU's.
+        power_w, power_limit_w: draw, and what it is capped at.
+        throttling: what lowers the clocks now, of "power cap", "hardware slowdown", "heat (driver)", "heat (hardware)"
+            and "power brake"; empty if nothing.
+        unreadable: for each field that is None, why.
     """
 
     name: str
     uuid: str
     utilization_percent: float | None
-    memory_used_bytes: int
-    memory_total_bytes: int
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    throttling: tuple[str, ...] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        percent, said = self.utilization_percent, []
+        said.append("utilisation not reported" if percent is None else f"{percent:.0f} % busy")
+        if self.memory_used_bytes is not None and self.memory_total_bytes is not None:
+            used, total = self.memory_used_bytes / 2**30, self.memory_total_bytes / 2**30
+            said.append(f"{used:.1f} of {total:.1f} GiB used")
+        if self.sm_clock_mhz is not None:
+            said.append(f"{self.sm_clock_mhz} MHz")
+        if self.power_w is not None:
+            limit = "" if self.power_limit_w is None else f" of {self.power_limit_w:.0f}"
+            said.append(f"{self.power_w:.0f}{limit} W")
+        if self.throttling:
+            said.append(f"slowed by {' and '.join(self.throttling)}")
+        return f"{self.name}: {', '.join(said)}"
 
 
 @dataclass(frozen=True)
 class GpuStatus:
-    """The visible GPUs in CUDA's order, or none and the `reason` in one sentence."""
+    """The visible GPUs in CUDA's order, or none and the `reason` in one sentence.
+
+    `notes` says what is not sure about which GPUs these are.
+    """
 
     readings: tuple[GpuReading, ...] = ()
     reason: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def utilization_percent(self) -> float | None:
@@ -40,47 +102,41 @@ class GpuStatus:
 
     @property
     def memory_used_bytes(self) -> int | None:
-        """Memory in use on the visible GPUs together, in bytes; None without a GPU."""
-        return sum(gpu.memory_used_bytes for gpu in self.readings) if self.readings else None
+        """Memory in use on the visible GPUs together, in bytes; None where none reports it."""
+        known = [gpu.memory_used_bytes for gpu in self.readings if gpu.memory_used_bytes is not None]
+        return sum(known) if known else None
+
+    @property
+    def throttling(self) -> tuple[str, ...]:
+        """What lowers the clocks of any of the GPUs."""
+        return tuple(dict.fromkeys(why for gpu in self.readings for why in gpu.throttling or ()))
 
     def __str__(self) -> str:
         if not self.readings:
             return f"no GPU: {self.reason}"
-        return "; ".join(_line(gpu) for gpu in self.readings)
-
-
-def _line(gpu: GpuReading) -> str:
-    percent = gpu.utilization_percent
-    busy = "utilisation not reported" if percent is None else f"{percent:.0f} % busy"
-    used, total = gpu.memory_used_bytes / 2**30, gpu.memory_total_bytes / 2**30
-    return f"{gpu.name}: {busy}, {used:.1f} of {total:.1f} GiB used"
-
-
-def _text(value: str | bytes) -> str:
-    # Bindings before version 11.5 return bytes.
-    return value.decode() if isinstance(value, bytes) else value
+        return "; ".join(map(str, self.readings))
 
 
 class GpuProbe:
-    """Reads the GPUs that CUDA_VISIBLE_DEVICES leaves visible; never raises because of a missing or failing
-    GPU.
+    """Reads the GPUs that CUDA shows this process; never raises because of a missing or failing GPU.
 
     Args:
-        nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is
-        installed.
-        visible: the value of CUDA_VISIBLE_DEVICES; by default the environment's. None means every GPU. As in
-            CUDA, entries are numbers or (abbreviated) UUIDs, and the first invalid one hides itself and all
-            after it.
+        nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
+        visible: what counts as CUDA_VISIBLE_DEVICES; by default the environment's. As in CUDA, entries are numbers,
+            (abbreviated) UUIDs of GPUs or UUIDs of MIG devices, and the first invalid one hides itself and all after
+            it.
 
-    Numbers count in NVML's order, that of the PCI bus. With GPUs of different models CUDA counts so only
-    under CUDA_DEVICE_ORDER=PCI_BUS_ID; name the GPUs by UUID where that matters.
+    Which GPU a number means is asked of CUDA once that is initialised, if `visible` is not given. Before, numbers count
+    in NVML's order, that of the PCI bus; where CUDA may count otherwise, `GpuStatus.notes` says so.
 
     The probe holds NVML open until `close()`, or for the length of a `with` block.
     """
 
     def __init__(self, nvml: Any | None = None, visible: str | None = None) -> None:
-        self._handles: list[Any] = []
+        self._gpus: list[VisibleGpu] = []
+        self._notes: tuple[str, ...] = ()
         self._open = False
+        self._told_by_cuda = visible is not None  # by the caller, and nobody else is to be asked
         self.reason: str | None = None
         if nvml is None:
             try:
@@ -89,69 +145,47 @@ class GpuProbe:
                 self.reason = "the nvidia-ml-py package is not installed"
                 return
         self._nvml = nvml
-        if visible is None:
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
         try:
             nvml.nvmlInit()
-            self._open = True
-            self._handles = self._visible_handles(visible)
         except nvml.NVMLError as error:
             self.reason = f"NVML says: {error}"
             return
-        if not self._handles:
-            hidden = visible is not None
-            self.reason = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU" if hidden else "NVML finds none"
+        self._open = True
+        self._find(ask_cuda=self._may_ask_cuda())
 
-    def _visible_handles(self, visible: str | None) -> list[Any]:
-        nvml = self._nvml
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        if visible is None:
-            return handles
-        uuids = [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-        chosen: list[Any] = []
-        for entry in (part.strip() for part in visible.split(",")):
-            if entry.isdecimal():
-                matches = handles[int(entry) : int(entry) + 1]
-            elif entry.startswith("MIG-"):
-                matches = [nvml.nvmlDeviceGetHandleByUUID(entry)]
-            else:
-                same = [handle for handle, uuid in zip(handles, uuids, strict=True) if uuid.startswith(entry)]
-                matches = same if entry and len(same) == 1 else []
-            if not matches:
-                break
-            chosen += matches
-        return chosen
+    def _may_ask_cuda(self) -> bool:
+        return not self._told_by_cuda and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+
+    def _find(self, *, ask_cuda: bool) -> None:
+        self._told_by_cuda |= ask_cuda
+        try:
+            visible = VisibleGpus(self._nvml, self._visible, ask_cuda=ask_cuda)
+        except self._nvml.NVMLError as error:
+            self._gpus, self.reason = [], f"NVML says: {error}"
+            return
+        self._gpus, self._notes, self.reason = visible.found, tuple(visible.notes), None
+        if not self._gpus:
+            hidden = self._visible is not None
+            self.reason = f"CUDA_VISIBLE_DEVICES={self._visible!r} hides every GPU" if hidden else "NVML finds none"
 
     def read(self) -> GpuStatus:
         """One reading of each visible GPU, or the reason why there is none."""
-        if not self._handles:
+        if self._open and self._may_ask_cuda():
+            self._find(ask_cuda=True)
+        if not self._gpus:
             return GpuStatus(reason=self.reason)
-        try:
-            return GpuStatus(tuple(self._reading(handle) for handle in self._handles))
-        except self._nvml.NVMLError as error:
-            return GpuStatus(reason=f"NVML says: {error}")
-
-    def _reading(self, handle: Any) -> GpuReading:
-        nvml = self._nvml
-        try:
-            busy: float | None = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        except nvml.NVMLError:  # not supported on this device; its memory still is
-            busy = None
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        return GpuReading(
-            name=_text(nvml.nvmlDeviceGetName(handle)),
-            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-            utilization_percent=busy,
-            memory_used_bytes=int(memory.used),
-            memory_total_bytes=int(memory.total),
-        )
+        readings = tuple(_reading(self._nvml, gpu) for gpu in self._gpus)
+        if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
+            return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])
+        return GpuStatus(readings, notes=self._notes)
 
     def close(self) -> None:
         """Let NVML go; further reads say that the probe is closed. Safe to call twice."""
         if not self._open:
             return
         self._open = False
-        self._handles = []
+        self._gpus = []
         self.reason = "the probe is closed"
         try:
             self._nvml.nvmlShutdown()
@@ -171,3 +205,56 @@ def gpu_status(nvml: Any | None = None, visible: str | None = None) -> GpuStatus
     """One reading of the visible GPUs (arguments as for `GpuProbe`), or the reason why there is none."""
     with GpuProbe(nvml, visible) as probe:
         return probe.read()
+
+
+class _Questions:
+    """Asks NVML for single values; what it does not answer is noted in `unreadable`, by field."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self.unreadable: dict[str, str] = {}
+
+    def __call__(self, fields: tuple[str, ...], function: str, *arguments: Any) -> Any:
+        """What `function` answers; None if it does not, and then `fields` cannot be read."""
+        ask = getattr(self._nvml, function, None)
+        if ask is None:
+            why = f"the installed nvidia-ml-py has no {function}"
+        else:
+            try:
+                return ask(*arguments)
+            except self._nvml.NVMLError as error:  # of this value only: the others are asked for all the same
+                why = f"NVML says: {error}"
+        self.unreadable.update(dict.fromkeys(fields, why))
+        return None
+
+
+def _reading(nvml: Any, gpu: VisibleGpu) -> GpuReading:
+    ask = _Questions(nvml)
+    memory = ask(("memory_used_bytes", "memory_total_bytes"), "nvmlDeviceGetMemoryInfo", gpu.handle)
+    busy = None
+    if gpu.mig:
+        ask.unreadable["utilization_percent"] = "a MIG device has no utilisation rates"
+    else:
+        busy = ask(("utilization_percent",), "nvmlDeviceGetUtilizationRates", gpu.handle)
+    power = ask(("power_w",), "nvmlDeviceGetPowerUsage", gpu.whole)
+    limit = ask(("power_limit_w",), "nvmlDeviceGetEnforcedPowerLimit", gpu.whole)
+    bits = ask(("throttling",), _reasons_function(nvml), gpu.whole)
+    return GpuReading(
+        name=gpu.name,
+        uuid=gpu.uuid,
+        utilization_percent=None if busy is None else float(busy.gpu),
+        memory_used_bytes=None if memory is None else int(memory.used),
+        memory_total_bytes=None if memory is None else int(memory.total),
+        sm_clock_mhz=ask(("sm_clock_mhz",), "nvmlDeviceGetClockInfo", gpu.whole, _SM_CLOCK),
+        memory_clock_mhz=ask(("memory_clock_mhz",), "nvmlDeviceGetClockInfo", gpu.whole, _MEMORY_CLOCK),
+        power_w=None if power is None else power / 1000,  # NVML counts milliwatts
+        power_limit_w=None if limit is None else limit / 1000,
+        throttling=None if bits is None else tuple(word for bit, word in _SLOWED_BY.items() if bits & bit),
+        unreadable=ask.unreadable,
+    )
+
+
+def _reasons_function(nvml: Any) -> str:
+    """The function for what lowers the clocks: its name changed, and the older one will go with CUDA 14."""
+    new, old = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
+    return old if hasattr(nvml, old) and not hasattr(nvml, new) else new

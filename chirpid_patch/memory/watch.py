@@ -206,6 +206,7 @@ class MemoryWatch:
         return [
             MemoryUse(f"gpu {number}", gpu.memory_used_bytes - reusable_gpu_bytes(number), gpu.memory_total_bytes)
             for number, gpu in enumerate(readings)
+            if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
         ]
 
     def _judge(self, use: MemoryUse) -> MemoryAlert | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import threading
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from originals import RandomPairDataset, same, seed_all, tensor_data
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
-from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 from chirpid_patch.device import prefetch as device_prefetch
-from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, SideStream, move_batch
+from chirpid_patch.device import side_stream
+from chirpid_patch.device.moving import mapped as move_mapped
+from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, move_batch
+from chirpid_patch.device.side_stream import SideStream
+from chirpid_patch.device.staging import SLOTS
 
 #: A device that every machine has beside the CPU; its tensors hold no values.
 META = torch.device("meta")
@@ -157,135 +164,265 @@ def test_it_can_be_copied_and_pickled(twin: Any) -> None:
     assert (other.device, other.lookahead, len(list(other))) == (torch.device("cpu"), True, 2)
 
 
-# --- the side stream ----------------------------------------------------------------------------------------
+# --- a device that does everything as late as it may --------------------------------------------------------
+
+
+class LateDevice:
+    """What stands for a CUDA device and its stream for copies.
+
+    It copies only when somebody waits for a copy, or ``work`` lets it: what is written over too early is copied wrong.
+    Its tensors are on the CPU. ``log`` has what it was asked, in order.
+    """
+
+    def __init__(self, device: torch.device = META) -> None:
+        self.device = device
+        self.log: list[Any] = []
+        self._queue: list[tuple[Tensor, Tensor]] = []
+        self._lock = threading.Lock()
+        self.done = 0
+
+    def pinned(self, nbytes: int) -> Tensor:
+        self.log.append(("pinned", nbytes))
+        return torch.full((nbytes,), 255, dtype=torch.uint8)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        yield
+
+    def copy(self, source: Any) -> Any:
+        if isinstance(source, PackedSequence):
+            return PackedSequence(self.copy(source.data), source.batch_sizes, self.copy(source.sorted_indices))
+        if source.device == self.device:
+            return source
+        there = torch.zeros_like(source)
+        self._queue.append((there, source))
+        return there
+
+    def copied(self) -> LateEvent:
+        return LateEvent(self, len(self._queue))
+
+    def hand_over(self, copies: list[Tensor], copied: Any) -> None:
+        self.log.append(("handed over", len(copies), copied.number))
+
+    def work(self, copies: int) -> None:
+        """Do some of the copies that are queued."""
+        with self._lock:
+            queued = self._queue[self.done : self.done + copies]  # another thread may be queueing more
+            for there, source in queued:
+                there.copy_(source)
+            self.done += len(queued)
+
+    def finish(self) -> None:
+        self.work(len(self._queue))
+
+
+class LateEvent:
+    def __init__(self, device: LateDevice, number: int) -> None:
+        self.number = number
+        self._device = device
+
+    def query(self) -> bool:
+        return self._device.done >= self.number
+
+    def synchronize(self) -> None:
+        self._device.log.append(("waited for", self.number))
+        self._device.work(self.number - self._device.done)
 
 
 class Pinned(Tensor):
-    """A tensor that says that it is in pinned memory, and notes on which stream it is used."""
-
-    events: list[Any]
+    """A tensor that says that it is in pinned memory."""
 
     def is_pinned(self, device: Any = None) -> bool:
         return True
 
-    def to(self, device: Any, non_blocking: bool = False) -> Any:
-        there = super().to(device)
-        there.events = self.events
-        self.events.append(("copy", FakeCuda.current, non_blocking))
-        return there
 
-    def record_stream(self, stream: Any) -> None:
-        self.events.append(("used on", stream.name))
+class OwnTensor(Tensor):
+    """A tensor of somebody's own."""
 
 
-def pinned(events: list[Any], *shape: int) -> Pinned:
-    tensor = torch.ones(*shape).as_subclass(Pinned)
-    tensor.events = events
-    return tensor
+def pinned(*values: float) -> Tensor:
+    return torch.tensor(values).as_subclass(Pinned)
 
 
-class FakeCuda:
-    """What stands for ``torch.cuda``: notes what is asked of streams and events."""
-
-    current = "main"
-
-    def __init__(self) -> None:
-        self.log: list[Any] = []
-
-    def Stream(self, device: Any) -> Any:
-        return FakeStream("side", self.log)
-
-    def Event(self) -> Any:
-        return FakeEvent(self.log)
-
-    def current_stream(self, device: Any) -> Any:
-        return FakeStream(FakeCuda.current, self.log)
-
-    @contextmanager
-    def stream(self, stream: Any) -> Iterator[None]:
-        FakeCuda.current = stream.name
-        try:
-            yield
-        finally:
-            FakeCuda.current = "main"
+def plain(moved: Any) -> Any:
+    return move_mapped(moved, lambda part: part.as_subclass(Tensor) if isinstance(part, Tensor) else part)
 
 
-class FakeStream:
-    def __init__(self, name: str, log: list[Any]) -> None:
-        self.name = name
-        self.log = log
-
-    def wait_event(self, event: Any) -> None:
-        self.log.append((self.name, "waits for the copy"))
-
-
-class FakeEvent:
-    def __init__(self, log: list[Any]) -> None:
-        self.log = log
-
-    def record(self, stream: Any) -> None:
-        self.log.append((stream.name, "copy ends"))
-
-    def synchronize(self) -> None:
-        self.log.append("copy awaited")
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> LateDevice:
+    """The CUDA device that a prefetcher finds."""
+    device = LateDevice(torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(device_prefetch, "CudaCopies", lambda wanted: device if wanted == device.device else None)
+    return device
 
 
-def test_pinned_batches_are_copied_on_the_side_and_awaited_by_the_stream_that_uses_them() -> None:
-    cuda = FakeCuda()
-    side = SideStream(META, cuda)
-    take = side.start({"x": pinned(cuda.log, 2), "y": [pinned(cuda.log, 1)], "name": "a"})
-    assert cuda.log == [("copy", "side", True), ("copy", "side", True), ("side", "copy ends")]
-    cuda.log.clear()
-    moved = take()
-    assert cuda.log == [("main", "waits for the copy"), ("used on", "main"), ("used on", "main")]
-    assert moved["x"].device == moved["y"][0].device == META
-    assert moved["name"] == "a"
+# --- staging: pinned memory allocated once, and never written over too early --------------------------------
+
+shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+dtypes = st.sampled_from([torch.float32, torch.uint8, torch.int64, torch.bool, torch.float16, torch.complex64])
 
 
-def test_the_loader_is_only_asked_again_when_the_last_copy_from_its_memory_is_over() -> None:
-    cuda = FakeCuda()
+@st.composite
+def batches(draw: Any) -> list[list[Tensor]]:
+    """Batches of a loader whose shapes and dtypes may change with every batch."""
+    count, generator = draw(st.integers(1, 12)), torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    made = []
+    for _ in range(count):
+        forms = draw(st.lists(st.tuples(shapes, dtypes), max_size=3))
+        made.append([torch.randint(0, 2, shape, generator=generator).to(dtype) for shape, dtype in forms])
+    return made
 
-    def loader() -> Iterator[Any]:
-        for _ in range(2):
-            cuda.log.append("loader asked")
-            yield pinned([], 2)
 
-    batches = DeviceIterator(loader(), SideStream(META, cuda), lookahead=False)
-    assert len(list(batches)) == 2
-    one = ["loader asked", ("side", "copy ends"), ("main", "waits for the copy")]
-    assert cuda.log == [*one, "copy awaited", *one, "copy awaited"]
+@settings(max_examples=60, deadline=None)
+@given(made=batches(), lookahead=st.booleans(), progress=st.lists(st.integers(0, 3), min_size=12, max_size=12))
+def test_every_batch_arrives_whole_however_late_the_device_copies(
+    made: list[list[Tensor]], lookahead: bool, progress: list[int]
+) -> None:
+    device = LateDevice()
+    expected = copy.deepcopy(made)
+    arrived = []
+    for batch in DeviceIterator(iter(made), SideStream(device), lookahead=lookahead):
+        device.work(progress[len(arrived)])
+        arrived.append(batch)
+    device.finish()
+    assert len(arrived) == len(expected)
+    assert all(same(list(one), other) for one, other in zip(arrived, expected, strict=True))
+
+
+def test_pinned_memory_is_allocated_once_for_all_epochs_and_grows_with_the_batches(late: LateDevice) -> None:
+    x = torch.arange(70.0).view(7, 10)
+    prefetcher = DevicePrefetcher(DataLoader(TensorDataset(x), 2), "cuda")
+    for _ in range(3):
+        arrived = [part for (part,) in prefetcher]  # the last batch is odd
+        late.finish()
+        assert torch.equal(torch.cat(arrived), x)
+    assert [asked for asked in late.log if asked[0] == "pinned"] == [("pinned", 256)] * 3
+    late.log.clear()
+    prefetcher.loader = DataLoader(TensorDataset(x.repeat(1, 20)), 2)
+    assert len(list(prefetcher)) == 4
+    assert [asked for asked in late.log if asked[0] == "pinned"] == [("pinned", 1792)] * 3
+
+
+def test_the_host_waits_only_where_all_slots_are_on_their_way(late: LateDevice) -> None:
+    loader = DataLoader(TensorDataset(torch.arange(12.0).view(6, 2)), 1)
+    prefetcher = DevicePrefetcher(loader, "cuda")
+    arrived = []
+    for (x,) in prefetcher:
+        arrived.append(x)
+        if len(arrived) == SLOTS:
+            assert not [asked for asked in late.log if asked[0] == "waited for"]
+    assert [asked for asked in late.log if asked[0] == "waited for"] == [("waited for", n) for n in range(1, 4)]
+    assert prefetcher._side is not None and prefetcher._side.ring.waits == 3
+    late.finish()
+    late.log.clear()
+    for _ in prefetcher:
+        late.finish()  # a device that is in time
+    assert not [asked for asked in late.log if asked[0] == "waited for"]
+
+
+def test_memory_that_the_loader_writes_to_again_is_copied_before_it_is_asked(late: LateDevice) -> None:
+    for buffer in (torch.zeros(2), pinned(0, 0)):
+
+        def reusing(buffer: Tensor = buffer) -> Iterator[Tensor]:
+            for number in range(8):
+                yield buffer.fill_(number)
+
+        arrived = list(DevicePrefetcher(reusing(), "cuda", lookahead=True))
+        late.finish()
+        assert [float(x[0]) for x in arrived] == list(range(8))
+
+
+def test_a_loader_whose_batches_are_the_receivers_is_not_waited_for(
+    late: LateDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side_stream, "in_pinned_memory", lambda tensor: True)
+    data = TensorDataset(torch.arange(6.0))
+    for collate, waited in ((None, 0), (lambda samples: torch.stack([x for (x,) in samples]), 3)):
+        late.log.clear()
+        arrived = list(DevicePrefetcher(DataLoader(data, 2, collate_fn=collate), "cuda"))
+        assert len([asked for asked in late.log if asked[0] == "waited for"]) == waited
+        late.finish()
+        assert torch.equal(torch.cat([x if collate else x[0] for x in arrived]), torch.arange(6.0))
+
+
+def test_parts_in_pinned_memory_are_copied_directly_beside_parts_that_are_staged() -> None:
+    device = LateDevice()
+    there = torch.ones(2, device=META)
+    batch = {"x": pinned(1, 2), "y": [torch.tensor([3]), there, torch.ones(0)], "name": "a"}
+    moved = SideStream(device).start(batch)()
+    assert device.log == [("pinned", 256), ("handed over", 3, 3)]
+    assert moved["y"][1] is there and moved["name"] == "a"
+    device.finish()
+    assert plain(moved["x"]).tolist() == [1, 2] and moved["y"][0].tolist() == [3] and moved["y"][2].shape == (0,)
+
+
+def test_what_lies_otherwise_in_memory_lies_so_on_the_device() -> None:
+    device = LateDevice()
+    images = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    part, expanded = torch.arange(12).view(3, 4)[:, 1:3], torch.ones(1, 3).expand(2, 3)
+    moved = SideStream(device).start([images, part, expanded])()
+    device.finish()
+    assert moved[0].is_contiguous(memory_format=torch.channels_last)
+    assert [one.is_contiguous() for one in moved[1:]] == [True, True]
+    assert all(torch.equal(one, other) for one, other in zip(moved, [images, part, expanded], strict=True))
+
+
+def test_a_packed_sequence_is_staged_whole() -> None:
+    device = LateDevice()
+    packed = pack_sequence([torch.arange(2.0), torch.arange(5.0)], enforce_sorted=False)
+    moved = SideStream(device).start((packed, "a"))()[0]
+    device.finish()
+    assert torch.equal(moved.data, packed.data) and torch.equal(moved.batch_sizes, packed.batch_sizes)
+    assert torch.equal(moved.sorted_indices, packed.sorted_indices)
+
+
+def test_a_batch_that_is_on_the_device_passes_untouched() -> None:
+    device = LateDevice()
+    batch = [torch.ones(2, device=META), "a"]
+    assert SideStream(device).start(batch)() is batch
+    assert device.log == []
 
 
 @pytest.mark.parametrize(
-    "batch", [torch.ones(2), [pinned([], 2), torch.ones(2)], [pinned([], 2), Graph(torch.ones(2))]]
+    ("batch", "why"),
+    [
+        ([pinned(1), Graph(torch.ones(2))], "Graph moves itself"),
+        ([torch.ones(2, requires_grad=True)], "more than plain memory"),
+        ([torch.ones(2).to_sparse()], "more than plain memory"),
+        ([torch.ones(2).as_subclass(OwnTensor)], "more than plain memory"),
+    ],
 )
-def test_what_is_not_known_to_be_pinned_is_moved_in_order_when_it_is_wanted(batch: Any) -> None:
-    cuda = FakeCuda()
-    take = SideStream(META, cuda).start(batch)
-    assert cuda.log == []
-    parts = take() if isinstance(batch, list) else [take()]
-    assert [getattr(part, "x", part).device for part in parts] == [META] * len(parts)
-    assert cuda.log == []
-
-
-def test_an_empty_tensor_needs_no_pinned_memory_and_what_is_there_no_copy() -> None:
-    cuda, there = FakeCuda(), torch.ones(2, device=META)
-    nothing = pinned([], 0)
-    nothing.is_pinned = lambda device=None: False  # as PyTorch says of it
-    empty, kept, moved = SideStream(META, cuda).start([nothing, there, pinned([], 2)])()
-    assert empty.device == moved.device == META
-    assert kept is there
-    assert ("side", "copy ends") in cuda.log
-
-
-def test_batches_that_are_not_pinned_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_copied_aside_is_moved_in_order_and_told_once(
+    batch: list[Any], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "chirpid_patch")
-    side = SideStream(META, FakeCuda())
-    for _ in range(3):
-        side.start(torch.ones(2))
-    assert [record.getMessage() for record in caplog.records if "pin_memory=True" in record.getMessage()] == [
-        "batches are not in pinned memory, their copies wait: give the loader pin_memory=True"
-    ]
+    device = LateDevice()
+    side = SideStream(device)
+    for _ in range(2):
+        moved = side.start(batch)()
+        assert [getattr(part, "x", part).device for part in moved] == [META] * len(batch)
+    assert device.log == []
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("batches are moved in order with the training, not beside it: ") and why in said
+
+
+def test_a_batch_larger_than_is_staged_is_moved_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_stream, "MOST_BYTES", 512)
+    device = LateDevice()
+    assert SideStream(device).start([torch.ones(200)])()[0].device == META
+    assert device.log == []
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_batches_are_inference_tensors_exactly_where_the_loop_runs_in_that_mode(
+    inference: bool, late: LateDevice
+) -> None:
+    loader = DataLoader(TensorDataset(torch.arange(6.0)), 2)
+    with torch.inference_mode(inference):
+        modes = [x.is_inference() for (x,) in DevicePrefetcher(loader, "cuda", lookahead=True)]
+    assert modes == [inference] * 3
 
 
 # --- one batch ahead ----------------------------------------------------------------------------------------
@@ -299,22 +436,41 @@ def counted(batches: list[Any], asked: list[int]) -> Iterator[Any]:
         yield batch
 
 
-def test_with_lookahead_the_next_batch_is_under_way_while_one_is_trained_on() -> None:
+def test_with_lookahead_the_next_batch_is_under_way_while_one_is_trained_on(late: LateDevice) -> None:
     asked: list[int] = []
-    batches = DeviceIterator(counted([10, 11, 12], asked), SideStream(META, FakeCuda()), lookahead=True)
+    batches = iter(DevicePrefetcher(counted([torch.tensor(n) for n in range(3)], asked), "cuda", lookahead=True))
     seen = []
     for batch in batches:
-        seen.append((batch, list(asked)))
-    assert seen == [(10, [0, 1]), (11, [0, 1, 2]), (12, [0, 1, 2])]
+        late.finish()
+        seen.append((int(batch), list(asked)))
+    assert seen == [(0, [0, 1]), (1, [0, 1, 2]), (2, [0, 1, 2])]
     assert next(batches, None) is None
 
 
-def test_with_lookahead_an_error_still_comes_after_the_batch_before_it() -> None:
-    batches = DeviceIterator(counted([10, OSError("disk")], []), SideStream(META, FakeCuda()), lookahead=True)
+def test_with_lookahead_an_error_still_comes_after_the_batch_before_it(late: LateDevice) -> None:
+    batches = iter(DevicePrefetcher(counted([10, OSError("disk")], []), "cuda", lookahead=True))
     assert next(batches) == 10
     with pytest.raises(OSError, match="disk"):
         next(batches)
     assert list(batches) == []
+
+
+def test_an_error_of_the_copying_thread_is_met_by_the_loop(late: LateDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(nbytes: int) -> Tensor:
+        raise RuntimeError("no pinned memory left")
+
+    monkeypatch.setattr(late, "pinned", no_memory)
+    with pytest.raises(RuntimeError, match="no pinned memory left"):
+        list(DevicePrefetcher([torch.ones(2)], "cuda", lookahead=True))
+
+
+def test_two_epochs_at_once_share_the_pinned_memory(late: LateDevice) -> None:
+    x = torch.arange(20.0)
+    prefetcher = DevicePrefetcher(DataLoader(TensorDataset(x), 3), "cuda", lookahead=True)
+    pairs = list(zip(prefetcher, prefetcher, strict=True))
+    late.finish()
+    for side in range(2):
+        assert torch.equal(torch.cat([pair[side][0] for pair in pairs]), x)
 
 
 class Endless(IterableDataset[Any]):
@@ -343,23 +499,16 @@ def loaders() -> dict[str, tuple[Any, int]]:
 
 
 @pytest.mark.parametrize("name", loaders())
-def test_a_loader_is_asked_early_only_where_nothing_else_can_notice(name: str, monkeypatch: Any) -> None:
+def test_a_loader_is_asked_early_only_where_nothing_else_can_notice(
+    name: str, late: LateDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[Any] = []
 
-    class Side:
-        def __init__(self, device: torch.device) -> None:
-            assert device == torch.device("cuda", 1)
+    def start(self: SideStream, batch: Any, run: Any) -> Any:
+        started.append(batch)
+        return lambda: batch
 
-        def settle(self) -> None:
-            pass
-
-        def start(self, batch: Any) -> Any:
-            started.append(batch)
-            return lambda: batch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(device_prefetch, "SideStream", Side)
+    monkeypatch.setattr(SideStream, "start", start)
     loader, expected = loaders()[name]
     next(iter(DevicePrefetcher(loader, "cuda")))
     assert len(started) == expected
@@ -371,10 +520,14 @@ def test_a_loader_is_asked_early_only_where_nothing_else_can_notice(name: str, m
 # --- with a GPU ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@needs_cuda
 @pytest.mark.parametrize("lookahead", [False, True])
-def test_on_cuda_every_batch_arrives_whole_while_the_device_is_busy(lookahead: bool) -> None:
-    buffer = torch.empty(1 << 22).pin_memory()
+@pytest.mark.parametrize("pin", [False, True])
+def test_on_cuda_every_batch_arrives_whole_while_the_device_is_busy(lookahead: bool, pin: bool) -> None:
+    buffer = torch.empty(1 << 22, pin_memory=pin)
 
     def loader() -> Iterator[Tensor]:
         for number in range(20):
@@ -392,11 +545,12 @@ def test_on_cuda_every_batch_arrives_whole_while_the_device_is_busy(lookahead: b
     assert torch.stack(sums).tolist() == list(range(20))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_cuda_training_is_the_same_as_with_copies_in_the_step() -> None:
+@needs_cuda
+@pytest.mark.parametrize("pin", [False, True])
+def test_on_cuda_training_is_the_same_as_with_copies_in_the_step(pin: bool) -> None:
     def train(prefetch: bool) -> Any:
         seed_all(0)
-        loader = DataLoader(tensor_data(64), 8, shuffle=True, pin_memory=True)
+        loader = DataLoader(tensor_data(64), 8, shuffle=True, pin_memory=pin)
         batches: Any = DevicePrefetcher(loader, "cuda") if prefetch else loader
         total = torch.zeros((), device="cuda")
         for x, y in batches:
@@ -404,3 +558,17 @@ def test_on_cuda_training_is_the_same_as_with_copies_in_the_step() -> None:
         return total.item(), torch.rand(1).item()
 
     assert train(True) == train(False)
+
+
+@needs_cuda
+def test_on_cuda_the_loop_does_not_wait_for_the_device() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(64.0)), 4)
+    prefetcher = DevicePrefetcher(loader, "cuda")
+    assert len(list(prefetcher)) == 16  # memory is pinned, streams are made
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1 << 28)  # the training's stream is busy for longer than the loop takes
+    busy = torch.cuda.Event()
+    busy.record()
+    copies = [x for (x,) in prefetcher]
+    assert not busy.query()
+    assert torch.equal(torch.cat(copies).cpu(), torch.arange(64.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -161,7 +162,7 @@ def test_a_dataset_that_cannot_be_sent_to_workers_is_loaded_here(method: str) ->
         warnings.simplefilter("always")
         actual = run(loader)
     ours = [str(one.message) for one in caught if "no sample is lost" in str(one.message)]
-    assert len(ours) == 1 and "pickle" in ours[0]
+    assert len(ours) == 1 and re.search("pickle|local object", ours[0])  # CPython 3.13 says the latter
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
 

@@ -1,0 +1,181 @@
+"""`python benchmarks/gpu.py OUT_DIR`: what keeps a GPU waiting, and what device loading makes of it.
+
+Checks first that batches are the same, then trains a small and a medium CNN with batches of 24, 32, 48 and 256, with
+and without augmentation, loaded in six ways, in turn, round after round (`gpu_bench/`): the original code without and
+with 4 workers, with the guide's constants, the pinned path, samples resident on the device, and the limit: the same
+training on one batch that stays there. Beside them: what `.item()`, `.cpu().numpy()` and `empty_cache()` in every step
+cost. Writes `gpu.json` (raw values, after every training), `gpu.txt` and `gpu.png` to OUT_DIR; the table comes last on
+standard output.
+
+Exit code 0: all targets hold; 1: one does not, or was not measured; 2: an option cannot be worked with; 3: PyTorch
+finds no CUDA device. With `--device cpu` or `--quick` no target is judged: 0 says that the batches are the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shlex
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from gpu_bench import chart, correctness, models, stalls
+from gpu_bench.cells import cells, measure, share_of
+from gpu_bench.measure import Span
+from gpu_bench.original import Backend, Data
+from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
+
+from chirp_migrate.verify import machine as machines
+from chirpid_patch.device.nvml import GpuProbe
+
+NO_CUDA = 3
+_STALLS_SHARE = 0.1  # of the time that is left when the key trainings are over
+_ENDING_S = 5.0  # for chart and report
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is trained, and for how long; targets are judged with batches of ``key_size`` samples."""
+
+    samples: int
+    shape: tuple[int, int, int]
+    batch_sizes: tuple[int, ...]
+    key_size: int
+    budget_s: float
+    longest_turn_s: float
+    most_rounds: int
+
+
+_FULL = Sizes(1600, (1, 224, 313), (24, 32, 48, 256), 32, 440.0, 3.0, 5)
+_QUICK = Sizes(20, (1, 24, 32), (8,), 8, 120.0, 0.0, 2)
+
+
+class _Progress:
+    """What is going on, on standard error."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __call__(self, doing: str) -> None:
+        seconds = int(time.monotonic() - self._begun)
+        click.echo(f"{seconds // 60}:{seconds % 60:02d} {doing}", err=True)
+
+
+class _Budget:
+    """The time there is, from its creation on."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._ends = time.monotonic() + sizes.budget_s - _ENDING_S
+        self._sizes = sizes
+
+    @property
+    def left_s(self) -> float:
+        """Seconds for measuring."""
+        return max(0.0, self._ends - time.monotonic())
+
+    def span(self, seconds: float) -> Span:
+        """So many of them."""
+        return Span(time.monotonic() + seconds, self._ends, self._sizes.longest_turn_s, self._sizes.most_rounds)
+
+
+class _Results:
+    """The folder of the results, brought up to date as they come in."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self._folder = folder
+        self._run = run
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self) -> None:
+        """All that is known so far, in one step."""
+        partial = self._folder / "gpu.json.part"
+        partial.write_text(json.dumps(as_data(self._run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(self._folder / "gpu.json")
+
+    def end(self) -> str:
+        """Write everything; the report."""
+        self.write()
+        caption = f"{self._run.label or ''}\nMedians of paired turns. {machines.line(self._run.machine)}".strip()
+        drawn = chart.draw(self._run.results, self._folder / "gpu.png", caption)
+        text = as_text_report(self._run)
+        (self._folder / "gpu.txt").write_text(text + "\n", encoding="utf-8")
+        names = ["gpu.json", "gpu.txt", *(["gpu.png"] if drawn else [])]
+        without = "" if drawn else "; no chart: matplotlib is not installed"
+        click.echo(f"Written: {', '.join(names)} in {self._folder}{without}", err=True)
+        return text
+
+
+@click.command(help=__doc__)
+@click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu to see that it runs.")
+@click.option("--quick", is_flag=True, help="Few, small samples: to see that it runs.")
+@click.option("--budget", type=click.FloatRange(min=1), help="Seconds for everything.  [default: 440; quick: 120]")
+@click.option("--samples", type=click.IntRange(min=2), help="Samples in memory.  [default: 1600; quick: 20]")
+def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: int | None) -> None:
+    """Check, measure, report."""
+    device = _device(where)
+    sizes = _QUICK if quick else _FULL
+    sizes = replace(sizes, samples=samples or sizes.samples, budget_s=budget or sizes.budget_s)
+    settings: dict[str, Any] = {"command": shlex.join(["python", "benchmarks/gpu.py", *sys.argv[1:]])}
+    settings |= {"device": str(device), **asdict(sizes)}
+    label = CPU_LABEL if device.type == "cpu" else QUICK_LABEL if quick else None
+    planned = cells(sizes.batch_sizes, sizes.key_size)
+    run = Run(settings, machines.describe(torch.get_num_threads()), label, planned)
+    results = _Results(out_dir, run)
+    _measure_all(run, results, sizes, device)
+    click.echo(results.end())
+    sys.exit(0 if run.holds else 1)
+
+
+def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
+    """Check, then measure as much as there is time for, what is judged first."""
+    budget, say = _Budget(sizes), _Progress()
+    warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)  # the guide's
+    say(f"making {sizes.samples} spectrograms")
+    backend = Backend.unmigrated()
+    data = Data(backend, sizes.samples, sizes.shape)
+    torch.optim.Adam([torch.zeros(1)])  # the first optimiser of a process imports a compiler
+    gc.collect()
+    gc.freeze()  # what was imported need not be searched for garbage again, between two turns
+    say("are the batches the same?")
+    run.checks = correctness.check(data, sizes.key_size, device)
+    results.write()
+    with GpuProbe() as probe:
+        for number, cell in enumerate(run.planned):
+            if not (run.stalls or cell.key) and budget.left_s:
+                say("what else stalls a GPU")
+                both, span = (models.MEDIUM, models.SMALL), budget.span(_STALLS_SHARE * budget.left_s)
+                run.stalls = stalls.measure(backend, data, both, sizes.key_size, device, probe, span)
+            if budget.left_s:
+                span = budget.span(share_of(budget.left_s, cell, run.planned[number:]))
+                run.results.append(measure(cell, backend, data, device, probe, span, say))
+            results.write()
+
+
+def _device(where: str) -> torch.device:
+    try:
+        device = torch.device(where)
+    except RuntimeError:
+        raise click.BadParameter(f"{where!r} is no device of PyTorch", param_hint="--device") from None
+    if device.type not in ("cuda", "cpu"):
+        raise click.BadParameter(f"cuda or cpu, not {device.type}", param_hint="--device")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        click.echo(
+            "This benchmark measures a GPU, and PyTorch finds no CUDA device here: run it on a machine with one, or "
+            "with --device cpu --quick to see that it runs.",
+            err=True,
+        )
+        sys.exit(NO_CUDA)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise click.BadParameter(f"there are {torch.cuda.device_count()} CUDA devices", param_hint="--device")
+    return device
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""What is trained: every network with every batch size, with and without augmentation, each with every way to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from chirpid_patch.device.nvml import GpuProbe
+
+from . import models
+from .measure import Span, Timings, take_turns
+from .original import Backend, Data
+from .ways import LIMIT, WAYS, Batches, Loading
+
+_KEY_WEIGHT, _KEY_ROUNDS, _ROUNDS = 4, 5, 3
+NO_TIME = "the budget was used up"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training; ``key`` where targets are judged, which is measured first and longer."""
+
+    model: str
+    batch_size: int
+    augmented: bool
+    key: bool
+
+    @property
+    def title(self) -> str:
+        """For tables."""
+        return f"{self.model} CNN, batch {self.batch_size}, {'augmented' if self.augmented else 'not augmented'}"
+
+
+@dataclass
+class Measured:
+    """What was measured of a cell, by way to load."""
+
+    cell: Cell
+    ways: dict[str, Timings] = field(default_factory=dict)
+
+
+def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
+    """All, the key ones first."""
+    everything = [
+        Cell(model, size, augmented, model == models.MEDIUM and size == key_size)
+        for model in (models.MEDIUM, models.SMALL)
+        for size in batch_sizes
+        for augmented in (True, False)
+    ]
+    return sorted(everything, key=lambda cell: not cell.key)
+
+
+def share_of(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
+    """Seconds for ``cell``, the first of those ``still`` to be measured in ``left_s`` seconds."""
+    weights = [_KEY_WEIGHT if one.key else 1 for one in still]
+    return left_s * (_KEY_WEIGHT if cell.key else 1) / sum(weights)
+
+
+def measure(
+    cell: Cell,
+    backend: Backend,
+    data: Data,
+    device: torch.device,
+    probe: GpuProbe,
+    span: Span,
+    say: Say,
+) -> Measured:
+    """Set all ways up, train an untimed epoch with each, then time them in turn.
+
+    A way that fails is noted with the reason, and left out of the rounds.
+    """
+    result = Measured(cell)
+    torch.manual_seed(0)
+    network = models.make(cell.model, backend).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
+    running: dict[str, Batches] = {}
+
+    def epoch_with(batches: Batches) -> Callable[[], int]:
+        def epoch() -> int:
+            backend.train_epoch(network, batches, optimizer, device)
+            return data.samples
+
+        return epoch
+
+    try:
+        for way in sorted(WAYS, key=lambda way: way.name != LIMIT):  # first what is sure to warm the device up
+            say(f"{cell.title}: setting up {way.title}")
+            timings = result.ways[way.name] = Timings()
+            if span.over:
+                timings.failed = NO_TIME
+                continue
+            try:
+                batches = way.make(Loading(data, cell.batch_size, cell.augmented, device))
+                running[way.name], timings.detail = batches, batches.detail
+                epoch_with(batches)()
+            except Exception as error:  # no room for its workers, or for the samples: that is its result
+                timings.failed = f"{type(error).__name__}: {error}".splitlines()[0]
+                if way.name in running:
+                    running.pop(way.name).close()
+        say(f"{cell.title}: {len(running)} ways in turn")
+        epochs = {name: epoch_with(batches) for name, batches in running.items()}
+        take_turns(epochs, result.ways, _KEY_ROUNDS if cell.key else _ROUNDS, span, device, probe)
+    finally:
+        for batches in running.values():
+            batches.close()
+    return result

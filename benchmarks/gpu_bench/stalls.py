@@ -1,0 +1,113 @@
+"""What else makes a GPU wait: what loops do in every step, beside the same loop without it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chirpid_patch.device.nvml import GpuProbe
+
+from . import models
+from .measure import Span, Timings, take_turns, wait_for
+from .original import Backend, Data
+from .ways import Loading, one_batch
+
+NOTHING = "nothing"
+_ROUNDS = 5
+
+
+def _nothing(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
+    """Loss and predictions stay on the device."""
+    kept += [loss.detach(), outputs.detach()]
+
+
+def _item(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
+    kept += [loss.item(), outputs.detach()]
+
+
+def _numpy(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
+    kept += [loss.detach(), outputs.detach().cpu().numpy()]
+
+
+def _empty_cache(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
+    kept += [loss.detach(), outputs.detach()]
+    torch.cuda.empty_cache()  # does nothing where CUDA is not in use
+
+
+HABITS: dict[str, Callable[[Tensor, Tensor, list[Any]], None]] = {
+    NOTHING: _nothing,
+    "loss.item()": _item,
+    "outputs.cpu().numpy()": _numpy,
+    "torch.cuda.empty_cache()": _empty_cache,
+}
+
+
+@dataclass
+class Stalls:
+    """Training on one batch of the device, with each of ``HABITS`` in every step."""
+
+    model: str
+    batch_size: int
+    habits: dict[str, Timings] = field(default_factory=dict)
+
+
+def measure(
+    backend: Backend,
+    data: Data,
+    sizes: Sequence[str],
+    batch_size: int,
+    device: torch.device,
+    probe: GpuProbe,
+    span: Span,
+) -> list[Stalls]:
+    """The loops in turn; fewer networks where the span is over."""
+    found = []
+    begun = time.monotonic()
+    for number, size in enumerate(sizes, 1):
+        if span.over:
+            break
+        until = begun + (span.until - begun) * number / len(sizes)
+        network = models.make(size, backend).to(device)
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
+        batches = one_batch(Loading(data, batch_size, False, device))
+        stalls = Stalls(size, batch_size, {name: Timings() for name in HABITS})
+        epochs = {
+            name: _epoch(network, optimizer, batches, data.samples, device, habit) for name, habit in HABITS.items()
+        }
+        for epoch in epochs.values():
+            epoch()
+        take_turns(epochs, stalls.habits, _ROUNDS, replace(span, until=until), device, probe)
+        batches.close()
+        found.append(stalls)
+    return found
+
+
+def _epoch(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterable[Any],
+    samples: int,
+    device: torch.device,
+    habit: Callable[[Tensor, Tensor, list[Any]], None],
+) -> Callable[[], int]:
+    criterion = nn.CrossEntropyLoss()
+
+    def epoch() -> int:
+        network.train()
+        kept: list[Any] = []
+        for x, y in batches:
+            optimizer.zero_grad()
+            outputs = network(x)
+            loss = criterion(outputs, y)
+            loss.backward()
+            optimizer.step()
+            habit(loss, outputs, kept)
+        wait_for(device)
+        return samples
+
+    return epoch

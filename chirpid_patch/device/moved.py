@@ -1,0 +1,83 @@
+"""Loaders that bring the batches they load to a device themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.device.prefetch import DevicePrefetcher
+from chirpid_patch.distributed.loader import DistributedDataLoader
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.waits import EpochWaits
+from chirpid_patch.tuning.adjusting import AdjustingDataLoader
+
+logger = logging.getLogger("chirpid_patch")
+
+
+class MovedBatches(DataLoader[Any]):
+    """Mixed into a loader class: its batches come on ``device``, by a ``DevicePrefetcher``.
+
+    Where no random number moves by it, a batch is asked for while the one before is trained on; a change of the dataset
+    within an epoch then counts one batch later.
+
+    Raises ValueError if ``device`` is a CUDA device and there is none.
+    """
+
+    def __init__(self, dataset: Any, *args: Any, device: str | torch.device, **kwargs: Any) -> None:
+        super().__init__(dataset, *args, **kwargs)
+        self.device = torch.device(device)
+        self._source = _Source()
+        self._moving = DevicePrefetcher(self._source, self.device)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        self._moving.lookahead = _asked_early_unnoticed(self)
+        self._source.batches = super().__iter__()
+        return iter(self._moving)
+
+
+class _Source:
+    """What the prefetcher iterates over: no reference to the loader, whose workers end when nobody refers to it."""
+
+    batches: Iterator[Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        batches, self.batches = self.batches, None
+        assert batches is not None
+        return batches
+
+
+def _asked_early_unnoticed(loader: Any) -> bool:
+    """Whether no random number moves when ``loader`` is asked for a batch early: workers draw, or samples in memory."""
+    if isinstance(loader.dataset, IterableDataset) or not (loader.num_workers or is_in_memory(loader.dataset)):
+        return False
+    free = tasks_drawn_freely(loader)
+    return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+
+
+class MovedDataLoader(MovedBatches, BatchedDataLoader):
+    """A ``BatchedDataLoader`` whose batches come on a device."""
+
+
+class MovedDistributedDataLoader(MovedBatches, DistributedDataLoader):
+    """A ``DistributedDataLoader`` whose batches come on a device."""
+
+
+class MovedAdjustingDataLoader(MovedBatches, AdjustingDataLoader):
+    """An ``AdjustingDataLoader`` whose batches come on a device."""
+
+
+class MovedPlainDataLoader(MovedBatches):
+    """PyTorch's loader, its batches brought to a device; ``benchmark`` logs what each epoch waited for them."""
+
+    def __init__(self, dataset: Any, *args: Any, benchmark: bool = False, **kwargs: Any) -> None:
+        super().__init__(dataset, *args, **kwargs)
+        self.benchmark = benchmark
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        return EpochWaits(super().__iter__(), logger) if self.benchmark else super().__iter__()

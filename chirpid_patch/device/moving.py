@@ -1,0 +1,125 @@
+"""What of a batch has a device, and how it moves there (R-001)."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+Move = Callable[[Any], Any]
+
+
+def move_batch(batch: Any, device: str | torch.device) -> Any:
+    """``batch`` with everything in it that has a device on ``device``.
+
+    Moved are tensors, packed sequences and objects with a ``to`` method of their own, in lists, tuples, named tuples,
+    mappings and dataclasses, however nested. What is there already, and a container in which nothing moves, is passed
+    on as it is. The copy is only non-blocking where that gains something and is safe: from pinned memory to CUDA.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device and there is none.
+    """
+    return mapped(batch, partial(move_part, usable_device(device)))
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """``device`` as PyTorch names it.
+
+    Raises:
+        ValueError: it is a CUDA device and there is none.
+    """
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
+    return chosen
+
+
+def move_part(device: torch.device, part: Any) -> Any:
+    """One part of a batch on ``device``; the copy waits unless all its memory is pinned."""
+    if not has_tensors(part):
+        return part.to(device)
+    return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
+
+
+def has_tensors(part: Any) -> bool:
+    """Whether ``tensors_of`` says all that there is to move of ``part``."""
+    return isinstance(part, Tensor | PackedSequence)
+
+
+def tensors_of(part: Any) -> list[Tensor]:
+    """The tensors of a tensor or packed sequence; the batch sizes of the latter stay on the CPU."""
+    if isinstance(part, PackedSequence):
+        return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
+    return [part] if isinstance(part, Tensor) else []
+
+
+def in_pinned_memory(tensor: Tensor) -> bool:
+    """Whether a device may copy from ``tensor`` while the CPU goes on."""
+    plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
+    return plain and tensor.is_pinned()
+
+
+def parts_of(batch: Any) -> list[Any]:
+    """What ``mapped`` would move, in its order."""
+    parts: list[Any] = []
+    mapped(batch, partial(_noted, parts))
+    return parts
+
+
+def _noted(parts: list[Any], part: Any) -> Any:
+    parts.append(part)
+    return part
+
+
+def mapped(batch: Any, move: Move) -> Any:
+    """``batch`` with ``move`` applied to all that can be moved, and itself where that changed nothing."""
+    if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
+        return batch
+    if callable(getattr(batch, "to", None)):
+        return move(batch)
+    if isinstance(batch, Mapping):
+        items = {key: mapped(value, move) for key, value in batch.items()}
+        return batch if all(items[key] is batch[key] for key in items) else _mapping_like(batch, items)
+    if isinstance(batch, list | tuple):
+        parts = [mapped(part, move) for part in batch]
+        return batch if all(map(_is, parts, batch)) else _sequence_like(batch, parts)
+    if dataclasses.is_dataclass(batch):
+        fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+        changed = {name: mapped(value, move) for name, value in fields.items()}
+        return batch if all(changed[name] is fields[name] for name in fields) else _dataclass_like(batch, changed)
+    return batch
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _mapping_like(batch: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    if isinstance(batch, MutableMapping):  # it may hold more than its items
+        twin = copy.copy(batch)
+        twin.update(items)
+        return twin
+    make: Any = type(batch)
+    return make(items)
+
+
+def _sequence_like(batch: Sequence[Any], parts: list[Any]) -> Any:
+    if isinstance(batch, list):
+        twin = copy.copy(batch)
+        twin[:] = parts
+        return twin
+    make: Any = type(batch)
+    return make(*parts) if hasattr(batch, "_fields") else make(parts)
+
+
+def _dataclass_like(batch: Any, fields: Mapping[str, Any]) -> Any:
+    twin = copy.copy(batch)
+    for name, value in fields.items():
+        object.__setattr__(twin, name, value)  # also where the class is frozen
+    return twin

@@ -1,0 +1,88 @@
+"""Normal noise computed on a device, each sample's wholly determined by its 64-bit key.
+
+``table`` and ``pooled`` noise is that of ``chirpid_patch.augment.noise`` to the last bit: SplitMix64 is arithmetic of
+64-bit integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise comes from PyTorch's CPU
+generator there, which no device repeats; here it is Box and Muller's transform of SplitMix64's bits: also independent
+values of N(0, std²), within ±6.7 std, but others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from chirpid_patch.augment.noise import noise_pool, scaled_quantiles
+
+# SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
+_LAST_SHIFT = 31
+
+
+def _words(keys: Tensor, count: int) -> Tensor:
+    """The first ``count`` words of SplitMix64 from each key on: int64 (R,) to int64 (R, count)."""
+    words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    for shift, multiplier in _ROUNDS:
+        words.bitwise_xor_(_shifted(words, shift)).mul_(multiplier)
+    return words.bitwise_xor_(_shifted(words, _LAST_SHIFT))
+
+
+def _shifted(words: Tensor, places: int) -> Tensor:
+    return (words >> places).bitwise_and_((1 << (64 - places)) - 1)
+
+
+def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
+    # Four positions a word, its lowest bits first: CUDA devices are little-endian. As signed numbers the upper half of
+    # the positions are negative, and count from the table's end.
+    positions = _words(keys, (count + 3) // 4).view(torch.int16)[:, :count]
+    return _table(std, keys.device)[positions.long()]
+
+
+@lru_cache(maxsize=8)
+def _table(std: float, device: torch.device) -> Tensor:
+    return _kept(torch.from_numpy(scaled_quantiles(std)), device)
+
+
+def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
+    words = _words(keys, (count + 1) // 2)
+    # Two numbers of 32 bits a word: one in (0, 1], one in [0, 1).
+    radius = ((_shifted(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
+    angle = (words & 0xFFFFFFFF).float() * (2 * math.pi * 2.0**-32)
+    return torch.cat([radius * angle.cos(), radius * angle.sin()], 1)[:, :count]
+
+
+def _pooled_noise(keys: Tensor, count: int, std: float) -> Tensor:
+    pool = _device_pool(count, std, keys.device)
+    # The key as an unsigned number, modulo the number of places to start from.
+    places = len(pool) - count + 1
+    starts = (keys.remainder(places) + (keys < 0) * ((1 << 64) % places)).remainder_(places)
+    return pool[starts[:, None] + torch.arange(count, device=keys.device)]
+
+
+@lru_cache(maxsize=2)
+def _device_pool(count: int, std: float, device: torch.device) -> Tensor:
+    return _kept(torch.from_numpy(noise_pool(count, std)), device)
+
+
+def _kept(values: Tensor, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return values.to(device)
+
+
+_DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
+    "table": _table_noise,
+    "exact": _exact_noise,
+    "pooled": _pooled_noise,
+}
+
+
+def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
+    """``count`` values of N(0, std²) for each key, where the keys are: int64 (R,) to float32 (R, count).
+
+    The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
+    """
+    return _DRAW[mode](keys, count, float(std))
