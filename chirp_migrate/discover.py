@@ -253,8 +253,10 @@ def _folders_in(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_added(path: Path, relative: str) -> bool:
+    """Whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
+    place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
-        return relative in SCAFFOLD_PATHS and is_scaffold(relative, path.read_bytes())
+        return place is not None and is_scaffold(place, path.read_bytes())
     except OSError:  # whoever reads it next says so
         return False
 

@@ -24,6 +24,9 @@ __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_
 #: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
 _PASS_LIMIT = 12
 
+#: Characters of an error's message that are shown.
+_LONGEST_MESSAGE = 200
+
 #: What a replacement defines at its top level: a second one of that name has to wait, and will choose another name.
 _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
@@ -79,12 +82,18 @@ def migrate_file(
     except (UnparsableModule, UnreadableComments) as error:
         problem = str(error)
     except Exception as error:  # a defect of one rule
-        problem = f"internal error in a rule, please report it: {type(error).__name__}: {error}"
+        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_begin_of(str(error))}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
         return replace(result, notes=notes)
     project.update(path, text)
     return FileResult(path, text, problem=problem)
+
+
+def _begin_of(message: str) -> str:
+    """The first line of a message, which may hold a whole syntax tree, cut to what one reads."""
+    line, _, rest = message.partition("\n")
+    return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
 
 def rewrite(

@@ -26,7 +26,9 @@ def all_rules() -> tuple[Rule, ...]:
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         for member in vars(module).values():
-            if isinstance(member, type) and issubclass(member, Rule) and member.__module__ == module.__name__:
+            # On Python 3.10 an alias such as tuple[str] passes for a type.
+            kind = isinstance(member, type) and issubclass(type(member), type)
+            if kind and issubclass(member, Rule) and member.__module__ == module.__name__:
                 if member.code in rules:
                     raise ValueError(f"two rules have the code {member.code}")
                 rules[member.code] = member()

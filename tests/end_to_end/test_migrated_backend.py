@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,10 @@ def test_json_lists_every_finding_with_place_rule_and_reason(tmp_path: Path) -> 
     written = json.loads((tmp_path / "findings.json").read_text())
     assert written["schema"] == 1 and written["skipped"] == []
     assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in", "report"}
-    reports = [finding["message"] for finding in written["findings"] if finding["status"] == "report"]
-    assert all("stacked in a second copy of the data for their mean and deviation" in message for message in reports)
+    reports = [finding for finding in written["findings"] if finding["status"] == "report"]
+    assert Counter(finding["rule"] for finding in reports) == {"CHP011": 7, "CHP024": 11, "CHP025": 5, "CHP026": 5}
+    scans = [finding["message"] for finding in reports if finding["rule"] == "CHP011"]
+    assert all("stacked in a second copy of the data for their mean and deviation" in message for message in scans)
     for finding in written["findings"]:
         lines = (FIXTURE / finding["path"]).read_text().splitlines()
         assert 1 <= finding["line"] <= len(lines) and finding["message"] and finding["reason"]

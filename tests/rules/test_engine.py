@@ -232,7 +232,7 @@ def test_a_path_that_is_no_backend_is_one_sentence(tmp_path: Path, make: str) ->
 def test_a_defect_in_a_rule_costs_one_file_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object, module: Module, project: object) -> list[Proposal]:
         if module.path == "a.py":
-            raise RuntimeError("boom")
+            raise RuntimeError("boom\n" + "and a whole syntax tree\n" * 1000)
         return []
 
     monkeypatch.setattr(next(r for r in all_rules() if r.code == "CHP007").__class__, "check", broken)
@@ -240,3 +240,4 @@ def test_a_defect_in_a_rule_costs_one_file_not_the_run(tmp_path: Path, monkeypat
     plan = plan_of(tmp_path, {"a.py": text, "b.py": text})
     assert [file.path for file in plan.files] == ["b.py"]
     assert [(one.path, "boom" in one.reason) for one in plan.skipped] == [("a.py", True)]
+    assert len(plan.skipped[0].reason) < 300

@@ -1,0 +1,98 @@
+"""CHP024: batches that every loop moves to one device come from there (R-000-2.1). Changes training: opt-in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+import libcst as cst
+
+from chirp_migrate.arguments import insert_argument, one_per_line
+from chirp_migrate.batch_uses import batch_uses
+from chirp_migrate.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.loader_device import device_at
+from chirp_migrate.loader_flow import loader_flow
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+
+_FACTORY = "OptimalDataLoaderFactory"
+_CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
+
+
+class DeviceResident(Rule):
+    code: ClassVar[str] = "CHP024"
+    name: ClassVar[str] = "device-resident"
+    reason: ClassVar[str] = (
+        "A loop that moves each batch to the device copies the same samples there in every epoch. With `device=` the "
+        "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on the "
+        "device; others it brings there through pinned memory, ahead of the computation. The `.to(device)` of the loop "
+        "then finds nothing to move, and stays. Noise drawn on the device has the same distribution, but may have "
+        "other values, and the samples take memory of the device, so it is opt-in. It is proposed where every loop "
+        "over the loader is seen, and all of them move what they use of a batch to one device before anything else."
+    )
+    safety: ClassVar[Safety] = Safety.BEHAVIOUR
+    trigger: ClassVar[tuple[str, ...]] = (_FACTORY,)
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules in which the factory builds a loader, by now."""
+        return _FACTORY in text and _CALL.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Give the factory the device that all loops over its loader move their batches to."""
+        for loader in loader_calls(module, project):
+            if loader.role != "DataLoader" and "device" not in loader.arguments:
+                proposal = _propose(module, project, loader)
+                if proposal is not None:
+                    yield proposal
+
+
+def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal | None:
+    """What to say of a loader; nothing where no loop over it that is found moves its batches."""
+    call = loader.call
+    flow = loader_flow(module, project, call)
+    devices: set[str | None] = set()
+    problems = []
+    moving = 0
+    for loop in flow.loops:
+        if loop.target is None:
+            problems.append("a loop over it does not take the batch apart from what comes with it")
+            continue
+        uses = batch_uses(loop.module, loop.loop, loop.target)
+        moving += bool(uses.devices)
+        if uses.problem:
+            problems.append(uses.problem)
+        elif not uses.devices:
+            problems.append("a loop over it leaves the batch where it is")
+        devices |= {device_at(module, project, call, loop, device) for device in uses.devices}
+    if not moving:
+        return None
+    problems += flow.ends
+    if None in devices:
+        problems.append("the device that its loops move to is not known where it is built, or may be another by then")
+    elif len(devices) > 1:
+        problems.append("its loops move to several devices")
+    if loader.open:
+        problems.append("what else the call is given is known only at run time")
+    offset = module.span(call)[0]
+    if problems:
+        return Proposal(offset, f"batches of this loader are moved to a device; `device=` was not added: {problems[0]}")
+    device = devices.pop()
+    return Proposal(
+        offset,
+        f"every loop over this loader moves its batches to `{device}` right away: with `device=` they come "
+        "from there, out of its memory where the dataset fits",
+        tuple(_edits(module, call, f"device={device}")),
+    )
+
+
+def _edits(module: Module, call: cst.Call, argument: str) -> list[Edit]:
+    kept = range(len(call.args))
+    in_place = [insert_argument(module, call, argument, kept)]
+    whole = one_per_line(module, call, module.source(call.func).strip(), [], kept, [argument], in_place)
+    # Where this very run wrote the callee, the argument belongs to that rewrite and to no other: touching the callee,
+    # without changing it, says so.
+    inside = module.span(call.func)[0] + 1
+    return whole or [Edit(inside, inside, ""), *in_place]

@@ -1,0 +1,90 @@
+"""CHP025: sums of losses and hits stay on the device until the loop is over (R-000-2.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.device_moves import may_move
+from chirp_migrate.device_waits import DeviceLoop, Wait, WaitKind, batch_loops
+from chirp_migrate.loader_names import may_use_loader
+from chirp_migrate.module import Module
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.step_sums import NotProven, summed_on_device
+
+_READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
+_GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))
+_SUM = "add up the tensors, detached, and read the sums once behind the loop"
+
+
+class ItemInLoop(Rule):
+    code: ClassVar[str] = "CHP025"
+    name: ClassVar[str] = "item-in-loop"
+    reason: ClassVar[str] = (
+        "`loss.item()` makes Python wait until the device has computed everything that was queued, so that the next "
+        "step is queued only when the device is idle. Sums that nothing looks at before the loop is over are kept on "
+        "the device and read once, where the result is the same to the bit: counts of a comparison are exact, and a "
+        "PyTorch loss added up as float64 on CUDA or the CPU is rounded where Python rounds. It is only listed where "
+        "that is not proven (the device is an argument and may have no float64; the loss may be something else; the "
+        "sum is divided, shown or compared in the loop), or where the loop would wait for something else anyway."
+    )
+    safety: ClassVar[Safety] = Safety.SAFE
+    trigger: ClassVar[tuple[str, ...]] = (".item", "float(")
+
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""
+        if not super().concerns(text, project) or not may_use_loader(text):
+            return False
+        return may_move(text) and _READ.search(text) is not None
+
+    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+        """Keep the sums of a loop on the device; list what else reads a number in every step."""
+        for loop, targets in batch_loops(module, project):
+            there = DeviceLoop(module, loop, targets)
+            waits = there.waits() if there.moves else []
+            numbers = [one for one in waits if one.kind is WaitKind.NUMBER]
+            if not numbers:
+                continue
+            try:
+                edits = summed_on_device(module, project, there, waits)
+            except NotProven as unproven:
+                yield from _listed(module, there, numbers, str(unproven))
+            else:
+                yield Proposal(
+                    module.span(numbers[0].node)[0],
+                    f"{_shown(module, numbers)} in every step: the sums stay on the device until the loop is over",
+                    tuple(edits),
+                )
+
+
+def _listed(module: Module, there: DeviceLoop, numbers: list[Wait], reason: str) -> Iterator[Proposal]:
+    """One finding for all that can be done the same way about."""
+    by_advice: dict[str, list[Wait]] = {}
+    for one in numbers:
+        by_advice.setdefault(_instead(module, there.statement(one), one), []).append(one)
+    for instead, waits in by_advice.items():
+        why = f"; not rewritten, because {reason}" if instead is _SUM else ""
+        yield Proposal(module.span(waits[0].node)[0], f"{_shown(module, waits)} in every step; {instead}{why}")
+
+
+def _shown(module: Module, waits: list[Wait]) -> str:
+    texts = [f"`{' '.join(module.source(one.node).split())}`" for one in waits]
+    every = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    return f"{every} {'waits' if len(texts) == 1 else 'wait'} for the device"
+
+
+def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:
+    """What to do about it."""
+    if isinstance(statement, cst.AugAssign):
+        return _SUM
+    if any(m.matches(one, _GROWS) for one in module.ancestors(wait.node)):
+        return "collect the tensors, detached, and read them all behind the loop: `torch.stack(…).tolist()`"
+    if isinstance(statement, cst.If | cst.While | cst.Assert):
+        return "what follows needs it: decide on the device (`torch.where`), or every so many steps"
+    return "keep the tensor, detached, and read it every so many steps, or behind the loop"
