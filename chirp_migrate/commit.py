@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -48,7 +48,13 @@ class CommitResult:
     found: str | None = None
 
 
-def commit(plan: Plan, *, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None) -> CommitResult:
+def commit(
+    plan: Plan,
+    *,
+    wait_s: float = 0.0,
+    on_step: Callable[[str], None] | None = None,
+    documents: Mapping[str, bytes] | None = None,
+) -> CommitResult:
     """Write all files of ``plan``, or none.
 
     The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
@@ -60,6 +66,7 @@ def commit(plan: Plan, *, wait_s: float = 0.0, on_step: Callable[[str], None] | 
         plan: what to write; files that would not change are left out.
         wait_s: seconds to wait for another run that is at work.
         on_step: told of every step once it is done. What it raises stops the commit, which is then undone.
+        documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
 
     Raises:
         Refused: a file is not what it was when it was planned, leads outside the root, or another run is at work;
@@ -74,7 +81,7 @@ def commit(plan: Plan, *, wait_s: float = 0.0, on_step: Callable[[str], None] | 
             targets, skipped = _targets(root, plan.files)
             if not targets:
                 return CommitResult((), skipped, "", found=found)
-            run = _begin(root, targets, step)
+            run = _begin(root, targets, step, documents)
             _apply(run, step)
             linked = tuple(target.plan.path for target in targets if target.linked)
             return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
@@ -253,7 +260,9 @@ def _unwritable(place: Path) -> str | None:
     return None
 
 
-def _begin(root: Path, targets: Sequence[_Target], step: Callable[[str], None]) -> JournalRun:
+def _begin(
+    root: Path, targets: Sequence[_Target], step: Callable[[str], None], documents: Mapping[str, bytes] | None
+) -> JournalRun:
     files: list[JournalFile] = []
     folders: list[str] = []
     contents: dict[str, bytes] = {}
@@ -268,7 +277,7 @@ def _begin(root: Path, targets: Sequence[_Target], step: Callable[[str], None]) 
             if not (root / parent).exists() and str(parent) not in folders:
                 folders.append(str(parent))
     try:
-        return journal.begin(root, tuple(files), tuple(folders), contents, step)
+        return journal.begin(root, tuple(files), tuple(folders), contents, step, documents)
     except BaseException:
         journal.remove_leftovers(root)
         for run in journal.read_runs(root):

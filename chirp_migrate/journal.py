@@ -2,7 +2,8 @@
 
 One folder per applied run, numbered in order; :mod:`chirp_migrate.record` says what ``journal.json`` holds. The bytes
 are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
-then) and goes as ``old-NNNN``, so that a number always stands for a readable journal.
+then) and goes as ``old-NNNN``, so that a number always stands for a readable journal. Beside them are documents that
+only reports read: ``plan.json``, the plan as it was applied, and ``verify.json``, what the last ``verify`` found.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from chirp_migrate.plan import sha256
 from chirp_migrate.record import JournalFile, NewerRecord, Record, State, read_record, write_record
 
 __all__ = [
+    "APPLIED_PLAN",
+    "VERDICT",
     "JournalRun",
     "applied_runs",
     "begin",
     "change_state",
     "journal_folder",
+    "keep_document",
     "latest_applied",
     "leftovers",
     "read_run",
@@ -35,6 +39,12 @@ __all__ = [
     "remove_leftovers",
     "retire",
 ]
+
+#: Document of a run: the plan that was applied (see :func:`chirp_migrate.planfile.plan_json`).
+APPLIED_PLAN = "plan.json"
+
+#: Document of a run: the JSON of the last verification while it was the last run that stood.
+VERDICT = "verify.json"
 
 _JOURNAL = "journal.json"
 _RUN = re.compile(r"[0-9]{4,}")
@@ -91,6 +101,19 @@ class JournalRun:
             if file.path == path and file.before is not None:
                 return self.content(file.before.sha256)
         raise KeyError(path)
+
+    def document(self, name: str) -> bytes | None:
+        """A document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
+
+        Raises:
+            JournalDamaged: it cannot be read.
+        """
+        try:
+            return read_file(self.folder / name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _damaged(self.folder, f"{name} cannot be read: {error.strerror}") from error
 
     def content(self, digest: str) -> bytes:
         """The kept bytes with this SHA-256.
@@ -178,6 +201,7 @@ def begin(
     folders: tuple[str, ...],
     contents: Mapping[str, bytes],
     on_step: Callable[[str], None],
+    documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
     """Record a run that is about to be applied; when this returns, all of it is on disk.
 
@@ -187,6 +211,7 @@ def begin(
         folders: what will be made for it, parents first.
         contents: the bytes from before and after by their SHA-256.
         on_step: told of every step once it is done.
+        documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
         OSError: it cannot be written; :func:`remove_leftovers` removes what was.
@@ -205,6 +230,9 @@ def begin(
     for digest, content in contents.items():
         write_new(staging / digest, content)
         on_step(f"kept {digest}")
+    for name, content in (documents or {}).items():
+        write_new(staging / name, content)
+        on_step(f"kept {name}")
     write_new(staging / _JOURNAL, write_record(run.record))
     sync_folder(staging)
     on_step("wrote the journal")
@@ -246,6 +274,15 @@ def change_state(
     )
     replace_file(run.folder / _JOURNAL, write_record(record), run.folder / f"{_JOURNAL}.tmp")
     return replace(run, record=record)
+
+
+def keep_document(run: JournalRun, name: str, content: bytes) -> None:
+    """Keep a document with a run, in the place of an earlier one of that name, in one step.
+
+    Raises:
+        OSError: it cannot be written, or the run has been rolled back meanwhile.
+    """
+    replace_file(run.folder / name, content, run.folder / f"{name}.tmp")
 
 
 def retire(run: JournalRun) -> None:

@@ -30,9 +30,22 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.selection import WHOLE_FILE, Choice, Choices, HunkId
 from chirp_migrate.source import UnreadableSource
 
-__all__ = ["KIND", "PlanFile", "carried_over", "plan_json", "read_options", "read_plan", "write_plan"]
+__all__ = [
+    "KIND",
+    "PlanFile",
+    "Written",
+    "carried_over",
+    "plan_json",
+    "read_applied",
+    "read_options",
+    "read_plan",
+    "write_plan",
+]
 
 KIND = "chirp-migrate plan"
+
+#: Bytes before and after of a file that a run wrote, by path and their SHA-256; None for one that it did not write.
+Written = Callable[[str, str | None, str], tuple[bytes | None, bytes] | None]
 
 _T = TypeVar("_T")
 _NOTES = frozenset({"rewrite", "scaffold", "dependency", "vendor"})
@@ -110,6 +123,23 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         raise UsageProblem(
             f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
         ) from None
+
+
+def read_applied(data: bytes, root: Path, written: Written) -> Migration:
+    """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
+
+    Args:
+        data: bytes of that plan.
+        root: folder that the paths of the plan are relative to.
+        written: the bytes that the run kept; files for which it gives None are left out.
+
+    Raises:
+        ValueError: it is no such plan; the message says why.
+    """
+    try:
+        return _Reading(root, written).plan(_parsed(data)).migration
+    except (_Damaged, _Newer) as error:
+        raise ValueError(str(error)) from None
 
 
 def read_options(data: bytes) -> PlanOptions:
@@ -208,15 +238,17 @@ def _parsed(data: bytes) -> Mapping[str, Any]:
 class _Reading:
     """One pass over a document, with what it finds out on the way."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, written: Written | None = None) -> None:
         self._root = root
+        self._written = written
         self._changed: list[str] = []
         self._choices: dict[HunkId, Choice] = {}
 
     def plan(self, whole: Mapping[str, Any]) -> PlanFile:
         try:
             options = _options(_typed(whole["options"], dict))
-            files = tuple(self._file(_typed(entry, dict)) for entry in whole["files"])
+            found = (self._file(_typed(entry, dict)) for entry in whole["files"])
+            files = tuple(file for file in found if file is not None)
             paths = [file.path for file in files]
             if len(set(paths)) != len(paths):
                 raise _Damaged("it names a file twice")
@@ -236,11 +268,13 @@ class _Reading:
         plan = Plan(self._root, files, findings, skipped, left_out=left_out)
         return PlanFile(Migration(plan, notes, options), self._choices, reviewed)
 
-    def _file(self, entry: Mapping[str, Any]) -> FilePlan:
+    def _file(self, entry: Mapping[str, Any]) -> FilePlan | None:
         path = checked_path(entry["path"])
         note = _typed(entry["note"], str)
         if note not in _NOTES:
             raise _Damaged(f"{path} is written for an unknown reason, {note!r}")
+        if self._written is not None:
+            return self._applied(path, note, entry, self._written)
         before = self._before(path, entry)
         if "hunks" in entry:
             return self._rewritten(path, note, before, entry)
@@ -248,6 +282,22 @@ class _Reading:
         _check_hash(path, after, entry)
         self._choose((path, WHOLE_FILE), entry["decision"], None)
         return FilePlan(path, before, after, note)
+
+    def _applied(self, path: str, note: str, entry: Mapping[str, Any], written: Written) -> FilePlan | None:
+        """The file with the bytes that a run kept, which are what its hunks gave."""
+        digest = entry["sha256_before"]
+        found = written(path, None if digest is None else _typed(digest, str), _typed(entry["sha256_after"], str))
+        if found is None:
+            return None
+        before, after = found
+        if before is None or "hunks" not in entry:
+            return FilePlan(path, before, after, note)
+        try:
+            lines = Lines(source_of(path, before).text)
+        except UnreadableSource as error:
+            raise _Damaged(f"{path}: {error}") from None
+        hunks = tuple(self._hunk(path, _typed(one, dict), lines) for one in entry["hunks"])
+        return FilePlan(path, before, after, note, hunks)
 
     def _before(self, path: str, entry: Mapping[str, Any]) -> bytes | None:
         """What is at ``path`` now, which must be what was there when the plan was made."""

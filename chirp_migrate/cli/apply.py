@@ -33,10 +33,10 @@ from chirp_migrate.discover import root_of
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.gitguard import guard
-from chirp_migrate.journal import read_runs
+from chirp_migrate.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.migration import Migration
 from chirp_migrate.plan import Plan
-from chirp_migrate.planfile import PlanFile
+from chirp_migrate.planfile import PlanFile, plan_json, write_plan
 from chirp_migrate.record import State
 from chirp_migrate.rollback import rollback
 from chirp_migrate.selection import decisions_of, select
@@ -141,7 +141,7 @@ def apply_plan(
     if not plan.files:
         return CommitResult((), (), "")
     with writing_progress() as step:
-        return commit(plan, wait_s=wait_s, on_step=step)
+        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: write_plan(plan_json(migration))})
 
 
 def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:

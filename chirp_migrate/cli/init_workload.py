@@ -114,7 +114,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 if not allow_dirty:
                     guard(root, [_PYPROJECT])
             content = None if recorded else _with_settings(pyproject, before)
-            template = files("chirp_migrate.scaffold").joinpath("templates", _WORKLOAD).read_bytes()
+            template = files("chirp_migrate.scaffold").joinpath("templates").joinpath(_WORKLOAD).read_bytes()
             try:
                 write_new(workload, template)
             except FileExistsError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,8 @@ def _line() -> Iterator[Callable[[str], None] | None]:
         nonlocal shown
         if time.monotonic() - started >= _PATIENCE:
             shown = True
-            sys.stderr.write(f"\r\x1b[K{visible(text)}"[:100])
+            # A line that the terminal breaks could not be wiped.
+            sys.stderr.write(f"\r\x1b[K{visible(text)[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
     try:

@@ -141,7 +141,8 @@ def _listed(runs: Sequence[JournalRun], path: Path) -> list[str]:
         added = sum(file.before is None for file in run.files)
         counts = f"{len(run.files) - added} rewritten, {added} added"
         state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
-        lines.append(f"{run.name}  {visible(run.created)}  {visible(run.record.tool)}  {counts}{state}")
+        of = f"{visible(run.created)}, chirp-migrate {visible(run.record.tool)}"
+        lines.append(f"Run {run.name} of {of}: {counts}{state}")
         names = [visible(file.path) for file in run.files[:_FILES_SHOWN]]
         more = len(run.files) - len(names)
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")

@@ -82,6 +82,7 @@ def applied(
         lines += wrapped(f"{visible(name)} had other names (hard links): those keep the old bytes.", "  ", first="")
     lines += account(migration, left)
     if done:
+        lines.append(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
         lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
         lines.append(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -108,7 +109,10 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     """Lines on everything that was seen and not rewritten, with the reasons; places that are alike are folded."""
     plan = migration.plan
     advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
-    reports = [f for f in plan.findings if f.status is Status.REPORT]
+    # Where a rule declines that was not opted in to, that is news only to those who ask for everything.
+    opted_in = {f.rule for f in plan.findings if f.status is Status.REWRITE}
+    opt_in = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR} - opted_in
+    reports = [f for f in plan.findings if f.status is Status.REPORT and (verbose or f.rule not in opt_in)]
     sections = [
         (
             "Proposed, not applied: these change training (--unsafe applies them)",
@@ -170,6 +174,7 @@ def account(
     ]
     if others:
         lines += wrapped(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", "  ", first="")
+        lines += wrapped("Why a rule does what it does: chirp-migrate explain CODE.", "  ", first="")
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
         lines.append(f"{count(ledger.unread, 'file')} could not be handled and {were} not counted.")

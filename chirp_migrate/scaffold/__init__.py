@@ -44,7 +44,7 @@ def is_scaffold(path: str, content: bytes) -> bool:
     """
     if path not in _TEMPLATES:
         return False
-    template = files("chirp_migrate.scaffold").joinpath("templates", _TEMPLATES[path]).read_bytes()
+    template = files("chirp_migrate.scaffold").joinpath("templates").joinpath(_TEMPLATES[path]).read_bytes()
     if path.endswith(".ipynb"):
         title = re.search(rb"^# (# .+)$", template, re.MULTILINE)
         return title is not None and title.group(1).strip() in content
@@ -62,6 +62,6 @@ def _is_free(root: Path, path: str) -> bool:
 
 
 def _text(path: str) -> str:
-    template = files("chirp_migrate.scaffold").joinpath("templates", _TEMPLATES[path])
+    template = files("chirp_migrate.scaffold").joinpath("templates").joinpath(_TEMPLATES[path])
     text = template.read_text(encoding="utf-8")
     return notebook_json(text) if path.endswith(".ipynb") else text

@@ -21,6 +21,7 @@ from chirp_migrate.cli.paint import Paint, wrapped
 from chirp_migrate.commit import recover
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.verify import machine, plots
 from chirp_migrate.verify.against import before_side
 from chirp_migrate.verify.environment import describe_environment
@@ -162,7 +163,8 @@ def verify(
     """Show that the migrated backend at PATH trains faster, and the same.
 
     Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
-    are copies in a temporary folder; PATH is only read. The entry points of a ChirpID-shaped backend are found by
+    are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
+    report`. The entry points of a ChirpID-shaped backend are found by
     themselves and train on synthetic spectrograms or on --data; for others, `chirp-migrate init-workload PATH` writes
     a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
     pyproject.toml.
@@ -194,7 +196,7 @@ def run_verify(
         with _signals_as_one_interrupt():
             return _verify(path, against, given, output, measuring)
     except WorkloadFailed as failure:
-        _show_failure(failure, output)
+        _show_failure(path, failure, output)
         return failure.exit_code
     except ChirpMigrateError as error:
         click.echo(f"chirp-migrate: {error}", err=True)
@@ -215,6 +217,7 @@ def _verify(
         click.echo(f"chirp-migrate: {interrupted}", err=True)
     options = resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
     before = before_side(root, against)
+    verified = verified_files(root)
     if options.source is Source.FOUND:
         discover(root, options.model)  # what cannot be verified is said before anything is copied
     threads = options.threads or machine.usable_cpus()
@@ -253,6 +256,8 @@ def _verify(
         "copies": list(sides.notes),
     }
     json_output.write(output.json_file, values)
+    not_kept = keep_verdict(root, values, verified)
+    lines += [not_kept] if not_kept is not None else []
     if measuring.plots is not None:
         lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
     conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
@@ -260,7 +265,7 @@ def _verify(
     return outcome.decision.verdict.exit_code
 
 
-def _show_failure(failure: WorkloadFailed, output: Output) -> None:
+def _show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
     tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
     values = {
         "schema": 1,
@@ -273,7 +278,11 @@ def _show_failure(failure: WorkloadFailed, output: Output) -> None:
         **_conditions(None, describe_environment()),
     }
     json_output.write(output.json_file, values)
+    root = path.resolve()
+    not_kept = keep_verdict(root, values, verified_files(root))
     output.show(f"Verdict: {Verdict.FAILED.text}. {failure}", Verdict.FAILED)
+    if not_kept is not None:
+        output.progress(not_kept)
     if tail and not output.quiet:
         click.echo(f"The last lines it printed:\n{tail}", err=True)
 

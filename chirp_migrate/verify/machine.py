@@ -7,17 +7,22 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from chirpid_patch.cpus import usable_cpus
-
 __all__ = ["describe", "line", "usable_cpus"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
+def usable_cpus() -> int:
+    """CPUs that this process may use: its affinity and quota, not those of the machine."""
+    from chirpid_patch.cpus import usable_cpus as count  # takes PyTorch, which a look at the help does not need
+
+    return count()
+
+
 def describe(threads: int) -> dict[str, Any]:
     """Processor, usable CPUs, accelerator, torch, the compute threads it is given, Python and system."""
+    import torch
+
     return {
         "processor": _processor(),
         "usable_cpus": usable_cpus(),

@@ -123,7 +123,7 @@ def measure(
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
         scratch: folder for the processes' files.
-        progress: called with one line as each process ends.
+        progress: called with one line as each step begins or ends.
 
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
@@ -131,6 +131,7 @@ def measure(
     children = Children(trees, discovery, settings, scratch)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
+    progress("watching each side train, untimed: what it loads, in which order, and what it computes")
     began = time.monotonic()
     probe = {}
     for side, child in children.in_turn(("before", "after"), watching, public_names(trees["before"])):

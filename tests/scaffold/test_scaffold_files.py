@@ -137,7 +137,9 @@ def test_every_section_of_the_notebook_is_explained_before_its_code(backend: Pat
     assert kinds[0] == "markdown"
     assert all(before != after for before, after in pairwise(kinds))
     headings = [cell["source"][0].strip() for cell in cells if cell["source"][0].startswith("## ")]
-    assert [heading.split(".")[0] for heading in headings[:5]] == ["## 1", "## 2", "## 3", "## 4", "## 5"]
+    assert [heading.split(".")[0] for heading in headings[:6]] == [f"## {number}" for number in range(1, 7)]
+    explained = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
+    assert all(sum(len(line.split()) for line in lines) > 20 for lines in explained)
 
 
 def test_a_script_becomes_cells() -> None:

@@ -2,24 +2,29 @@
 # # How fast does this backend load its data?
 #
 # Training takes turns: load a batch, let the model learn from it, load the next. While a batch is being loaded, the
-# model (and the GPU) has nothing to do. This notebook measures that waiting on this machine, in five parts:
+# model (and the GPU) has nothing to do. This notebook is about that waiting, in six parts:
 #
-# 1. the data: synthetic spectrograms of the size the backend trains on, 1 × 224 × 313;
-# 2. loading as it was before the migration against loading as it is now;
-# 3. whether the datasets can be used by several worker processes, and give the same samples then;
-# 4. how busy the GPU is during training;
-# 5. training time with different loader settings.
+# 1. the verdict: what `chirp-migrate verify` found when it trained this backend before and after its migration;
+# 2. the data for what is measured here: synthetic spectrograms of the size the backend trains on, 1 × 224 × 313;
+# 3. loading as it was before the migration against loading as it is now;
+# 4. whether the datasets can be used by several worker processes, and give the same samples then;
+# 5. how busy the GPU is during training;
+# 6. training time with different loader settings.
 #
-# Every number below is measured when its cell runs; run it again and it will differ a little. It takes less than a
-# minute. Nothing of yours is changed.
+# The first part shows figures that were measured earlier and kept. All others are measured when their cells run; run
+# them again and they will differ a little. The whole notebook takes about a minute. Nothing of yours is changed.
 #
 # Words used: a *sample* is one spectrogram with its label; a *batch* is a few dozen samples the model sees at once; an
-# *epoch* is one pass over all samples; a *worker* is an extra process that loads batches while the model is busy.
+# *epoch* is one pass over all samples; a *loader* hands the training its batches; a *worker* is an extra process that
+# loads batches while the model is busy.
 
 # %%
+import hashlib
+import json
 import os
 import platform
 import random
+import shlex
 import statistics
 import sys
 import time
@@ -68,37 +73,256 @@ def seed_everything(seed=0):
 
 
 def table(header, rows):
-    """Print rows of text in columns."""
+    """Print rows of text in columns; where that is too wide, the first column gets a line of its own."""
     cells = [header, *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    too_wide = sum(widths) + 2 * len(widths) > 100
     for number, row in enumerate(cells):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        columns = [cell.ljust(width) for cell, width in zip(row, widths)]
+        if too_wide:
+            print(row[0])
+            columns[0] = "  "
+        print("  ".join(columns).rstrip())
         if number == 0:
-            print("  ".join("-" * width for width in widths))
+            print("-" * min(100, sum(widths) + 2 * len(widths)))
 
 
-def bars(title, labels, values, unit):
-    """Horizontal bars, as a plot or as text."""
+def number(value):
+    """Three digits, or all of a large number."""
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+BEFORE, AFTER, PERFECT = "#D55E00", "#0072B2", "#999999"  # told apart by colour-blind people, too
+
+
+def bars(title, values, unit):
+    """Horizontal bars with their values, as a plot or as text; loading as it was before in another colour."""
     if plt is None:
         print(title)
-        for label, value in zip(labels, values):
-            print(f"{label:>32}  {'#' * round(40 * value / max(values))} {value:,.3g} {unit}")
+        for label, value in values.items():
+            print(f"{label:>32}  {'#' * round(40 * value / max(values.values()))} {number(value)} {unit}")
         return
-    figure, axes = plt.subplots(figsize=(8, 0.5 * len(labels) + 1))
-    axes.barh(labels, values)
+    figure, axes = plt.subplots(figsize=(9, 0.4 * len(values) + 1), layout="constrained")
+    colours = [BEFORE if label.startswith("current") else AFTER for label in values]
+    drawn = axes.barh(list(values), list(values.values()), color=colours)
+    axes.bar_label(drawn, [f" {number(value)}" for value in values.values()])
     axes.invert_yaxis()
+    axes.margins(x=0.12)
     axes.set_xlabel(unit)
-    axes.set_title(title)
-    figure.tight_layout()
+    axes.set_title(title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
     plt.show()
 
 
 print(f"Python {platform.python_version()}, torch {torch.__version__}, {platform.system()} {platform.machine()}")
 print(f"{usable_cpus()} CPUs usable by this process, {torch.get_num_threads()} torch threads, training on {DEVICE}")
 print(monitor.gpu_status())
+if hasattr(os, "getloadavg") and os.getloadavg()[0] > usable_cpus() / 2:
+    print(f"BUSY MACHINE: a load of {os.getloadavg()[0]:.1f}; what is measured below would be other figures in quiet.")
 
 # %% [markdown]
-# ## 1. The data
+# ## 1. The verdict
+#
+# `chirp-migrate verify` trains this backend in turn as it was before the migration and as it is now, several times, in
+# processes of their own. It says whether training got faster, and whether it is still the same training: the same
+# samples, losses and results, or, for random augmentation, the same distribution. What it found last is kept in the
+# folder `.chirp-migrate`, and is shown here.
+#
+# Possible verdicts: *faster* (by at least the wanted share of the time), *not shown to be faster*, *model-bound* (the
+# model takes so much of the time that no loader could save that share), *slower*, *not equivalent* (another training,
+# so its speed does not matter), *failed* (the backend's code ended with an error).
+
+# %%
+def digest(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+
+
+def kept_verdict():
+    """What `chirp-migrate verify` found last, and what has changed since (key "since"); None if it kept nothing."""
+    runs = sorted((ROOT / ".chirp-migrate").glob("[0-9]*"), key=lambda folder: int(folder.name))
+    verified = [run for run in runs if (run / "verify.json").is_file()]
+    if not verified:
+        return None
+    verdict = json.loads((verified[-1] / "verify.json").read_text(encoding="utf-8"))
+    changed = [path for path, known in verdict.get("files", {}).items() if digest(ROOT / path) != known]
+    later = [f"run {run.name} of apply" for run in runs[runs.index(verified[-1]) + 1 :]]
+    return {**verdict, "since": [*changed, *later]}
+
+
+VERIFIED = kept_verdict()
+NO_VERDICT = (
+    "No verdict is kept for this backend yet. To make one, run this in a terminal (a few minutes), then this cell "
+    f"again:\n\n    chirp-migrate verify {shlex.quote(str(ROOT))}"
+)
+if VERIFIED is None:
+    print(NO_VERDICT)
+else:
+    print(f"Verdict: {VERIFIED['verdict']}")
+    print(VERIFIED["reason"])
+    for difference in VERIFIED.get("differences", []):
+        print(f"differs: {difference['message']}")
+    if VERIFIED.get("simulated"):
+        print(VERIFIED["simulated"]["what"])
+    machine = VERIFIED["machine"]
+    print(
+        f"\nVerified {VERIFIED.get('created', '')} on {machine['processor']}, {machine['usable_cpus']} usable CPUs, "
+        f"{machine['accelerator'] or 'no GPU'}, torch {machine['torch']}"
+    )
+    if VERIFIED["since"]:
+        print(f"CHANGED SINCE, verify again: {', '.join(VERIFIED['since'])}")
+
+# %% [markdown]
+# ### How long each entry point trains
+#
+# An *entry point* is a function of the backend that trains. *Saved* is the share of the time before that is not needed
+# any more. Times vary, so it comes with a range, the *95 % interval*: of a hundred such ranges about 95 hold the true
+# value. *Perfect loading* is the same training fed from one batch that is in memory already: no loader can save more.
+# The last column is what is shown of that entry point alone.
+#
+# In the plot, bars are the middle values (medians) of the rounds, and thin lines go from the fastest to the slowest.
+
+# %%
+def saved(ratio):
+    """Share of the time that is saved and its interval, in percent, from a ratio of times after / before."""
+    if ratio is None:
+        return "-"
+    share, low, high = (f"{100 * (1 - ratio[name]):.0f}" for name in ("value", "high", "low"))
+    return f"{share} % [{low}, {high}]"
+
+
+def plot_times(seconds, labels):
+    """Bars of the seconds of each entry point: before, after and with perfect loading."""
+    sides = {"before": BEFORE, "after": AFTER, "cached": PERFECT}
+    names = {"cached": "perfect loading"}
+    figure, axes = plt.subplots(figsize=(9, 1.4 + 0.5 * len(labels)), layout="constrained")
+    for number, (side, colour) in enumerate(sides.items()):
+        shown = [(place, seconds[side][label]) for place, label in enumerate(labels) if seconds[side].get(label)]
+        medians = [statistics.median(taken) for _, taken in shown]
+        least = [median - min(taken) for median, (_, taken) in zip(medians, shown)]
+        most = [max(taken) - median for median, (_, taken) in zip(medians, shown)]
+        axes.barh(
+            [place + 0.27 * (number - 1) for place, _ in shown],
+            medians,
+            0.26,
+            xerr=[least, most],
+            color=colour,
+            label=names.get(side, side),
+            error_kw={"elinewidth": 0.8},
+        )
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of training")
+    axes.set_title("Training time of each entry point", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    plt.show()
+
+
+if VERIFIED is None:
+    print("No verdict is kept yet: see above.")
+elif not VERIFIED.get("ratios"):
+    print("Nothing was timed: see the verdict.")
+else:
+    labels, verdicts = list(VERIFIED["ratios"]), VERIFIED.get("verdicts", {})
+    rows = []
+    for label in labels:
+        times = [statistics.median(VERIFIED["seconds"][side][label]) for side in ("before", "after")]
+        own = verdicts.get(label, {})
+        rows.append(
+            [
+                label,
+                *(f"{seconds:.2f} s" for seconds in times),
+                saved(VERIFIED["ratios"][label]),
+                saved(own.get("perfect")),
+                own.get("verdict", ""),
+            ]
+        )
+    rows.append(["all together", "", "", saved(VERIFIED["ratio"]), saved(VERIFIED.get("perfect")), VERIFIED["verdict"]])
+    table(["entry point", "before", "after", "saved", "perfect loading", "verdict"], rows)
+    if plt is not None:
+        plot_times(VERIFIED["seconds"], labels)
+
+# %% [markdown]
+# ### What the training waited for, and what it used
+#
+# One more training of each side was run with instruments. The table has what they found; below it stand what is required
+# of the migrated backend, and how each figure is taken. The plots show:
+#
+# * **waits**: for each time on the horizontal axis, how many of the batches were there by then. The further left a
+#   curve rises, the less the training waits.
+# * **workers**: samples per second of PyTorch's own loader with several numbers of worker processes (nothing but
+#   loading), and of the loader that the factory chose.
+# * **memory**: what the training process and its workers used while it trained.
+
+# %%
+def plot_waits(axes, raw):
+    for side, colour in (("before", BEFORE), ("after", AFTER)):
+        walks = [walk for entry in raw[side]["entries"].values() for walk in entry["walks"] if walk["role"] == "train"]
+        # The first batch of each walk is start-up.
+        waits = np.sort([1e3 * wait for walk in walks for wait in walk["waits_s"][1:]])
+        if len(waits):
+            share = 100 * np.arange(1, len(waits) + 1) / len(waits)
+            axes.step(np.maximum(waits, 1e-3), share, where="post", color=colour, label=side)
+            axes.set_xscale("log")
+    axes.set(title="Waits for the next training batch", xlabel="milliseconds", ylabel="batches there by then, %")
+
+
+def plot_workers(axes, raw):
+    rates = [rate for rate in raw["after"]["rates"] if rate["samples_per_second"] is not None]
+    plain = [(rate["workers"], rate["samples_per_second"]) for rate in rates if rate["loader"] == "plain"]
+    if plain:
+        axes.plot(*zip(*plain), "o-", color=AFTER, label="PyTorch's loader")
+        axes.set_xticks([workers for workers, _ in plain])
+    for rate in rates:
+        if rate["loader"] == "factory":
+            axes.axhline(rate["samples_per_second"], linestyle=":", color="#009E73", label="the factory's loader")
+    axes.set(title="Loading alone, by workers", xlabel="worker processes", ylabel="samples/s")
+    axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
+
+
+def plot_memory(axes, raw):
+    for side, colour in (("before", BEFORE), ("after", AFTER)):
+        points = [(one["seconds"], one["memory_bytes"] / 2**20) for one in raw[side]["usage"] if one["memory_bytes"]]
+        if points:
+            axes.plot(*zip(*points), color=colour, label=side)
+    axes.set(title="Memory while training", xlabel="seconds of training", ylabel="MiB")
+    axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
+
+
+if VERIFIED is None:
+    print("No verdict is kept yet: see above.")
+elif not VERIFIED.get("measures", {}).get("figures"):
+    print("Nothing was measured: see the verdict.")
+else:
+    measures = VERIFIED["measures"]
+    figures = [measures["figures"][side] for side in ("before", "after")]
+    known = [one for one in measures["definitions"] if any(side.get(one["name"]) is not None for side in figures)]
+    table(
+        ["figure", "before", "after", "unit"],
+        [[one["title"], *(number(side.get(one["name"])) for side in figures), one["unit"]] for one in known],
+    )
+    print("\nRequired, after the migration:")
+    for one in VERIFIED["targets"]:
+        print(f"  {one['verdict']}: {one['target']} ({one['why']})")
+    print("\nHow the figures are taken:")
+    for one in known:
+        print(f"  {one['title']}: {one['method']}.")
+    if plt is None:
+        print("(matplotlib is not installed: no plots)")
+    else:
+        figure, places = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
+        for plot, axes in zip((plot_waits, plot_workers, plot_memory), places):
+            plot(axes, measures["raw"])
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(frameon=False)
+            else:
+                axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
+        plt.show()
+
+# %% [markdown]
+# ## 2. The data
 #
 # Random spectrograms in [0, 1], each with a brighter band whose height depends on its class, so that a model has
 # something to learn. All of them are in memory, as in the backend. Training wants them *standardised*: the mean
@@ -122,7 +346,7 @@ print(f"{SAMPLES} samples of {tuple(data.tensors[0].shape[1:])}, {data.tensors[0
 print(f"mean {mean.item():.4f}, standard deviation {std.item():.4f}")
 
 # %% [markdown]
-# ## 2. Current against optimised
+# ## 3. Current against optimised
 #
 # *Current* is the code this backend had before its migration: each sample is fetched, standardised and augmented on
 # its own, then PyTorch's DataLoader stacks the samples to a batch. *Augmented* means that a random band of time and one
@@ -225,12 +449,16 @@ table(
     ],
 )
 for work in ("standardised", "augmented"):
-    ratio = middle(f"optimised, {work}", "samples_per_second") / middle(f"current, {work}", "samples_per_second")
-    print(f"{work}: the optimised loader gives {ratio:.2f} times as many samples a second as the current one")
-bars("Loading alone", list(candidates), [middle(name, "samples_per_second") for name in candidates], "samples/s")
+    sides = [[times["samples_per_second"] for times in taken[f"{side}, {work}"]] for side in ("current", "optimised")]
+    ratios = [new / old for old, new in zip(*sides)]
+    print(
+        f"{work}: the optimised loader gives {statistics.median(ratios):.2f} times as many samples a second as the "
+        f"current one ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+    )
+bars("Loading alone", {name: middle(name, "samples_per_second") for name in candidates}, "samples/s")
 
 # %% [markdown]
-# ## 3. Worker safety
+# ## 4. Worker safety
 #
 # A dataset can be handed to worker processes only if it can be *pickled* (packed and sent to another process). A lambda
 # or a class defined inside a function cannot. And randomness must not be shared: workers that start from one random
@@ -282,7 +510,7 @@ table(["workers", "samples", "each exactly once", "same as without workers", "fi
 print("Safe with every number of workers tried." if safe else "NOT SAFE: see the table.")
 
 # %% [markdown]
-# ## 4. GPU utilisation during training
+# ## 5. GPU utilisation during training
 #
 # A small convolutional network is trained on the augmented data, once with each kind of loading. With an NVIDIA GPU,
 # its utilisation (the share of time in which it had work) is sampled meanwhile.
@@ -356,7 +584,7 @@ print(gpu)
 table(["loading", "GPU utilisation", "time not spent waiting", "peak memory"], rows)
 
 # %% [markdown]
-# ## 5. Training time with different settings
+# ## 6. Training time with different settings
 #
 # The same training, from the same start, with different loaders. More workers are not faster by themselves: for data
 # that is already in memory, sending a batch from one process to another often costs more than making it. Which setting
@@ -398,7 +626,7 @@ table(
         for name, taken in runs.items()
     ],
 )
-bars("Training time", list(settings), list(training_times.values()), "seconds")
+bars("Training time", training_times, "seconds")
 
 # %% [markdown]
 # ## What to make of it

@@ -1,0 +1,89 @@
+"""How soon a report of 2,000 changes is on the screen: `python benchmarks/report_page.py`
+
+Plans the migration of a made-up backend with that many hunks, writes the page, opens it in headless Chromium several
+times, each in a process of its own, and prints milliseconds to the first paint and to the end of loading. Ends with 1
+if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test extra).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from chirp_migrate.verify import machine
+
+_LIMIT_MS = 2000
+_LOADERS_A_FILE = 40
+_HEADER = "from torch.utils.data import DataLoader\n\n\n"
+_FUNCTION = (
+    "def train_loader_{n}(dataset, batch_size=32):\n"
+    '    """Loader number {n}."""\n'
+    "    return DataLoader(dataset, batch_size=batch_size, shuffle=True, num_workers=0, pin_memory=True)\n\n\n"
+)
+
+
+def make_page(folder: Path, hunks: int) -> Path:
+    """The report of a plan with ``hunks`` hunks, by the commands a user would type."""
+    backend = folder / "backend"
+    backend.mkdir()
+    for part, first in enumerate(range(0, hunks, _LOADERS_A_FILE)):
+        numbers = range(first, min(first + _LOADERS_A_FILE, hunks))
+        text = _HEADER + "".join(_FUNCTION.format(n=n) for n in numbers)
+        (backend / f"part_{part}.py").write_text(text, encoding="utf-8")
+    plan, page = folder / "plan.json", folder / "report.html"
+    for arguments in (["plan", backend, "-o", plan], ["report", backend, "--plan", plan, "-o", page]):
+        subprocess.run([sys.executable, "-m", "chirp_migrate", *map(str, arguments)], check=True, capture_output=True)
+    return page
+
+
+def open_page(chromium: str, page: Path) -> dict[str, float]:
+    """Milliseconds from navigation to the first paint and to the end of loading, in a browser of its own."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium)
+        view = browser.new_page(viewport={"width": 1400, "height": 900})
+        view.goto(page.as_uri())
+        view.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        taken: dict[str, float] = view.evaluate(
+            "({paint: performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+            " loaded: performance.getEntriesByType('navigation')[0].loadEventEnd,"
+            " hunks: document.querySelectorAll('.hunk').length})"
+        )
+        browser.close()
+    return taken
+
+
+@click.command(help=__doc__)
+@click.option("--hunks", default=2000, show_default=True)
+@click.option("--rounds", default=5, show_default=True)
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write all times to this file.")
+def main(hunks: int, rounds: int, target: Path | None) -> None:
+    """Make the page, open it, judge."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        sys.exit("there is no Chromium: install it (apt-get install chromium)")
+    with tempfile.TemporaryDirectory() as folder:
+        page = make_page(Path(folder), hunks)
+        size = page.stat().st_size
+        found = [open_page(chromium, page) for _ in range(rounds)]
+    about = machine.describe(machine.usable_cpus())
+    click.echo(f"{found[0]['hunks']:.0f} hunks, {size / 2**20:.1f} MiB; {machine.line(about)}")
+    for name, what in (("paint", "first paint"), ("loaded", "loaded")):
+        times = sorted(one[name] for one in found)
+        click.echo(f"{what:12} {statistics.median(times):6.0f} ms  ({times[0]:.0f} to {times[-1]:.0f}, {rounds} times)")
+    if target is not None:
+        target.write_text(json.dumps({"machine": about, "bytes": size, "times": found}, indent=1) + "\n")
+    if statistics.median(one["paint"] for one in found) > _LIMIT_MS:
+        sys.exit(f"the first paint takes more than {_LIMIT_MS} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""``chirp-migrate report PATH``: what became of a backend, on the terminal or as one HTML file."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.options import color_option, path_argument, plan_file_option
+from chirp_migrate.cli.paint import Paint, count
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.report.page import render_page
+from chirp_migrate.report.story import Story, read_story
+from chirp_migrate.report.terminal import render
+
+
+@click.command(
+    epilog=epilog(
+        {
+            ExitCode.OK: "reported",
+            ExitCode.USAGE: "nothing was applied at PATH and no plan is given, or an option is wrong",
+            ExitCode.REFUSED: "an interrupted run, a damaged journal, or sources that are not those of the plan",
+        },
+        "chirp-migrate report backend/ | less -R",
+        "chirp-migrate report backend/ -o report.html",
+        "chirp-migrate report backend/ --plan plan.json -o plan.html",
+    )
+)
+@path_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
+)
+@plan_file_option("Report this plan instead of what was applied (see `plan`).")
+@click.option("--run", type=click.IntRange(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
+@click.option(
+    "--verdict",
+    "verdict_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
+)
+@color_option
+def report(
+    path: Path, output: Path | None, plan_file: Path | None, run: int | None, verdict_file: Path | None, color: str
+) -> None:
+    """Tell what became of the backend at PATH: the last verdict with its figures, and every change with its reason.
+
+    Reads what `apply` and `verify` kept in the journal; the backend's code is never imported or run. Without -o it is
+    printed, side by side from 160 columns on.
+    """
+    json_output.check_writable(output, "--output")
+    if plan_file is not None and run is not None:
+        raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
+    story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
+    if output is None:
+        paint = Paint.for_stream(sys.stdout, color)
+        for line in render(story, width=shutil.get_terminal_size((80, 24)).columns, colour=paint.on):
+            click.echo(line, color=paint.on)
+        return
+    page = render_page(story).encode("utf-8")
+    if output == json_output.STANDARD_OUTPUT:
+        sys.stdout.buffer.write(page)
+        return
+    try:
+        output.write_bytes(page)
+    except OSError as error:
+        raise UsageProblem(f"{output} cannot be written ({error.strerror}): give another --output.") from error
+    click.echo(_written(output, story))
+
+
+def _written(output: Path, story: Story) -> str:
+    files = [file for run in story.runs for file in run.files]
+    changes = count(sum(len(file.hunks) for file in files), "change")
+    verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
+    what = f"{changes} in {count(len(files), 'file')}, {verdict}"
+    return f"Wrote {output}: {what}. Open it in a browser; it needs no network."

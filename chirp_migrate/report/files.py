@@ -1,0 +1,93 @@
+"""One file of a plan as a report tells it: its hunks with their lines, places and reasons."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+
+from chirp_migrate.plan import FilePlan, Finding, Hunk, Status
+from chirp_migrate.report.layout import FOLLOWS, Layout
+from chirp_migrate.report.story import FileStory, FindingStory, HunkStory
+from chirp_migrate.report.texts import Texts
+from chirp_migrate.rules import all_rules
+from chirp_migrate.selection import WHOLE_FILE, Choice
+
+__all__ = ["finding_story", "tell_file"]
+
+_ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
+
+
+def tell_file(
+    file: FilePlan,
+    findings: Sequence[Finding],
+    *,
+    run: int | None = None,
+    choices: Mapping[int, Choice] | None = None,
+    edited_since: bool = False,
+) -> tuple[FileStory, tuple[FindingStory, ...]]:
+    """One file, and what was found in it and not rewritten.
+
+    Args:
+        file: what was, or is to be, written.
+        findings: those of this file.
+        run: number of the run; None for a plan.
+        choices: what a review of a plan decided, by number of the hunk.
+        edited_since: whether the file is something else by now.
+    """
+    texts = Texts(file)
+    layout = Layout(texts.before, texts.after, file.hunks)
+    told = [(one, finding_story(one, texts.source_line(one))) for one in findings]
+    choices = choices or {}
+    known = {hunk.number for hunk in file.hunks}
+    owner = {id(one): _owner(one, known) for one in findings}
+
+    def hunk_story(number: int, kind: str, hunk: Hunk | None, choice: Choice | None) -> HunkStory:
+        imports = () if hunk is None else (f"from {module} import {clause}" for module, clause in sorted(hunk.imports))
+        return HunkStory(
+            id=_link(file.path, run, str(number) if hunk is not None else kind),
+            number=number,
+            kind=kind,
+            findings=tuple(story for one, story in told if owner[id(one)] == number),
+            imports=tuple(imports),
+            decision=None if choice is None else "accepted" if choice.accepted else "refused",
+            edited=choice is not None and choice.edits is not None,
+            sections=tuple(section for rows in layout.sections(number) for section in texts.sections(rows)),
+        )
+
+    hunks = [hunk_story(hunk.number, "rewrite", hunk, choices.get(hunk.number)) for hunk in file.hunks]
+    rest = "follows" if hunks else "unknown" if file.note == "rewrite" else "file"
+    others = hunk_story(FOLLOWS, rest, None, choices.get(WHOLE_FILE))
+    if others.sections or not hunks:
+        hunks.append(others)
+    added, removed = layout.changed
+    action = "create" if file.before is None else "rewrite"
+    reported = (story for one, story in told if owner[id(one)] is None and one.status is not Status.FINE)
+    story = FileStory(file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link(file.path, run))
+    return story, tuple(reported)
+
+
+def finding_story(finding: Finding, source: str = "") -> FindingStory:
+    """A finding with the reason of its rule."""
+    return FindingStory(finding, _reasons().get(finding.rule, ""), source)
+
+
+@cache
+def _reasons() -> dict[str, str]:
+    return {rule.code: rule.reason for rule in all_rules()}
+
+
+def _owner(finding: Finding, known: Collection[int]) -> int | None:
+    """The hunk that a finding belongs to; None for one that is only reported."""
+    if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
+        return finding.hunk
+    return FOLLOWS if finding.status is Status.REWRITE else None
+
+
+def _link(path: str, run: int | None, part: str = "") -> str:
+    """A name for links that stays the same; a path with odd characters gets a hash, so that no two are alike."""
+    plain = _ODD_IN_LINKS.sub("-", path)
+    if plain != path:
+        plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"
+    return ":".join(one for one in (plain, f"run{run}" if run not in (None, 1) else "", part) if one)

@@ -1,0 +1,246 @@
+"""A story from where its parts are kept: the journal's runs, a plan file, and what ``verify`` left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+
+from chirp_migrate.atomic import read_file
+from chirp_migrate.discover import root_of
+from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
+from chirp_migrate.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
+from chirp_migrate.ledger import Ledger
+from chirp_migrate.migration import Migration
+from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped, Status
+from chirp_migrate.planfile import PlanFile, read_applied, read_plan
+from chirp_migrate.record import State
+from chirp_migrate.report.files import finding_story, tell_file
+from chirp_migrate.report.kept import changed_since
+from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
+from chirp_migrate.report.verdict import VerdictStory, read_verdict, verified_digests
+from chirp_migrate.selection import Choice, Choices, select
+
+__all__ = ["story_of_plan", "story_of_runs"]
+
+_NOT_WRITTEN = "it was read-only when this run was applied"
+
+
+def story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> Story:
+    """What was applied to the backend at ``path``; see :func:`~chirp_migrate.report.story.read_story`."""
+    root = root_of(path).resolve()
+    runs = read_runs(root)
+    if any(run.state is not State.APPLIED for run in runs):
+        raise Refused(
+            f"a run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first, then there is "
+            "something whole to report."
+        )
+    if not runs:
+        apply, plan = f"chirp-migrate apply {quote(str(path))}", f"chirp-migrate plan {quote(str(path))} -o FILE"
+        raise UsageProblem(
+            f"nothing was applied in {path}, so there is nothing to report: run `{apply}` first, or report a plan with "
+            f"--plan FILE (`{plan}` makes one)."
+        )
+    chosen = [run for run in runs if number is None or run.number == number]
+    if not chosen:
+        there = ", ".join(str(run.number) for run in runs)
+        raise UsageProblem(f"there is no run {number} in {path}: those that stand are {there}.")
+    verdict = _kept_verdict(runs) if verdict_file is None else _verdict_in(verdict_file, root)
+    told = [_tell_run(run, runs) for run in chosen]
+    return Story(root.name, tuple(told), verdict, tuple(_doubts(told, verdict, runs)))
+
+
+def story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
+    """What a plan would do to the backend at ``path``; see :func:`~chirp_migrate.report.story.read_story`."""
+    root = root_of(path)
+    try:
+        data = read_file(plan_file)
+    except OSError as error:
+        raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give the file of a plan.") from None
+    found = read_plan(data, str(plan_file), root)
+    tool = json.loads(data).get("tool")
+    verdict = None if verdict_file is None else _verdict_in(verdict_file, root)
+    run = _tell_plan(found, tool if isinstance(tool, str) else "")
+    return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
+
+
+def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
+    data = run.document(APPLIED_PLAN)
+    if data is None:
+        files = [file.path for file in run.files]
+        plan = Plan(run.root, tuple(_file_of(run, path) for path in files), (), ())
+        return _dated(_told(Migration(plan, ()), (), run.number, _edited(run, runs), None), run)
+    try:
+        planned = _paths_in(data)
+        migration = read_applied(data, run.root, _Written(run, planned))
+        written = {file.path for file in migration.plan.files}
+        left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
+        ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
+        story = _told(migration, left, run.number, _edited(run, runs), ledger)
+    except ValueError as error:  # edits that overlap are known when they are applied
+        raise JournalDamaged(
+            f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
+            "that run without its reasons."
+        ) from None
+    return _dated(story, run)
+
+
+def _dated(story: RunStory, run: JournalRun) -> RunStory:
+    return replace(story, created=run.created, tool=f"chirp-migrate {run.record.tool}")
+
+
+def _tell_plan(found: PlanFile, tool: str) -> RunStory:
+    plan, choices = found.migration.plan, found.choices
+    # With every hunk, also the refused ones; those that somebody edited as edited.
+    shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
+    refused = {one for one, choice in choices.items() if not choice.accepted}
+    findings = tuple(
+        replace(one, status=Status.REFUSED) if one.status is Status.REWRITE and (one.path, one.hunk) in refused else one
+        for one in plan.findings
+    )
+    migration = replace(found.migration, plan=replace(shown, findings=findings))
+    ledger = Ledger.of(findings, plan.skipped, (), migration.options.codes)
+    return replace(_told(migration, (), None, frozenset(), ledger, choices), tool=tool)
+
+
+def _told(
+    migration: Migration,
+    left: tuple[Skipped, ...],
+    number: int | None,
+    edited: Collection[str],
+    ledger: Ledger | None,
+    choices: Choices | None = None,
+) -> RunStory:
+    """A run or a plan from its parts; ``left`` are files that it could not write, ``edited`` those changed since."""
+    plan = migration.plan
+    findings: dict[str, list[Finding]] = {}
+    for one in plan.findings:
+        findings.setdefault(one.path, []).append(one)
+    decided: dict[str, dict[int, Choice]] = {}
+    for (path, hunk), choice in (choices or {}).items():
+        decided.setdefault(path, {})[hunk] = choice
+    files: list[FileStory] = []
+    reported: dict[str, tuple[FindingStory, ...]] = {}
+    for file in plan.files:
+        own = findings.get(file.path, [])
+        story, reported[file.path] = tell_file(
+            file, own, run=number, choices=decided.get(file.path), edited_since=file.path in edited
+        )
+        files.append(story)
+    for path, others in findings.items():
+        if path not in reported:
+            reported[path] = tuple(finding_story(_unwritten(one)) for one in others if one.status is not Status.FINE)
+    return RunStory(
+        number=number,
+        created="",
+        tool="",
+        files=tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
+        reported=tuple(story for path in sorted(reported) for story in reported[path]),
+        skipped=(*plan.skipped, *left),
+        left_out=plan.left_out,
+        ledger=ledger,
+        notes=(*plan.notes, *migration.notes),
+    )
+
+
+def _unwritten(finding: Finding) -> Finding:
+    """A finding in a file that was not written, as the ledger counts it."""
+    if finding.status is not Status.REWRITE:
+        return finding
+    return replace(finding, status=Status.REPORT, why="file-not-written")
+
+
+def _paths_in(data: bytes) -> list[str]:
+    """Paths of the files in a plan.
+
+    Raises:
+        ValueError: it is no plan.
+    """
+    try:
+        return [str(one["path"]) for one in json.loads(data)["files"]]
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError("it is some other document") from None
+
+
+class _Written:
+    """The bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
+
+    def __init__(self, run: JournalRun, planned: Collection[str]) -> None:
+        self._run = run
+        self._paths = {file.path for file in run.files}
+        linked = (file for file in run.files if file.path not in planned)
+        self._digests = {(file.sha256_before, file.sha256_after): file.path for file in linked}
+
+    def __call__(self, path: str, before: str | None, after: str) -> tuple[bytes | None, bytes] | None:
+        kept = path if path in self._paths else self._digests.get((before, after))
+        if kept is None:
+            return None
+        file = _file_of(self._run, kept)
+        return file.before, file.after
+
+
+def _file_of(run: JournalRun, path: str) -> FilePlan:
+    """A file as a journal keeps it, which does not say why it was written."""
+    file = next(one for one in run.files if one.path == path)
+    before = None if file.before is None else run.content(file.before.sha256)
+    return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
+
+
+def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
+    """Files of a run that are not what it made of them, nor what a later run did."""
+    later = {file.path for one in runs if one.number > run.number for file in one.files}
+    mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
+    return frozenset(changed_since(run.root, mine))
+
+
+def _kept_verdict(runs: Sequence[JournalRun]) -> VerdictStory | None:
+    """What the last verification found, which is kept with the run that was the last one then."""
+    for run in reversed(runs):
+        data = run.document(VERDICT)
+        if data is None:
+            continue
+        try:
+            verdict, files = read_verdict(data), verified_digests(data)
+        except ValueError as error:
+            raise JournalDamaged(
+                f"the verdict kept with run {run.number} cannot be read ({error}): verify again, or remove "
+                f"{run.folder / VERDICT}."
+            ) from None
+        return replace(verdict, run=run.number, changed_since=changed_since(run.root, files))
+    return None
+
+
+def _verdict_in(file: Path, root: Path) -> VerdictStory:
+    try:
+        data = read_file(file)
+        verdict, files = read_verdict(data), verified_digests(data)
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `verify --json` wrote.") from None
+    except ValueError as error:
+        raise UsageProblem(f"{file} is no verdict ({error}): give what `verify --json` wrote.") from None
+    return replace(verdict, changed_since=changed_since(root, files))
+
+
+def _doubts(told: Sequence[RunStory], verdict: VerdictStory | None, runs: Sequence[JournalRun]) -> Iterator[str]:
+    """What keeps the parts of a story from belonging together."""
+    for run in told:
+        if run.ledger is None:
+            yield (
+                f"Run {run.number} was applied by a version that kept no reasons with it: its changes are shown "
+                "without rules and ledger."
+            )
+        edited = [file.path for file in run.files if file.edited_since]
+        if edited:
+            yield f"Edited since they were migrated, and shown as they were then: {', '.join(edited)}."
+    if len(told) < len(runs):
+        others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in told})
+        yield f"Only run {told[0].number} is shown; {others} stand as well, and a verdict is on all of them together."
+    if verdict is None:
+        return
+    if verdict.changed_since:
+        yield f"Changed since they were verified, so verify again: {', '.join(verdict.changed_since)}."
+    newer = [run.number for run in runs if verdict.run is not None and run.number > verdict.run]
+    if newer:
+        yield f"Run {newer[0]} was applied after the last verification: verify again."

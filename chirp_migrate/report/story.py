@@ -1,0 +1,156 @@
+"""Everything a report tells, as data and free of presentation; the page and the terminal render the same story.
+
+It is read from what ``apply`` and ``verify`` kept (the journal), or from a saved plan. The user's code is never
+imported or run. Texts are as they stand in the sources: whoever shows them escapes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from chirp_migrate.ledger import Ledger
+from chirp_migrate.plan import Finding, Skipped
+from chirp_migrate.report.hunks import Section
+from chirp_migrate.report.verdict import VerdictStory
+
+__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "read_story"]
+
+
+@dataclass(frozen=True)
+class FindingStory:
+    """A finding with what a reader needs beside it.
+
+    Attributes:
+        finding: rule, name, place, message, safety and status.
+        reason: why the rule exists, one paragraph; empty for a rule that this version does not know.
+        source: the line it is about, without its newline; empty where that is not known for certain.
+    """
+
+    finding: Finding
+    reason: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class HunkStory:
+    """One change: what can be accepted or refused alone, or what follows from others.
+
+    Attributes:
+        id: names it in links: the same whenever the same change is reported again. Letters, digits and ``_./:-`` only.
+        number: that of the plan, from 1 in each file; 0 where there is no such number.
+        kind: ``rewrite`` (by rules), ``follows`` (imports that rewrites need, and what they left unused), ``file`` (a
+            file that is added or changed as a whole) or ``unknown`` (the journal does not say which rules did it).
+        findings: what it rewrites, by place; only of a ``rewrite``.
+        imports: lines such as ``from chirpid_patch import SpecAugment`` that it needs.
+        decision: in a plan, ``accepted`` or ``refused``; None where nothing was decided.
+        edited: whether somebody wrote other lines in a review; ``sections`` show these.
+        sections: runs of lines with context, in the order of the file.
+    """
+
+    id: str
+    number: int
+    kind: str
+    findings: tuple[FindingStory, ...]
+    imports: tuple[str, ...]
+    decision: str | None
+    edited: bool
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class FileStory:
+    """One file that a run wrote, or a plan would.
+
+    Attributes:
+        path: posix path relative to the backend.
+        action: ``rewrite`` or ``create``.
+        note: why: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        added: lines added.
+        removed: lines removed.
+        hunks: in the order of the file, what follows from them last.
+        edited_since: whether it is no longer what the run made of it.
+        id: names it in links, as that of its hunks.
+    """
+
+    path: str
+    action: str
+    note: str
+    added: int
+    removed: int
+    hunks: tuple[HunkStory, ...]
+    edited_since: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class RunStory:
+    """One run of ``apply``, or a plan that was not applied.
+
+    Attributes:
+        number: of the run; None for a plan.
+        created: when it was begun, ISO 8601 in UTC; empty for a plan, which does not say.
+        tool: what made it, such as ``chirp-migrate 0.1.0``.
+        files: rewritten ones first, each kind by path.
+        reported: what was seen and not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
+        skipped: files that could not be handled or written, with the reason.
+        left_out: what was not looked at on purpose.
+        ledger: the account; None where the journal keeps none (written by an earlier version).
+        notes: what else the user should know.
+    """
+
+    number: int | None
+    created: str
+    tool: str
+    files: tuple[FileStory, ...]
+    reported: tuple[FindingStory, ...]
+    skipped: tuple[Skipped, ...]
+    left_out: tuple[Skipped, ...]
+    ledger: Ledger | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What became of one backend.
+
+    Attributes:
+        name: of the backend's folder.
+        runs: those that stand, oldest first; or one plan.
+        verdict: what the last ``verify`` found; None when there was none.
+        notices: sentences on what the reader has to know before believing the rest, such as later edits.
+    """
+
+    name: str
+    runs: tuple[RunStory, ...]
+    verdict: VerdictStory | None
+    notices: tuple[str, ...]
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether nothing of it is applied yet."""
+        return any(run.number is None for run in self.runs)
+
+
+def read_story(
+    path: Path, *, run: int | None = None, plan_file: Path | None = None, verdict_file: Path | None = None
+) -> Story:
+    """Read what there is to tell of the backend at ``path``; nothing is written.
+
+    Args:
+        path: folder of the backend.
+        run: only this run of ``apply``; by default all that stand.
+        plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
+        verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
+
+    Raises:
+        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is no plan or no
+            verdict.
+        Refused: the tree is not as it was when the plan was made, or a run was interrupted.
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    from chirp_migrate.report.reading import story_of_plan, story_of_runs
+
+    if plan_file is not None:
+        return story_of_plan(path, plan_file, verdict_file)
+    return story_of_runs(path, run, verdict_file)

@@ -1,0 +1,125 @@
+"""The text of a file before and after, and its lines as a reader knows them: a notebook is its code cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from chirp_migrate.diff import SOURCE_LINE
+from chirp_migrate.engine import source_of
+from chirp_migrate.notebook import NotebookSource
+from chirp_migrate.plan import FilePlan, Finding
+from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.report.layout import enclosing
+from chirp_migrate.report.python_text import strings_open
+from chirp_migrate.source import UnreadableSource
+
+__all__ = ["Texts"]
+
+_CODE = (".py", ".ipynb")
+
+#: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
+_Place = tuple[int | None, int]
+
+
+class Texts:
+    """A file of a plan as text.
+
+    Attributes:
+        before: its text before; empty where it is created.
+        after: its text after.
+    """
+
+    def __init__(self, file: FilePlan) -> None:
+        self._old, self._new = _Text(file.path, file.before or b""), _Text(file.path, file.after)
+        self.before, self.after = self._old.text, self._new.text
+        self._name_at = enclosing(self.before) if file.path.endswith(_CODE) else lambda line: ""
+
+    def sections(self, rows: Sequence[Row]) -> Iterator[Section]:
+        """Rows with the numbers of the texts, as sections with the numbers that a reader counts."""
+        run: list[Row] = []
+        within, cell = "", None
+        for row in rows:
+            old, new = self._old.place(row.before), self._new.place(row.after)
+            place = old or new
+            if place is None:
+                continue
+            if run and place[0] != cell:
+                yield from _section(run, cell, within)
+                run = []
+            cell = place[0]
+            if row.sign != " " and all(one.sign == " " for one in run):
+                within = self._name_at(row.before) if row.before is not None else self._above(rows, row)
+            text = self._old.shown(row.text, old) if old is not None else self._new.shown(row.text, new)
+            inside = self._old.inside(row.before) if row.before is not None else self._new.inside(row.after)
+            run.append(Row(row.sign, old and old[1], new and new[1], text, inside))
+        yield from _section(run, cell, within)
+
+    def source_line(self, finding: Finding) -> str:
+        """The line before that a finding is about; empty where there is none."""
+        return self._old.line_at((finding.cell, finding.line))
+
+    def _above(self, rows: Sequence[Row], row: Row) -> str:
+        """What is around an added line: what is around the line before it."""
+        earlier = [one.before for one in rows[: rows.index(row)] if one.before is not None]
+        return self._name_at(earlier[-1]) if earlier else ""
+
+
+class _Text:
+    """One version of a file."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._notebook: NotebookSource | None = None
+        self._hidden: frozenset[int] = frozenset()
+        self._masked: dict[_Place, str] = {}
+        try:
+            source = source_of(path, data) if path.endswith(_CODE) and data else None
+        except UnreadableSource:
+            source = None
+        self.text = data.decode("utf-8", errors="backslashreplace") if source is None else source.text
+        self._open = strings_open(self.text) if source is not None else {}
+        if isinstance(source, NotebookSource):
+            self._notebook = source
+            self._masked = {(cell, line): text.partition("\n")[0].rstrip("\r") for cell, line, text in source.masked}
+            self._hidden = _markers(source.text)
+
+    def place(self, line: int | None) -> _Place | None:
+        """Where a reader finds a line of the text; None for one that is only there for us."""
+        if line is None or line in self._hidden:
+            return None
+        return (None, line) if self._notebook is None else self._notebook.locate(line)
+
+    def inside(self, line: int | None) -> str:
+        """The quotes of a string that the line begins in; empty in code, and in what is no Python."""
+        return self._open.get(line or 0, "")
+
+    def shown(self, text: str, place: _Place | None) -> str:
+        """A line as it is in the file: with a magic where we put Python in its place."""
+        return text if place is None else self._masked.get(place, text)
+
+    def line_at(self, place: _Place) -> str:
+        """The line at a place; empty where there is none."""
+        return self._by_place.get(place, "")
+
+    @cached_property
+    def _by_place(self) -> dict[_Place, str]:
+        lines = enumerate(SOURCE_LINE.findall(self.text), start=1)
+        placed = ((place, line.rstrip("\r\n")) for number, line in lines if (place := self.place(number)) is not None)
+        return {place: self.shown(line, place) for place, line in placed}
+
+
+def _section(rows: Sequence[Row], cell: int | None, within: str) -> Iterator[Section]:
+    """The rows as a section, where something changes in them."""
+    if any(row.sign != " " for row in rows):
+        yield Section(tuple(rows), cell, within)
+
+
+def _markers(text: str) -> frozenset[int]:
+    """Lines of a notebook's text that are in no cell: the marker above each with its blank line, and the last one."""
+    lines = text.splitlines()
+    if not lines:
+        return frozenset()
+    marker = lines[0].rpartition(" ")[0] + " "
+    found = {at for number, line in enumerate(lines, start=1) if line.startswith(marker) for at in (number, number + 1)}
+    tag = marker.split()[-1]
+    return frozenset(found | ({len(lines)} if lines[-1].startswith(f"{tag}: ") else set()))

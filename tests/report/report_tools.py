@@ -1,0 +1,134 @@
+"""Backends with something to report, migrated for real, and a verdict as ``verify --json`` writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from chirp_migrate.cli import main
+
+LOADERS = '''\
+import os
+from torch.utils.data import DataLoader
+
+
+def make(dataset, workers):
+    """Loaders for a run.
+
+    DataLoader(in_a_docstring)
+    """
+    train = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers)
+    print(len(train))
+    return train, DataLoader(dataset, batch_size=8, num_workers=0)
+
+
+kept = DataLoader  # used as a value
+left = DataLoader([1, 2])  # chirp: ignore[CHP001]
+'''
+
+#: Text that tries to be HTML, to run, to hide and to turn around.
+HOSTILE = """\
+from torch.utils.data import DataLoader
+
+evil = "</script><script>document.title = 'broken'</script><!-- <img src=x onerror=alert(1)>"  # </style></pre>
+name = "\u202etxt.exe\u202c"  # shown backwards by a careless page
+zero, soft, blank = "a\u200bb", "a\u00adb", "\u3164"
+loader = DataLoader(evil + "]]>&amp;&lt;'\\"", batch_size=4)  # \u2067 \u2028 \U000e0041
+"""
+
+
+def backend(folder: Path, **files: str) -> Path:
+    """A backend in ``folder``: its files by name, two underscores for a slash; ``train.py`` by default."""
+    for name, text in (files or {"train.py": LOADERS}).items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def run(*arguments: str | Path) -> Result:
+    """A command, in this process; what it raises is raised here."""
+    result = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=True)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def applied(folder: Path, **files: str) -> Path:
+    """A backend after ``apply``, without the files that it adds."""
+    root = backend(folder, **files)
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    return root
+
+
+def verdict_json(**changes: Any) -> dict[str, Any]:
+    """What a verification of two entry points writes: made up, in the form of docs/json.md."""
+    ratio = {"value": 0.5, "low": 0.4, "high": 0.6, "rounds": 3}
+    walks = [{"role": "train", "waits_s": [0.5, 0.004, 0.002, 0.008]}, {"role": "validation", "waits_s": [0.1, 9.0]}]
+    whole: dict[str, Any] = {
+        "schema": 1,
+        "verdict": "faster",
+        "exit_code": 0,
+        "reason": "all entry points together: 50.0 % less time (95 % interval 40.0 to 60.0 %), 20% less wanted",
+        "threshold": 0.2,
+        "headspace": 0.6,
+        "ratio": ratio,
+        "ratios": {"train.one": ratio, "train.two": {**ratio, "high": 1.3}},
+        "perfect": {**ratio, "value": 0.45},
+        "seconds": {
+            "before": {"train.one": [2.0, 2.2, 2.1], "train.two": [1.0, 1.0, 1.1]},
+            "after": {"train.one": [1.0, 1.1, 1.0], "train.two": [0.5, 0.6, 0.5]},
+            "cached": {"train.one": [0.9, 0.9, 0.9], "train.two": [0.4, 0.4, 0.4]},
+        },
+        "rounds": {"made": [{}, {}, {}, {}], "count": 3, "discarded": 1, "ended_with": "every question settled"},
+        "verdicts": {
+            "train.one": {"verdict": "meets the threshold", "perfect": {**ratio, "value": 0.45}},
+            "train.two": {"verdict": "not shown", "perfect": None},
+        },
+        "measures": {
+            "definitions": [
+                {"name": "wait_p50_ms", "unit": "ms", "title": "wait for a batch, median", "method": "as it is taken"},
+                {"name": "gpu_percent", "unit": "%", "title": "GPU utilisation", "method": "NVML"},
+            ],
+            "figures": {"before": {"wait_p50_ms": 8.0, "gpu_percent": None}, "after": {"wait_p50_ms": 1.5}},
+            "raw": {side: {"entries": {"train.one": {"walks": walks}}} for side in ("before", "after")},
+        },
+        "targets": [
+            {
+                "requirement": "R-004",
+                "target": "more than 10 batches/s at batch 32",
+                "verdict": "met",
+                "value": 40.0,
+                "why": "40 batches/s",
+                "warning": False,
+            }
+        ],
+        "simulated": None,
+        "differences": [],
+        "notes": ["train.two validates on what it trains on"],
+        "smallest_adjusted_p": {"train.two": 0.4},
+        "passes": {"before": {"train.one": [{"samples": 100}, {"samples": 20}], "train.two": [{"samples": 50}]}},
+        "workload": {"samples": 300, "shape": [1, 224, 313], "classes": 4, "epochs": 3, "batch_size": 32, "folds": 2},
+        "machine": {
+            "processor": "some CPU",
+            "usable_cpus": 2,
+            "torch": "2.13.0",
+            "threads": 2,
+            "accelerator": None,
+            "python": "3.11.7",
+            "system": "Linux x86_64",
+        },
+        "tool": "chirp-migrate 0.1.0",
+        "before": "the files before `apply`, from its journal",
+    }
+    return {**whole, **changes}
+
+
+def verdict_file(folder: Path, **changes: Any) -> Path:
+    """A file of it."""
+    path = folder / "verdict.json"
+    path.write_text(json.dumps(verdict_json(**changes)))
+    return path

@@ -1,0 +1,309 @@
+"""What a report tells, from where it is kept: the journal's runs, a plan, and the last verification."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report_tools import LOADERS, applied, backend, run, verdict_file, verdict_json
+
+from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
+from chirp_migrate.plan import Status
+from chirp_migrate.report.hunks import Row, differing, side_by_side
+from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.layout import Layout
+from chirp_migrate.report.story import FileStory, Story, read_story
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
+
+
+def rebuilt(file: FileStory, before: str) -> list[str]:
+    """The lines that a reader would make of ``before`` by hand, from the lines of the hunks."""
+    rows = [row for hunk in file.hunks for section in hunk.sections for row in section.rows]
+    gone = {row.before: row.text for row in rows if row.sign == "-"}
+    new = {row.after: row.text for row in rows if row.sign == "+"}
+    lines = before.splitlines()
+    assert all(lines[number - 1] == text for number, text in gone.items() if number is not None)
+    kept = iter(line for number, line in enumerate(lines, start=1) if number not in gone)
+    total = len(lines) - len(gone) + len(new)
+    return [new[number] if number in new else next(kept) for number in range(1, total + 1)]
+
+
+def the_file(story: Story, path: str = "train.py") -> FileStory:
+    return next(file for run in story.runs for file in run.files if file.path == path)
+
+
+def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
+    story = read_story(applied(tmp_path / "mine"))
+    (told,) = story.runs
+    assert (story.name, story.is_plan, story.verdict, story.notices) == ("mine", False, None, ())
+    assert told.number == 1 and told.created.endswith("Z") and told.tool.startswith("chirp-migrate ")
+    file = the_file(story)
+    first, second, follows = file.hunks
+    assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
+    assert first.findings[0].finding.rule == "CHP001" and first.findings[0].reason
+    assert (
+        first.findings[0].source == "    train = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers)"
+    )
+    assert first.imports == ("from chirpid_patch import OptimalDataLoaderFactory",)
+    assert {section.within for section in (*first.sections, *second.sections)} == {"make"}
+    assert (first.id, follows.id) == ("train.py:1", "train.py:follows")
+    assert told.ledger is not None
+    sites = told.ledger.to_json()["sites"]
+    assert sites["found"] == sites["migrated"] + sites["suppressed"] + sites["listed"] == 4
+    assert {one.finding.status for one in told.reported} == {Status.REPORT, Status.SUPPRESSED}
+
+
+@pytest.mark.parametrize("name", ["train.py", "utils/util_backup.py", "utils/dataset_utils.py"])
+def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) -> None:
+    if name == "train.py":
+        root = backend(tmp_path / "mine")
+    else:
+        root = backend(tmp_path / "mine", **{name.replace("/", "__"): (FIXTURE / name).read_text()})
+    before = (root / name).read_text()
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    file = the_file(read_story(root), name)
+    assert rebuilt(file, before) == (root / name).read_text().splitlines() != before.splitlines()
+    assert (file.added, file.removed) == tuple(
+        sum(row.sign == sign for hunk in file.hunks for section in hunk.sections for row in section.rows)
+        for sign in "+-"
+    )
+    assert len({hunk.id for hunk in file.hunks}) == len(file.hunks)
+
+
+def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# title"]},
+        *(
+            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": [source]}
+            for source in (
+                "%matplotlib inline\nfrom torch.utils.data import DataLoader\n\nx = 1",
+                "a = 1\n!ls\nloader = DataLoader(data, batch_size=4)\nb = 2",
+            )
+        ),
+    ]
+    book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    file = the_file(read_story(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
+    (section,) = file.hunks[0].sections
+    assert section.cell == 3
+    assert [(row.sign, row.before, row.text) for row in section.rows][:3] == [
+        (" ", 1, "a = 1"),
+        (" ", 2, "!ls"),
+        ("-", 3, "loader = DataLoader(data, batch_size=4)"),
+    ]
+    texts = {row.text for hunk in file.hunks for one in hunk.sections for row in one.rows}
+    assert "%matplotlib inline" in texts and not any("_chirp_cell" in text for text in texts)
+
+
+def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
+    root, plan = backend(tmp_path / "mine"), tmp_path / "plan.json"
+    assert run("plan", root, "--no-scaffold", "-q", "-o", plan).exit_code == 0
+    content = json.loads(plan.read_text())
+    content["files"][0]["hunks"][1]["decision"] = "refused"
+    plan.write_text(json.dumps(content))
+    story = read_story(root, plan_file=plan)
+    assert story.is_plan and story.runs[0].number is None
+    assert [hunk.decision for hunk in the_file(story).hunks] == [None, "refused", None]
+    assert story.runs[0].ledger is not None and story.runs[0].ledger.sites[Status.REFUSED] == 1
+    assert all(one.finding.status is not Status.REFUSED for one in story.runs[0].reported), "it is told with its hunk"
+    assert not (root / ".chirp-migrate").exists()
+    (root / "train.py").write_text("x = 1\n")
+    with pytest.raises(Refused, match=r"train\.py"):
+        read_story(root, plan_file=plan)
+
+
+def test_with_nothing_to_report_one_sentence_says_what_to_do(tmp_path: Path) -> None:
+    root = backend(tmp_path / "mine")
+    with pytest.raises(
+        UsageProblem, match=r"run `chirp-migrate apply .*mine` first, or report a plan with --plan FILE"
+    ):
+        read_story(root)
+    with pytest.raises(UsageProblem, match="there is no run 7"):
+        read_story(applied(tmp_path / "other"), run=7)
+
+
+def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    story = read_story(root)
+    assert [[file.path for file in told.files if file.note == "rewrite"] for told in story.runs] == [
+        ["train.py"],
+        ["later.py"],
+    ]
+    assert the_file(story, "later.py").hunks[0].id == "later.py:run2:1"
+    only = read_story(root, run=2)
+    assert [told.number for told in only.runs] == [2]
+    assert "Only run 2 is shown; 1 stand as well" in only.notices[0]
+
+
+def test_later_edits_are_said_and_what_apply_wrote_is_shown(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    whole = the_file(read_story(root))
+    (root / "train.py").write_text("x = 1\n")
+    story = read_story(root)
+    assert the_file(story).edited_since and the_file(story).hunks == whole.hunks
+    assert story.notices == ("Edited since they were migrated, and shown as they were then: train.py.",)
+
+
+def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    before = the_file(read_story(root))
+    (root / ".chirp-migrate" / "0001" / "plan.json").unlink()
+    story = read_story(root)
+    (hunk,) = the_file(story).hunks
+    assert (hunk.kind, hunk.findings, story.runs[0].ledger) == ("unknown", (), None)
+    assert (the_file(story).added, the_file(story).removed) == (before.added, before.removed)
+    assert "kept no reasons" in story.notices[0]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "verify.json"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"schema": 1}', b"\xff", b'{"schema": 9, "verdict": "x", "exit_code": 0}']
+)
+def test_a_damaged_document_of_a_run_is_refused_by_name(tmp_path: Path, name: str, content: bytes) -> None:
+    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1])\n"})
+    (root / ".chirp-migrate" / "0001" / name).write_bytes(content)
+    with pytest.raises(JournalDamaged, match=name):
+        read_story(root)
+
+
+def test_a_plan_with_edits_that_overlap_is_refused_by_name(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    kept = root / ".chirp-migrate" / "0001" / "plan.json"
+    content = json.loads(kept.read_text())
+    edit = {"start": [1, 1], "end": [16, 1], "text": ""}
+    content["files"][0]["hunks"][0]["edits"] = [edit, {**edit, "start": [2, 1]}]
+    kept.write_text(json.dumps(content))
+    with pytest.raises(JournalDamaged, match=r"overlaps.*remove .*plan\.json"):
+        read_story(root)
+
+
+def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
+    root = backend(tmp_path / "mine", **{"train.py": LOADERS, "fixed.py": LOADERS})
+    (root / "fixed.py").chmod(0o444)
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
+    (told,) = read_story(root).runs
+    assert [file.path for file in told.files] == ["train.py"]
+    assert [(one.path, one.reason) for one in told.skipped] == [
+        ("fixed.py", "it was read-only when this run was applied")
+    ]
+    assert told.ledger is not None
+    assert (told.ledger.sites[Status.REWRITE], told.ledger.reasons["file-not-written"]) == (2, 2)
+    assert {one.finding.why for one in told.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}
+
+
+def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:
+    root = applied(tmp_path / "mine")
+    assert keep_verdict(root, verdict_json(), verified_files(root)) is None
+    assert (root / ".chirp-migrate" / ".gitignore").read_text() == "*\n", "git is not to see it"
+    story = read_story(root)
+    assert story.verdict is not None
+    assert (story.verdict.verdict, story.verdict.run, story.verdict.changed_since) == ("faster", 1, ())
+    (root / "train.py").write_text("x = 1\n")
+    story = read_story(root)
+    assert story.verdict is not None and story.verdict.changed_since == ("train.py",)
+    assert "Changed since they were verified, so verify again: train.py." in story.notices
+    (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    assert "Run 2 was applied after the last verification: verify again." in read_story(root).notices
+    assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
+
+
+def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
+    root = backend(tmp_path / "mine")
+    assert keep_verdict(root, verdict_json(), verified_files(root)) is None
+    assert not (root / ".chirp-migrate").exists()
+
+
+def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
+    root = backend(tmp_path / "mine")
+    before = sorted(path.name for path in root.rglob("*"))
+    assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
+    keep_verdict(root, verdict_json(), verified_files(root))
+    assert run("rollback", root).exit_code == 0
+    assert sorted(path.name for path in root.rglob("*")) == before
+
+
+def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
+    """The real command: the training of this backend raises, and that is a verdict as well."""
+    root = applied(tmp_path / "mine")
+    (root / "chirp_verify.py").write_text("raise ValueError('no data here')\n")
+    done = run("verify", root, "--samples", "8", "--threads", "1", "-q")
+    assert done.exit_code == 14
+    story = read_story(root)
+    assert story.verdict is not None and (story.verdict.verdict, story.verdict.run) == ("failed", 1)
+    assert "no data here" in story.verdict.reason + story.verdict.output_tail
+    assert story.verdict.created.endswith("Z") and story.verdict.changed_since == ()
+
+
+def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
+    story = read_story(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
+    found = story.verdict
+    assert found is not None and found.total is not None and found.total.ratio is not None
+    assert found.total.ratio.saved == pytest.approx((0.5, 0.4, 0.6))
+    assert found.total.ratio.speed_up == pytest.approx((2.0, 1 / 0.6, 2.5))
+    assert found.total.seconds["before"] == pytest.approx((3.0, 3.2, 3.2)) and found.total.samples == 170
+    assert [(one.label, one.verdict, one.samples) for one in found.entries] == [
+        ("train.one", "meets the threshold", 120),
+        ("train.two", "not shown", 50),
+    ]
+    assert found.waits_ms["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
+    assert [(one.name, one.before, one.after) for one in found.measures] == [("wait_p50_ms", 8.0, 1.5)]
+    assert found.rounds["made"] == 4 and found.machine.startswith("some CPU, 2 usable CPUs, no GPU")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": 2},
+        {"ratio": {"value": 0.5, "low": 0.6, "high": 0.4}},
+        {"ratio": {"value": -1, "low": -2, "high": 1}},
+        {"seconds": {"before": {"train.one": ["soon"]}}},
+        {"measures": [1]},
+        {"targets": [3]},
+        {"files": {"../../etc/passwd": None}},
+        {"verdicts": {"train.one": {"perfect": {}}}},
+    ],
+)
+def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
+    root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1])\n"})
+    with pytest.raises(UsageProblem, match=r"verdict\.json is no verdict \(.*\): give what `verify --json` wrote\."):
+        read_story(root, verdict_file=verdict_file(tmp_path, **changes))
+
+
+def test_lines_of_a_layout_belong_to_the_hunks_that_made_them() -> None:
+    layout = Layout("a\nb\nc\n", "a\nB\nc\nd\n", ())
+    (rows,) = layout.sections(0)
+    assert [(row.sign, row.before, row.after, row.text) for row in rows] == [
+        (" ", 1, 1, "a"),
+        ("-", 2, None, "b"),
+        ("+", None, 2, "B"),
+        (" ", 3, 3, "c"),
+        ("+", None, 4, "d"),
+    ]
+    assert layout.changed == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("class Mine(Dataset):", "class Mine(SafeDataset):", ("Dataset", "SafeDataset")),
+        ("    x = f(a, b)", "    x = f(a, b, c)", ("", ", c")),
+        ("x.to(device)", "x.to(device, non_blocking=True)", ("", ", non_blocking=True")),
+        ("train_loader = one", "val_loader = one", ("train_loader", "val_loader")),
+        ("    return 1", "    raise KeyError(name)", None),
+        ("aaa bbb", "aaa bbb", ("", "")),
+        ("", "x", None),
+    ],
+)
+def test_where_two_lines_differ_is_told_in_words(old: str, new: str, parts: tuple[str, str] | None) -> None:
+    found = differing(old, new)
+    assert (found and (old[slice(*found[0])], new[slice(*found[1])])) == parts
+
+
+def test_removed_lines_stand_beside_those_that_replace_them() -> None:
+    rows = [Row("-", 1, None, "a"), Row("-", 2, None, "b"), Row("+", None, 1, "A"), Row(" ", 3, 2, "c")]
+    texts = [tuple(row and row.text for row in pair) for pair in side_by_side(rows)]
+    assert texts == [("a", "A"), ("b", None), ("c", "c")]

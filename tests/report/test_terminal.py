@@ -1,0 +1,358 @@
+"""The report in a terminal: its order, what it explains, and that every line fits."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chirp_migrate.cli import main
+from chirp_migrate.ledger import Ledger
+from chirp_migrate.plan import Finding, Safety, Skipped, Status
+from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story, read_story
+from chirp_migrate.report.terminal import render
+from chirp_migrate.report.terminal_text import columns
+from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, TargetStory, VerdictStory
+
+SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
+HOSTILE = "\x1b]0;owned\x07 </script> \N{RIGHT-TO-LEFT OVERRIDE}鳥の声 " + "long" * 60
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+LONG_LINE = f"        self.mean = mean if torch.is_tensor(mean) else {'nested(' * 20}mean{')' * 20}"
+
+
+def verdict(text: str = "faster", **changes: object) -> VerdictStory:
+    ratio = Interval(0.4, 0.36, 0.45)
+    seconds = {"before": (2.5, 2.4, 2.6), "after": (1.0, 1.1, 0.9), "cached": (0.8, 0.8)}
+    entry = EntryStory(SINGLE, seconds, ratio, Interval(0.32, 0.3, 0.34), "meets the threshold", 600)
+    found = VerdictStory(
+        verdict=text,
+        exit_code=0,
+        reason="all entry points together: 60.0 % less time (95 % interval 55.0 to 64.0 %)",
+        threshold=0.2,
+        total=replace(entry, label="all", verdict=text),
+        entries=(entry,),
+        measures=(
+            MeasureStory("samples_per_s", "samples per second", "samples/s", "samples taken, by time", 240.0, 600.0),
+            MeasureStory("wait_p50_ms", "wait for a batch, median", "ms", "from asking to having", 14.2, 0.9),
+        ),
+        targets=(TargetStory("R-004", "more than 10 batches/s", "met", "40 batches/s", False),),
+        differences=(),
+        notes=(),
+        smallest_p={SINGLE: 0.47},
+        rounds={"made": 4, "count": 3, "discarded": 1},
+        ended_with="every question settled",
+        waits_ms={},
+        simulated=None,
+        before="the files before `apply`, from its journal",
+        machine="AMD EPYC, 2 usable CPUs, no GPU",
+        workload="150 synthetic samples",
+        tool="chirp-migrate 0.1.0",
+        created="2026-03-01T12:00:00Z",
+    )
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def finding(**changes: object) -> FindingStory:
+    found = Finding(
+        "CHP001", "dataloader-factory", "utils/train.py", 7, 5, "loader built by hand: the factory builds it",
+        Safety.SAFE, Status.REWRITE, hunk=1,
+    )  # fmt: skip
+    return FindingStory(replace(found, **changes), "A loader built by hand fixes its workers.", "x = DataLoader(y)")  # type: ignore[arg-type]
+
+
+def hunk(*rows: Row, **changes: object) -> HunkStory:
+    section = Section(rows, within="Trainer.fit")
+    imports = ("from chirpid_patch import OptimalDataLoaderFactory",)
+    told = HunkStory("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
+    return replace(told, **changes)  # type: ignore[arg-type]
+
+
+ROWS = (
+    Row(" ", 6, 9, "    def fit(self):"),
+    Row("-", 7, None, "        loader = DataLoader(self.data)"),
+    Row("+", None, 10, "        loader = OptimalDataLoaderFactory.create_training_loader(self.data)"),
+    Row("+", None, 11, LONG_LINE),
+)
+
+
+def run(*files: FileStory, **changes: object) -> RunStory:
+    reported = finding(
+        status=Status.REPORT, line=40, message="the class is used as a value", hunk=None, why="used-as-value"
+    )
+    found = [one.finding for file in files for each in file.hunks for one in each.findings] + [reported.finding]
+    told = RunStory(
+        number=1,
+        created="2026-03-01T11:00:00Z",
+        tool="chirp-migrate 0.1.0",
+        files=files,
+        reported=(reported,),
+        skipped=(Skipped("old.py", "it does not parse"),),
+        left_out=(Skipped(".venv", "a virtual environment"),),
+        ledger=Ledger.of(found),
+        notes=(),
+    )
+    return replace(told, **changes)  # type: ignore[arg-type]
+
+
+TRAIN = FileStory("utils/train.py", "rewrite", "rewrite", 2, 1, (hunk(*ROWS),))
+WHOLE = hunk(Row("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
+ADDED = FileStory("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
+STORY = Story("backend", (run(TRAIN, ADDED),), verdict(), ())
+EVIL_HUNK = hunk(Row("-", 1, None, HOSTILE), Row("+", None, 1, f"\t{HOSTILE}\r"))
+EVIL = Story(
+    HOSTILE,
+    (
+        run(
+            FileStory(HOSTILE, "rewrite", "rewrite", 1, 1, (EVIL_HUNK,)),
+            notes=(HOSTILE,),
+            skipped=(Skipped(HOSTILE, HOSTILE),),
+        ),
+    ),
+    verdict(reason=HOSTILE, differences=(HOSTILE,), notes=(HOSTILE,), output_tail=HOSTILE, machine=HOSTILE),
+    (HOSTILE,),
+)
+
+
+def lines(story: Story = STORY, width: int = 80, colour: bool = False) -> list[str]:
+    return list(render(story, width=width, colour=colour))
+
+
+def text(story: Story = STORY, width: int = 80) -> str:
+    """The report as one line, so that a sentence can be looked for however it is wrapped."""
+    return " ".join(" ".join(lines(story, width)).split())
+
+
+@pytest.mark.parametrize("story", [STORY, EVIL], ids=["plain", "hostile"])
+@pytest.mark.parametrize("width", [40, 57, 80, 120, 159, 160, 200])
+def test_no_line_is_wider_than_the_terminal(story: Story, width: int) -> None:
+    shown = lines(story, width)
+    assert max(columns(line) for line in shown) <= width
+    assert all(line.isprintable() for line in shown)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_colours_change_nothing_but_the_colour(width: int) -> None:
+    coloured = lines(EVIL, width, colour=True)
+    assert any(COLOUR.search(line) for line in coloured)
+    assert [COLOUR.sub("", line) for line in coloured] == lines(EVIL, width)
+
+
+def test_the_order_is_verdict_figures_loaders_rules_changes_words() -> None:
+    shown = text()
+    parts = [
+        "Verdict: faster",
+        "Key figures",
+        "Seconds of training",
+        "What became of the loaders",
+        "Rules, and why they exist",
+        "hunk 1 of 1",
+        "Added files",
+        "Reported, left alone",
+        "Not handled",
+        "WORDS USED HERE",
+    ]
+    places = [shown.index(part) for part in parts]
+    assert places == sorted(places)
+    assert shown.index("Verdict: faster") < 200
+
+
+@pytest.mark.parametrize(
+    ("found", "meaning"),
+    [
+        ("faster", "at least 20 % less time than before the migration"),
+        ("not shown to be faster", "is not shown"),
+        ("model-bound", "the time goes into the model"),
+        ("slower", "it takes longer"),
+        ("not equivalent", "The training is not the same"),
+        ("failed", "own code failed"),
+    ],
+)
+def test_every_verdict_is_put_into_words(found: str, meaning: str) -> None:
+    assert meaning in text(replace(STORY, verdict=verdict(found)))
+
+
+def test_times_come_with_share_interval_bar_and_verdict() -> None:
+    assert "2.50 1.00 ####...... 60 % [55, 64] meets the threshold" in text()
+    assert "3 rounds (4 made, 1 discarded" in text()
+    wide = text(width=160)
+    assert f"{'#' * 12}{'.' * 18} 60 % [55, 64] 68 % [66, 70] meets the threshold" in wide
+
+
+def test_lost_time_is_shown_as_such() -> None:
+    slower = EntryStory(SINGLE, {"before": (1.0,), "after": (1.5,)}, Interval(1.5, 1.4, 1.6), None, "slower", 0)
+    assert "1.00 1.50 ##########> -50 % [-60, -40] slower" in text(
+        replace(STORY, verdict=verdict("slower", entries=(slower,)))
+    )
+
+
+def test_differences_are_listed() -> None:
+    told = verdict("not equivalent", total=None, entries=(), differences=("the labels differ in epoch 2",))
+    assert "What is not the same training - The labels differ in epoch 2." in text(replace(STORY, verdict=told))
+
+
+def test_what_is_simulated_is_said_with_the_verdict() -> None:
+    told = verdict(simulated="SIMULATED: each training batch is followed by a device step of 8 ms.")
+    shown = text(replace(STORY, verdict=told))
+    assert shown.index("SIMULATED") < shown.index("THE VERDICT IN FIGURES")
+    assert "Key figures, all entry points together (device steps simulated)" in shown
+
+
+def test_every_change_has_its_rule_place_message_and_the_rules_reason() -> None:
+    shown = text()
+    assert "CHP001 dataloader-factory, line 7: loader built by hand: the factory builds it" in shown
+    assert "A loader built by hand fixes its workers." in shown
+    assert "needs: from chirpid_patch import OptimalDataLoaderFactory" in shown
+    assert "in Trainer.fit" in shown
+
+
+def test_what_is_not_safe_says_so() -> None:
+    risky = hunk(*ROWS, findings=(finding(rule="CHP010", safety=Safety.BEHAVIOUR),))
+    shown = text(replace(STORY, runs=(run(replace(TRAIN, hunks=(risky,))),)))
+    assert "line 7 (behaviour-changing):" in shown
+    assert "behaviour-changing: A change after which training learns something else" in shown
+
+
+def test_on_a_narrow_terminal_changes_are_unified() -> None:
+    shown = lines(width=159)
+    at = shown.index(" 7    -         loader = DataLoader(self.data)")
+    assert shown[at - 1] == " 6  9       def fit(self):"
+    assert shown[at + 1] == "   10 +         loader = OptimalDataLoaderFactory.create_training_loader(self.data)"
+
+
+def test_on_a_wide_terminal_before_and_after_stand_side_by_side() -> None:
+    (line,) = [line for line in lines(width=160) if " 7 - " in line]
+    before, after = line.split(" | ")
+    assert before.rstrip() == " 7 -         loader = DataLoader(self.data)"
+    assert after == "10 +         loader = OptimalDataLoaderFactory.create_training_loader("
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_of_a_long_line_nothing_is_lost(width: int) -> None:
+    shown = lines(width=width)
+    after = [line.split(" | ")[-1] for line in shown] if width >= 160 else shown
+    start = next(number for number, line in enumerate(after) if re.match(r"\s*11 \+", line))
+    pieces = [after[start].split("+", 1)[1], *_continued(after[start + 1 :])]
+    assert "".join("".join(pieces).split()) == "".join(LONG_LINE.split())
+
+
+def _continued(rest: list[str]) -> Iterator[str]:
+    for line in rest:
+        found = re.match(r"\s+\+ (.*)", line)
+        if found is None:
+            return
+        yield found.group(1)
+
+
+def test_added_files_are_named_and_not_shown() -> None:
+    assert "utils/dataloader_factory.py (1 line)" in text()
+    assert "SHIPPED" not in text()
+
+
+def test_loaders_are_accounted_for() -> None:
+    assert "found 2 migrated 1 listed, not migrated 1 The listed ones: 1 used-as-value." in text()
+
+
+def test_an_account_that_was_not_kept_is_said_to_be_missing() -> None:
+    assert "The account of this run was not kept" in text(replace(STORY, runs=(run(TRAIN, ledger=None),)))
+
+
+def test_the_same_report_of_several_lines_is_told_once() -> None:
+    again = finding(status=Status.REPORT, line=40, message="the class is used as a value")
+    reported = (again, replace(again, finding=replace(again.finding, line=52)))
+    shown = text(replace(STORY, runs=(run(TRAIN, reported=reported),)))
+    assert "CHP001 dataloader-factory, lines 40, 52: the class is used as a value" in shown
+
+
+def test_places_in_notebooks_name_the_cell() -> None:
+    notebook = hunk(findings=(finding(cell=3, line=2),), sections=(Section(ROWS, cell=3),))
+    shown = text(replace(STORY, runs=(run(replace(TRAIN, path="Train.ipynb", hunks=(notebook,))),)))
+    assert "CHP001 dataloader-factory, cell 3, line 2: loader built by hand" in shown
+    assert " cell 3 6 9 def fit(self):" in shown
+
+
+def test_what_follows_from_hunks_is_told_as_such() -> None:
+    follows = hunk(Row("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
+    shown = text(replace(STORY, runs=(run(replace(TRAIN, hunks=(*TRAIN.hunks, follows))),)))
+    assert "utils/train.py, hunk 1 of 1 " in shown
+    assert "utils/train.py, what follows from its hunks: imports that they need" in shown
+
+
+def test_decisions_of_a_review_are_shown() -> None:
+    refused = hunk(*ROWS, decision="refused")
+    edited = hunk(*ROWS, number=2, decision="accepted", edited=True)
+    story = Story("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ())
+    assert "hunk 1 of 2, refused" in text(story)
+    assert "hunk 2 of 2, accepted, edited in a review" in text(story)
+    assert "THE PLAN" in text(story)
+
+
+def test_without_a_verdict_it_says_how_to_get_one() -> None:
+    shown = text(replace(STORY, verdict=None))
+    assert "Verdict: none yet. `chirp-migrate verify` trains the backend" in shown
+    assert "perfect loading:" not in shown
+
+
+def test_notices_stand_with_the_verdict() -> None:
+    shown = text(replace(STORY, notices=("Changed since they were verified, so verify again: a.py.",)))
+    assert shown.index("! Changed since") < shown.index("THE VERDICT IN FIGURES")
+
+
+def test_the_words_are_explained_those_of_the_figures_included() -> None:
+    shown = text()
+    explained = shown[shown.index("WORDS USED HERE") :]
+    for word in ("hunk", "loader", "entry point", "95 % interval", "perfect loading", "samples per second"):
+        assert f" {word}: " in explained
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backend of one loader, migrated."""
+    root = tmp_path_factory.mktemp("backend")
+    (root / "train.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef loaders(train):\n"
+        "    return DataLoader(train, batch_size=8, shuffle=True)\n"
+    )
+    assert CliRunner().invoke(main, ["apply", str(root), "--quiet"]).exit_code == 0
+    return root
+
+
+def test_a_real_migration_is_told(migrated: Path) -> None:
+    shown = text(read_story(migrated), width=120)
+    assert "CHP001 dataloader-factory, line 5:" in shown
+    assert "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
+    assert "+ return OptimalDataLoaderFactory.create_training_loader(" in shown
+    assert "found 1 migrated 1" in shown
+
+
+def test_what_is_piped_has_no_colours_unless_asked_for(migrated: Path) -> None:
+    piped = CliRunner().invoke(main, ["report", str(migrated)], env={"COLUMNS": "100"}, color=True)
+    assert piped.exit_code == 0
+    assert piped.output.splitlines() == lines(read_story(migrated), 100)
+    forced = CliRunner().invoke(main, ["report", str(migrated), "--color", "always"], color=True)
+    assert forced.output.splitlines() == lines(read_story(migrated), 80, colour=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
+@pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
+def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[str, str]) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "chirp_migrate", "report", str(migrated)],
+        env={**kept, "TERM": "xterm-256color", **variables},
+        dimensions=(50, 90),
+        encoding="utf-8",
+        timeout=60,
+    )
+    shown = child.read().splitlines()
+    child.close()
+    assert child.exitstatus == 0
+    assert shown == lines(read_story(migrated), 90, colour=not variables)
