@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune clean
+.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -49,6 +49,23 @@ bench-hooks: $(STAMP)  ## what the profiling hook costs
 
 bench-tune: $(STAMP)  ## what tune picks against the best of an exhaustive sweep
 	$(BIN)/python benchmarks/tune.py
+
+bench-gpu: $(STAMP)  ## what keeps a GPU waiting, on a machine with CUDA (under 8 minutes)
+	$(BIN)/python benchmarks/gpu.py benchmarks/results/gpu
+
+bench-report: $(STAMP)  ## how soon a report of 2,000 changes is on the screen
+	$(BIN)/python benchmarks/report_page.py
+
+docs: $(STAMP)  ## the rule reference and the pictures
+	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_pictures.py
+
+package: $(STAMP)  ## source archive and wheel in dist/, and the wheel tried in an empty virtual environment
+	rm -rf dist build
+	$(BIN)/python -m build
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	$(BIN)/python tests/package/tutorial.py build/empty/bin/chirp-migrate
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo

@@ -1,8 +1,10 @@
-"""What pyproject.toml cannot say: the examples of the rules, which the tests run, go into the wheel for ``explain``."""
+"""What pyproject.toml cannot say: the examples of the rules, which the tests run, go into the wheel for ``explain``,
+and one wheel serves every version of Python."""
 
 from __future__ import annotations
 
 import shutil
+import sysconfig
 from pathlib import Path
 
 from setuptools import setup
@@ -24,4 +26,7 @@ class BuildWithExamples(build_py):
                 shutil.copyfile(file, copy)
 
 
-setup(cmdclass={"build_py": BuildWithExamples})
+# The C module uses the stable interface of 3.10 and later, which free-threaded Python does not have.
+_ONE_WHEEL = {} if sysconfig.get_config_var("Py_GIL_DISABLED") else {"bdist_wheel": {"py_limited_api": "cp310"}}
+
+setup(cmdclass={"build_py": BuildWithExamples}, options=_ONE_WHEEL)

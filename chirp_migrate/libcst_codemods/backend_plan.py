@@ -1,0 +1,162 @@
+"""The plan of a backend as LibCST metadata: made once, before the first file is changed.
+
+What may be rewritten in a file depends on the others: who imports a name, re-exports it, or replaces it in a test.
+LibCST hands a codemod one file at a time, in several processes, while others are already being written. Metadata of
+the whole repository it asks for beforehand, once and in one process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import libcst as cst
+from libcst.metadata import BaseMetadataProvider
+
+from chirp_migrate.atomic import read_file
+from chirp_migrate.diff import changed_lines
+from chirp_migrate.engine import plan_tree
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.journal import read_runs
+from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Skipped, Status, sha256
+from chirp_migrate.record import State
+from chirp_migrate.settings import read_settings
+from chirp_migrate.source import SourceFile
+
+__all__ = ["BackendPlan", "PlannedFile", "planned_files"]
+
+_OUTSIDE = (
+    "it is outside of repo_root, {root}, so what else uses it is not known: "
+    "run this from the folder of the backend, or set repo_root in .libcst.codemod.yaml."
+)
+_UNFINISHED = (
+    "a run of chirp-migrate apply was interrupted in {root}, or is still at work: wait for it, or bring it to an end "
+    "with `chirp-migrate rollback`."
+)
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """What is to be done to one file; kept small, since LibCST sends all of them along with every file.
+
+    Attributes:
+        digest: SHA-256 of the bytes that the plan was made from.
+        edits: replacements in its text.
+        remarks: what was found and is not rewritten, a sentence each with line and rule.
+        obstacle: why nothing can be done to the file, or ``None``.
+    """
+
+    digest: str = ""
+    edits: tuple[Edit, ...] = ()
+    remarks: tuple[str, ...] = ()
+    obstacle: str | None = None
+
+
+class BackendPlan(BaseMetadataProvider[PlannedFile]):
+    """Gives the module of each file its :class:`PlannedFile`.
+
+    Attributes:
+        codes: the rules to run; none means those that the settings of the backend select.
+    """
+
+    codes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def gen_cache(
+        cls, root_path: Path, paths: list[str], timeout: int | None = None, **options: object
+    ) -> Mapping[str, PlannedFile]:
+        """Plan ``paths`` as files of the backend at ``root_path``; called by LibCST's ``FullRepoManager``.
+
+        Raises:
+            chirp_migrate.errors.ChirpMigrateError: see :func:`planned_files`.
+        """
+        return planned_files(root_path, paths, cls.codes)
+
+    def _gen_impl(self, module: cst.Module) -> None:
+        assert isinstance(self.cache, PlannedFile)
+        self.set_metadata(module, self.cache)
+
+
+def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
+    """What ``chirp-migrate apply`` at ``root`` would do to the Python files at ``paths``; nothing is written.
+
+    The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
+
+    Args:
+        root: folder of the backend: every file in it is read.
+        paths: files to plan, as LibCST names them.
+        codes: the rules to run; none means those that the settings select.
+
+    Raises:
+        chirp_migrate.errors.ChirpMigrateError: ``root`` is no backend, its settings are wrong, or a run of ``apply``
+            there was interrupted.
+    """
+    root = _absolute(root)
+    settings = read_settings(root).overridden(select=codes)
+    if any(run.state is not State.APPLIED for run in read_runs(root)):
+        raise UsageProblem(_UNFINISHED.format(root=root))
+    contents: dict[str, bytes] = {}
+    planned: dict[str, PlannedFile] = {}
+    names: dict[str, str] = {}
+    for path in paths:
+        absolute = _absolute(path)
+        if not absolute.is_relative_to(root):
+            planned[path] = PlannedFile(obstacle=_OUTSIDE.format(root=root))
+            continue
+        try:
+            data = read_file(absolute)
+        except OSError as error:
+            planned[path] = PlannedFile(obstacle=f"it cannot be read ({error.strerror}).")
+            continue
+        names[path] = absolute.relative_to(root).as_posix()
+        contents[names[path]] = data
+    if contents:
+        plan = plan_tree(root, settings=settings, overlay=contents)
+        planned |= {path: _planned(plan, name, contents[name]) for path, name in names.items()}
+    return planned
+
+
+def _absolute(path: str | Path) -> Path:
+    """An absolute path, links not followed: a link to a file is not the file."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _planned(plan: Plan, name: str, data: bytes) -> PlannedFile:
+    obstacle = next(_obstacles(plan, name), None)
+    if obstacle is not None:
+        return PlannedFile(obstacle=obstacle)
+    edits = next((_edits(file) for file in plan.files if file.path == name), ())
+    remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _SAID]
+    remarks += [note for note in plan.notes if note.startswith(f"{name}:")]
+    return PlannedFile(sha256(data), edits, tuple(remarks))
+
+
+def _obstacles(plan: Plan, name: str) -> Iterator[str]:
+    if not name.endswith(".py"):
+        yield "it is no .py file."
+    yield from (one.reason for one in plan.skipped if one.path == name)
+    yield from (one.reason for one in _above(plan.left_out, name))
+
+
+def _above(left_out: Iterable[Skipped], name: str) -> Iterator[Skipped]:
+    """What was left out that is the file, or a folder it is in."""
+    return (one for one in left_out if name == one.path or name.startswith(f"{one.path}/"))
+
+
+def _edits(file: FilePlan) -> tuple[Edit, ...]:
+    assert file.before is not None
+    return changed_lines(SourceFile.from_bytes(file.before).text, SourceFile.from_bytes(file.after).text)
+
+
+#: What LibCST's tool shows as warnings.
+_SAID = {
+    Status.REPORT: "",
+    Status.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",
+}
+
+
+def _remark(finding: Finding) -> str:
+    return f"line {finding.line}: {finding.rule} {' '.join(finding.message.split())}{_SAID[finding.status]}"

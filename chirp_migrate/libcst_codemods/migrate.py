@@ -1,0 +1,71 @@
+"""All rules as one LibCST command, and what the commands of single rules share with it."""
+
+from __future__ import annotations
+
+from abc import ABC
+from pathlib import Path
+
+import libcst as cst
+from libcst.codemod import CodemodCommand, SkipFile
+
+from chirp_migrate.libcst_codemods.backend_plan import BackendPlan, PlannedFile
+from chirp_migrate.plan import sha256
+from chirp_migrate.source import SourceFile, apply_edits
+
+__all__ = ["MigrateCommand", "PlannedCommand"]
+
+_ALONE = (
+    "what may be rewritten depends on the other files of the backend, and standard input has none: "
+    "give files and folders, or use chirp-migrate."
+)
+_CHANGED = "it was changed while the plan was being made: run this again."
+_REFORMATTED = "LibCST would change white space in it that is not to be changed: use chirp-migrate apply for it."
+
+
+class PlannedCommand(CodemodCommand, ABC):
+    """Does to each file what the plan of the backend says; its one metadata dependency is a :class:`BackendPlan`."""
+
+    def transform_module(self, tree: cst.Module) -> cst.Module:
+        """The rewritten module.
+
+        Raises:
+            libcst.codemod.SkipFile: there is no backend to plan, the file is one that is left out or cannot be
+                handled, or LibCST cannot write it without changing more than that.
+        """
+        if self.context.metadata_manager is None or self.context.filename is None:
+            self.warn(_ALONE)  # the tool does not show why standard input was skipped
+            raise SkipFile(_ALONE)
+        return super().transform_module(tree)
+
+    def transform_module_impl(self, tree: cst.Module) -> cst.Module:
+        """The module with the edits of the plan; what is only reported becomes warnings."""
+        (plan,) = self.METADATA_DEPENDENCIES
+        planned = self.get_metadata(plan, tree)
+        assert isinstance(planned, PlannedFile)
+        if planned.obstacle is not None:
+            raise SkipFile(planned.obstacle)
+        for remark in planned.remarks:
+            self.warn(remark)
+        assert self.context.filename is not None
+        data = Path(self.context.filename).read_bytes()
+        if sha256(data) != planned.digest:
+            raise SkipFile(_CHANGED)
+        if tree.bytes != data:
+            raise SkipFile(_REFORMATTED)
+        if not planned.edits:
+            return tree
+        source = SourceFile.from_bytes(data)
+        text = apply_edits(source.text, planned.edits)
+        result = cst.parse_module(text, tree.config_for_parsing)
+        if result.bytes != source.encode(text):
+            raise SkipFile(_REFORMATTED)
+        return result
+
+
+class MigrateCommand(PlannedCommand):
+    """Every rule that the settings of the backend select."""
+
+    DESCRIPTION = (
+        "Migrate a PyTorch training backend to worker-safe data loading, with all rules that its settings select."
+    )
+    METADATA_DEPENDENCIES = (BackendPlan,)

@@ -1,0 +1,35 @@
+"""A LibCST command for each rule, by its code: ``python -m libcst.tool codemod rules.CHP007 backend/``.
+
+A new rule has its command by existing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from chirp_migrate.libcst_codemods import backend_plan, migrate
+from chirp_migrate.plan import Safety
+from chirp_migrate.rules import Rule, all_rules
+
+_HOW = {
+    Safety.SAFE: "",
+    Safety.BEHAVIOUR: " Applied with unsafe = true in [tool.chirp-migrate] only.",
+    Safety.ADVICE: " Warns, and rewrites nothing.",
+}
+
+
+def _add_command(rule: Rule) -> None:
+    class Plan(backend_plan.BackendPlan):
+        codes = (rule.code,)
+
+    class Command(migrate.PlannedCommand):
+        DESCRIPTION = f"{rule.name}: {rule.summary}{_HOW[rule.safety]}"
+        METADATA_DEPENDENCIES = (Plan,)
+
+    for name, made in ((f"{rule.code}Plan", Plan), (rule.code, Command)):
+        made.__name__ = made.__qualname__ = name  # LibCST sends both to other processes, by name
+        setattr(sys.modules[__name__], name, made)
+
+
+for _rule in all_rules():
+    _add_command(_rule)
