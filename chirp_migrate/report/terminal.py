@@ -10,8 +10,9 @@ from chirp_migrate.report.terminal_changes import run_lines
 from chirp_migrate.report.terminal_screen import BOLD, LEAST_WIDTH, Screen
 from chirp_migrate.report.terminal_verdict import detail_lines, head_lines
 from chirp_migrate.report.terminal_words import word_lines
+from chirp_migrate.report.verdict import VerdictStory
 
-__all__ = ["render"]
+__all__ = ["render", "render_verdict"]
 
 
 def render(story: Story, *, width: int, colour: bool) -> Iterator[str]:
@@ -45,6 +46,13 @@ def render(story: Story, *, width: int, colour: bool) -> Iterator[str]:
     for run in story.runs:
         yield from run_lines(run, screen)
     yield from word_lines(story, screen)
+
+
+def render_verdict(verdict: VerdictStory, *, width: int) -> Iterator[str]:
+    """Lines of the verdict and its figures alone, without colours; no line is wider than ``render`` says."""
+    screen = Screen(max(width, LEAST_WIDTH), Paint(False))
+    yield from head_lines(verdict, screen)
+    yield from detail_lines(verdict, screen)
 
 
 def _contents(story: Story) -> str:

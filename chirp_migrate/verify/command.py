@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +24,8 @@ from chirp_migrate.commit import recover
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.terminal import render_verdict
+from chirp_migrate.report.verdict import read_verdict
 from chirp_migrate.verify import machine, plots
 from chirp_migrate.verify.against import before_side
 from chirp_migrate.verify.environment import describe_environment
@@ -29,7 +33,7 @@ from chirp_migrate.verify.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions, resolve
-from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.verify.report import TABLE_WIDTH, to_json, to_text
 from chirp_migrate.verify.session import MIN_ROUNDS, Settings, judge, measure
 from chirp_migrate.verify.sides import find_training, make_sides
 from chirp_migrate.verify.verdict import Verdict
@@ -91,6 +95,13 @@ class Output:
         plain = f"Verdict: {verdict.text}"
         text = text.partition("\n\n")[0] if self.quiet else text.rstrip("\n")
         click.echo(text.replace(plain, paint(plain, _COLOURS[verdict]), 1), err=on_error, color=paint.on)
+
+    def narrow_width(self) -> int | None:
+        """Columns of the terminal, where the tables of the report are wider than it; None elsewhere."""
+        if self.json_file == json_output.STANDARD_OUTPUT or not sys.stdout.isatty():
+            return None
+        columns = shutil.get_terminal_size().columns
+        return columns if columns < TABLE_WIDTH else None
 
     def progress(self, text: str) -> None:
         """One line on standard error, so that a log of it reads as well as a terminal."""
@@ -261,6 +272,10 @@ def _verify(
     if measuring.plots is not None:
         lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
     conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
+    narrow = output.narrow_width()
+    if narrow is not None:
+        told = read_verdict(json.dumps(values).encode())
+        text = "".join(f"{line}\n" for line in render_verdict(told, width=narrow))
     output.show(text + conditions, outcome.decision.verdict)
     return outcome.decision.verdict.exit_code
 

@@ -15,10 +15,11 @@ from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio
 from chirp_migrate.verify.workload import Discovery, Source
 
-__all__ = ["to_json", "to_text"]
+__all__ = ["TABLE_WIDTH", "to_json", "to_text"]
 
 _DIFFERENCES_SHOWN = 10
-_WIDTH = 100
+#: Columns that the tables take.
+TABLE_WIDTH = 100
 _SHORTER = (
     ("single_fold_training", "single"),
     ("k_fold_cross_validation", "k_fold"),
@@ -211,10 +212,10 @@ def _short(label: str) -> str:
 
 def _wrapped(line: str) -> list[str]:
     """The line in pieces that fit the width, continued with the indentation it has; tables fit as they are."""
-    if len(line) <= _WIDTH:
+    if len(line) <= TABLE_WIDTH:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(line, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(line, TABLE_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _sentence(text: str) -> str:

@@ -17,7 +17,7 @@ from chirp_migrate.ledger import Ledger
 from chirp_migrate.plan import Finding, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story, read_story
-from chirp_migrate.report.terminal import render
+from chirp_migrate.report.terminal import render, render_verdict
 from chirp_migrate.report.terminal_text import columns
 from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, TargetStory, VerdictStory
 
@@ -356,3 +356,22 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
     child.close()
     assert child.exitstatus == 0
     assert shown == lines(read_story(migrated), 90, colour=not variables)
+
+
+@pytest.mark.parametrize("width", [60, 80, 99])
+def test_the_verdict_alone_fits_too(width: int) -> None:
+    lines = list(render_verdict(verdict(), width=width))
+    assert lines[0] == "Verdict: faster" and max(map(columns, lines)) <= width
+    assert any("60 % [55, 64]" in line for line in lines)
+
+
+def test_verify_uses_it_where_its_own_tables_are_wider_than_the_terminal() -> None:
+    pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
+    asked = ["-c", "from chirp_migrate.verify.command import Output; print('width', Output().narrow_width())"]
+    for width, expected in ((80, "80"), (99, "99"), (100, "None"), (200, "None")):
+        child = pexpect.spawn(
+            sys.executable, asked, dimensions=(24, width), encoding="utf-8", env={**os.environ, "COLUMNS": ""}
+        )
+        child.expect(r"width (\w+)")
+        assert child.match.group(1) == expected
+        child.close()
