@@ -12,6 +12,7 @@ import libcst.matchers as m
 from chirp_migrate.arguments import insert_argument
 from chirp_migrate.batch_names import Batch, Path, statement_of
 from chirp_migrate.dataset_names import dotted, own_nodes
+from chirp_migrate.device_moves import is_dtype
 from chirp_migrate.loader_names import Evidence, Loader, LoaderNames, may_use_loader
 from chirp_migrate.module import Module, matching
 from chirp_migrate.origins import backend_holds, origins, scope_of
@@ -21,7 +22,6 @@ from chirp_migrate.rules.base import Proposal, Rule
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 _DEVICE = re.compile(r"_*(\w+_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)
-_DTYPE = re.compile(r"torch\.(b?float|double|half|u?int|long|short|bool|complex|cfloat|cdouble)\w*")
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|backends\s*\.\s*mps"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
@@ -107,15 +107,10 @@ def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
         return False
     if call.func.attr.value == "cuda":
         return len(positional) <= 1
-    if len(positional) > 2 or (len(positional) == 2 and not _is_dtype(module, positional[1])):
+    if len(positional) > 2 or (len(positional) == 2 and not is_dtype(module, positional[1])):
         return False
     device = positional[0] if positional else given.get("device")
     return device is not None and _is_device(module, device)
-
-
-def _is_dtype(module: Module, node: cst.BaseExpression) -> bool:
-    names = module.qualified_names(node)
-    return bool(names) and all(_DTYPE.fullmatch(name) for name in names)
 
 
 def _is_device(module: Module, node: cst.BaseExpression, depth: int = 0) -> bool:

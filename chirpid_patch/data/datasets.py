@@ -114,16 +114,6 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def std(self, std: Any) -> None:
         self._std, self._cached_operands = _pack(std), None
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether the dataset underneath is in memory."""
-        return is_in_memory(self.base_dataset)
-
-    @property
-    def fixed_samples(self) -> bool:
-        """Whether the samples underneath are fixed."""
-        return has_fixed_samples(self.base_dataset)
-
     def __len__(self) -> int:
         return len(self.indices)
 

@@ -77,6 +77,16 @@ class WrappingDataset(BatchedDataset):
     base_dataset: Any
 
     @property
+    def in_memory(self) -> bool:
+        """Whether the dataset underneath is in memory."""
+        return is_in_memory(self.base_dataset)
+
+    @property
+    def fixed_samples(self) -> bool:
+        """Whether the samples underneath are fixed."""
+        return has_fixed_samples(self.base_dataset)
+
+    @property
     def gathers(self) -> bool:
         """Whether the samples underneath are rows of tensors."""
         return has_rows(self.base_dataset)

@@ -17,8 +17,6 @@ from chirpid_patch.data.fetch import (
     fetch_batch,
     fetch_pairs,
     fetch_sample,
-    has_fixed_samples,
-    is_in_memory,
 )
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import unmoved_generators
@@ -162,16 +160,6 @@ class _Images(WrappingDataset):
 
     def __init__(self, base_dataset: Any) -> None:
         self.base_dataset = base_dataset
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the base dataset is in memory."""
-        return is_in_memory(self.base_dataset)
-
-    @property
-    def fixed_samples(self) -> bool:
-        """Whether the base dataset's samples are fixed."""
-        return has_fixed_samples(self.base_dataset)
 
     def __len__(self) -> int:
         return len(self.base_dataset)
