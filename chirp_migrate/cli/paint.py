@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TextIO
 
-__all__ = ["WIDTH", "Paint", "count", "visible", "wrapped"]
+__all__ = ["WIDTH", "Paint", "count", "figure", "visible", "wrapped"]
 
 WIDTH = 80
 
@@ -53,6 +53,15 @@ def wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def figure(value: float | None) -> str:
+    """A measured value in three digits, "-" where nothing was measured."""
+    if value is None:
+        return "-"
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def count(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator
 
+from chirp_migrate.cli.paint import figure
 from chirp_migrate.report.terminal_screen import DIM, Screen
 from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, VerdictStory
 
@@ -64,7 +65,7 @@ def _measures(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
     yield from screen.heading(f"Key figures, all entry points together{simulated}")
-    rows = [[_named(one), _number(one.before), _number(one.after)] for one in shown]
+    rows = [[_named(one), figure(one.before), figure(one.after)] for one in shown]
     yield from screen.table(["", "before", "after"], rows)
 
 
@@ -153,14 +154,6 @@ def _conditions(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
 
 def _named(measure: MeasureStory) -> str:
     return f"{measure.title} ({measure.unit})" if measure.unit else measure.title
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _percent(share: float) -> str:

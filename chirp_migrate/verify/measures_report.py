@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.cli.paint import figure
 from chirp_migrate.verify import plots
 from chirp_migrate.verify.measured import LoaderRate
 from chirp_migrate.verify.measures import MEASURES, figures, memory_slope, timed_figures
@@ -55,7 +56,7 @@ def lines(measurements: Measurements, settings: Settings) -> list[str]:
     for measure in MEASURES:
         values = [found[side].get(measure.name) for side in _SIDES]
         if measure.name in _IN_TABLE and any(value is not None for value in values):
-            cells = [_number(value) for value in values]
+            cells = [figure(value) for value in values]
             shown.append(f"{measure.title:54.54} {cells[0]:>12} {cells[1]:>12}  {measure.unit}".rstrip())
     for side in _SIDES:
         slope = memory_slope(measurements.measured[side])
@@ -181,14 +182,6 @@ def _busy(measurements: Measurements, step_ms: float) -> dict[str, float]:
 def _target_line(target: TargetVerdict) -> str:
     warning = ", WARNING" if target.warning else ""
     return f"  {target.verdict}{warning}: {target.target} ({target.requirement}): {target.why}."
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _capital(text: str) -> str:
