@@ -241,6 +241,7 @@ def _create(
         workers, why = choice.num_workers, choice.why
         threads = (choice.prefetch_threads or None) if threads is None else threads
     ahead = prefetch if prefetch or choice is None else choice.prefetch_factor
+    on_demand = workers > 0 and explicit is None and choice is None and not adjust
     if not workers:
         why += "" if prefetch is None else "; prefetch_factor has no meaning there"
     kind: type[BatchedDataLoader] = BatchedDataLoader
@@ -265,10 +266,13 @@ def _create(
             prefetch_threads=threads,
             thread_safe=thread_safe,
             keep_workers=choice is not None and workers > 0,
+            workers_on_demand=on_demand,
             benchmark=benchmark,
             **_with_workers(options, workers, ahead, persistent and asked > 0),
         )
     way = _way(workers, threads) if resident is None else f"on {resident.device}"
+    if loader.demand is not None:
+        way += f" at once, {loader.demand.why}" if loader.demand.settled else " once they are worth their start"
     return _decided(loader, f"{way}: {why}")
 
 

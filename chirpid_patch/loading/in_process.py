@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -15,7 +16,7 @@ from chirpid_patch.loading.one_task import TaskLoading
 from chirpid_patch.loading.overlap import Overlap
 from chirpid_patch.loading.prefetch import PrefetchQueue, PrefetchThreads
 from chirpid_patch.loading.tasks import EpochTasks, LoadTask
-from chirpid_patch.randomness.separate_random import SeparateRandomness
+from chirpid_patch.randomness.as_in_worker import AsInWorker
 
 
 class InProcessIterator(Iterator[Any]):
@@ -23,7 +24,7 @@ class InProcessIterator(Iterator[Any]):
 
     ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each
     when it is needed, except that threads may draw a whole epoch of ``free_tasks`` tasks ahead where the sampler's
-    draws do not depend on the moment (0: they do). ``randomness`` is given where the original ran user code in
+    draws do not depend on the moment (0: they do). ``as_in_worker`` is given where the original ran user code in
     workers; such code is never run in threads, so ``overlap`` must be None then.
     """
 
@@ -37,17 +38,20 @@ class InProcessIterator(Iterator[Any]):
         ahead: int,
         free_tasks: int,
         pin: bool,
-        randomness: SeparateRandomness | None,
+        as_in_worker: AsInWorker | None,
         overlap: Overlap | None,
         threads: Callable[[int], PrefetchThreads],
     ) -> None:
         self._loading = TaskLoading(dataset, collate)
-        self._tasks = tasks
+        #: What is loaded, and what of it is still owed.
+        self.tasks = tasks
+        self._first: tuple[int, Any] | None = None
         self._length = length
         self._draws_ahead = ahead > 0
         self._free_tasks = free_tasks
         self._pin = pinning_device() if pin else None
-        self._randomness = randomness
+        self._as_in_worker = as_in_worker
+        self._surroundings = as_in_worker or nullcontext
         self._overlap = overlap
         self._threads = threads
         self._queue: PrefetchQueue | None = None
@@ -57,7 +61,7 @@ class InProcessIterator(Iterator[Any]):
             overlap.begin_epoch()
 
     def _draw(self) -> bool:
-        return next(self._tasks, None) is not None
+        return next(self.tasks, None) is not None
 
     def __len__(self) -> int:
         return self._length()
@@ -70,18 +74,44 @@ class InProcessIterator(Iterator[Any]):
             return self._next()
 
     def _next(self) -> Any:
-        if not self._tasks.owed and not self._draw():
+        if not self.tasks.owed and not self._draw():
             raise StopIteration
         batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
         return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
 
     def _load_here(self) -> Any:
         task = self._next_task()
-        with nullcontext() if self._randomness is None else self._randomness():
+        first, self._first = self._first, None
+        if first is not None and first[0] == task.number:
+            return first[1]
+        with self._surroundings():
             return self._loading.load(task)
 
+    @property
+    def has_drawn(self) -> bool:
+        """Whether what was last read has drawn random numbers; False where nobody looked."""
+        return self._as_in_worker is not None and self._as_in_worker.has_drawn
+
+    def load_first(self) -> None:
+        """Load the next batch without delivering it: it stays owed, and no index is drawn but its own."""
+        if self.tasks.owed or self._draw():
+            with self._surroundings():
+                self._first = self.tasks.owed[0].number, self._loading.load(self.tasks.owed[0])
+
+    def read_samples(self, count: int) -> list[float]:
+        """Read the first ``count`` samples of the next batch for nothing but the seconds that each takes."""
+        seconds: list[float] = []
+        if self.tasks.owed or self._draw():
+            task = self.tasks.owed[0]
+            for position in range(min(count, len(task.indices)) if task.is_batch else 0):
+                begun = time.perf_counter()
+                with self._surroundings():
+                    self._loading.samples(task, range(position, position + 1))
+                seconds.append(time.perf_counter() - begun)
+        return seconds
+
     def _next_task(self) -> LoadTask:
-        task = self._tasks.owed.popleft()
+        task = self.tasks.owed.popleft()
         if self._draws_ahead:
             self._draw()
         return task
@@ -92,7 +122,7 @@ class InProcessIterator(Iterator[Any]):
         usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == overlap.threads))
         if overlap.threads and not usable:
             queue = self._queue = PrefetchQueue(self._threads(overlap.threads), self._loading)
-        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self._tasks.owed[0]):
+        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self.tasks.owed[0]):
             self._order(queue, 0.0)
         if queue is None or not len(queue):
             batch, threads = self._load_here(), 0  # also the first of an epoch: no thread could have it sooner
@@ -107,13 +137,13 @@ class InProcessIterator(Iterator[Any]):
     def _order(self, queue: PrefetchQueue, pause: float) -> None:
         """Order as many tasks as keep the threads at work."""
         while queue.wants_more and self._is_drawn(len(queue)):
-            queue.order(self._tasks.owed[len(queue)], pause)
+            queue.order(self.tasks.owed[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
         """Whether the task that many places after the next one is drawn, or may be, and now is."""
-        while len(self._tasks.owed) <= position:
+        while len(self.tasks.owed) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
-            if self._tasks.drawn >= self._free_tasks or not self._draw():
+            if self.tasks.drawn >= self._free_tasks or not self._draw():
                 return False
         return True
 

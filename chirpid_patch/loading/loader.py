@@ -9,20 +9,23 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.data.collate import stacks_samples
 from chirpid_patch.data.fetch import is_in_memory
 from chirpid_patch.device.accelerator import pinning_device
 from chirpid_patch.loading.in_process import InProcessIterator
+from chirpid_patch.loading.on_demand import OnDemandIterator, demand_of
 from chirpid_patch.loading.overlap import Overlap
 from chirpid_patch.loading.prefetch import PrefetchThreads
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.tasks import EpochTasks, draw_base_seed
 from chirpid_patch.loading.waits import EpochWaits
 from chirpid_patch.loading.workers import WorkerPool, WorkersClosedError, WorkersLostError
+from chirpid_patch.randomness.as_in_worker import AsInWorker
 from chirpid_patch.randomness.seeding import current_rank
-from chirpid_patch.randomness.separate_random import SeparateRandomness
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -44,6 +47,10 @@ class BatchedDataLoader(DataLoader[Any]):
         random numbers from global generators.
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
+    workers_on_demand: begin in this process, and start the ``num_workers`` worker processes once the running loop shows
+        that they would shorten it (see ``worker_demand.WorkerDemand``). Samples must not depend on where they are
+        read: a dataset is read here only as long as it draws no random numbers and changes nothing in itself by being
+        read, else the processes are started (see ``on_demand``).
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
 
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
@@ -60,6 +67,7 @@ class BatchedDataLoader(DataLoader[Any]):
         prefetch_threads: int | None = None,
         thread_safe: bool = False,
         keep_workers: bool = False,
+        workers_on_demand: bool = False,
         benchmark: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -77,10 +85,13 @@ class BatchedDataLoader(DataLoader[Any]):
         self.keep_workers = keep_workers
         #: How many threads load ahead in this process, and why.
         self.overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
+        #: Whether worker processes are worth their start; None where they are started in any case.
+        self.demand = demand_of(self) if workers_on_demand and self.num_workers else None
         self.benchmark = benchmark
         self._epochs_begun = 0
         self._kept_seed: int | None = None
-        self._randomness: SeparateRandomness | None = None
+        self._seed_state: Tensor | None = None
+        self._as_in_worker: AsInWorker | None = None
         self._without_workers = False
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
@@ -94,7 +105,9 @@ class BatchedDataLoader(DataLoader[Any]):
         self._epochs_begun += 1
         if self.num_workers == 0 or self._without_workers:
             return self._iterate_here(epoch)
-        return self._iterate_with_workers(epoch)
+        if self.demand is None or self.demand.settled:
+            return self._iterate_with_workers(epoch)
+        return OnDemandIterator(self, epoch, self.demand)
 
     @property
     def lost_workers(self) -> bool:
@@ -123,19 +136,21 @@ class BatchedDataLoader(DataLoader[Any]):
         indices = iter(self._sampler_of_tasks)
         seed = self._kept_seed
         if seed is None:
+            self._seed_state = torch.get_rng_state() if self.generator is None else self.generator.get_state()
             seed = draw_base_seed(self.generator)
             if self._ahead:
                 indices = iter(self._sampler_of_tasks)  # an iterator with workers asks its sampler twice
         tasks = EpochTasks(indices, batches=self.batch_sampler is not None, seed=seed, epoch=epoch, rank=self._key_rank)
+        tasks.seed_state = self._seed_state
         return self._go_on_here(tasks, seed)
 
     def _go_on_here(self, tasks: EpochTasks, seed: int) -> InProcessIterator:
         """The rest of an epoch in this process."""
         if self._keeps_workers:
             self._kept_seed = seed
-        if not self._keeps_workers or self._randomness is None:
+        if not self._keeps_workers or self._as_in_worker is None:
             # Numbered as a further worker: those that ran have used the streams of their numbers.
-            self._randomness = SeparateRandomness(seed + self.num_workers)
+            self._as_in_worker = AsInWorker(seed + self.num_workers)
         for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
         return InProcessIterator(
             self.dataset,
@@ -145,7 +160,7 @@ class BatchedDataLoader(DataLoader[Any]):
             ahead=self._ahead,
             free_tasks=tasks_drawn_freely(self),
             pin=self.pin_memory,
-            randomness=self._randomness if self._ahead and not for_threads else None,
+            as_in_worker=self._as_in_worker if self._ahead and not for_threads else None,
             overlap=self.overlap if for_threads else None,
             threads=self._prefetch_threads,
         )
@@ -163,15 +178,29 @@ class BatchedDataLoader(DataLoader[Any]):
         if threads is not None:
             threads.close(wait=wait)
 
-    def _iterate_with_workers(self, epoch: int) -> Iterator[Any]:
+    def _iterate_with_workers(self, epoch: int, going_on: EpochTasks | None = None) -> Iterator[Any]:
+        """An epoch loaded by worker processes, or the rest of one."""
         pool = self._pool or self._new_pool()
         if self.persistent_workers or self.keep_workers:
             self._pool = pool
         try:
-            pool.start_epoch(epoch, self._key_rank, new_seed=not self.persistent_workers)
+            pool.start_epoch(epoch, self._key_rank, new_seed=not self.persistent_workers, going_on=going_on)
         except WorkersLostError as lost:
             return self._replace_workers(pool, lost, epoch)
-        return _WorkerIterator(self, pool, epoch)
+        return WorkerIterator(self, pool, epoch)
+
+    def _let_workers_go(self) -> None:
+        """End kept workers between epochs; what follows draws as if they were still there."""
+        if self._pool is not None:
+            seed = self._pool.seed if self.persistent_workers else None
+            self._end_workers()
+            self._kept_seed = seed
+
+    def _go_on_without(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """What goes on in this process where ``batches`` of worker processes are; these end."""
+        if not isinstance(batches, WorkerIterator):
+            return batches
+        return self._replace_workers(batches.pool, WorkersClosedError(), batches.epoch)
 
     def _new_pool(self) -> WorkerPool:
         options: dict[str, Any] = {
@@ -261,22 +290,22 @@ class BatchedDataLoader(DataLoader[Any]):
         return {**self.__dict__, "_pool": None, "_threads": None}
 
 
-class _WorkerIterator(Iterator[Any]):
+class WorkerIterator(Iterator[Any]):
     """One epoch loaded by worker processes, or by what replaces them."""
 
     def __init__(self, loader: BatchedDataLoader, pool: WorkerPool, epoch: int) -> None:
         self._loader = loader
-        self._pool = pool
-        self._epoch = epoch
+        self.pool = pool
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self._loader)
 
     def __next__(self) -> Any:
-        if self._pool.successor is not None:
-            return next(self._pool.successor)
+        if self.pool.successor is not None:
+            return next(self.pool.successor)
         try:
-            return self._pool.next_batch()
+            return self.pool.next_batch()
         except WorkersLostError as lost:
-            successor = self._loader._replace_workers(self._pool, lost, self._epoch)
+            successor = self._loader._replace_workers(self.pool, lost, self.epoch)
         return next(successor)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from chirpid_patch.loading.slots import Slot
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -41,7 +42,9 @@ class EpochTasks(Iterator[LoadTask]):
     def __init__(self, sampler: Iterator[Any], *, batches: bool, seed: int, epoch: int, rank: int) -> None:
         self._sampler = sampler
         self._batches = batches
-        self._seed = seed
+        #: The base seed of the epoch, and the state of the generator before it was drawn, where that is known.
+        self.seed = seed
+        self.seed_state: Tensor | None = None
         self._epoch = epoch
         self._rank = rank
         #: Number of tasks drawn so far.
@@ -85,4 +88,4 @@ class EpochTasks(Iterator[LoadTask]):
             count = seen.get(index, 0)
             occurrences.append(count)
             seen[index] = count + 1
-        return RandomKey(self._seed, self._epoch, self._rank, numbers, np.array(occurrences, dtype=np.int64))
+        return RandomKey(self.seed, self._epoch, self._rank, numbers, np.array(occurrences, dtype=np.int64))

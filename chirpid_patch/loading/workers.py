@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -110,6 +111,8 @@ class _TaskSampler(Sampler[LoadTask]):
         self.epoch = 0
         self.rank = 0
         self.tasks: EpochTasks | None = None
+        self._going_on: EpochTasks | None = None
+        self._again: deque[LoadTask] = deque()
         self.drawing = False
         self.died: str | None = None
 
@@ -120,8 +123,20 @@ class _TaskSampler(Sampler[LoadTask]):
         self.begin()
         return self
 
+    def go_on(self, tasks: EpochTasks | None) -> None:
+        """Give the rest of ``tasks`` when next asked for an iterator, beginning with those owed; None: all anew."""
+        self._going_on = tasks
+        if tasks is not None:
+            self.seed = tasks.seed
+            if tasks.seed_state is not None:
+                self.mirror.set_state(tasks.seed_state)
+
     def begin(self) -> None:
         """Start the sampler over, drawing the base seed where it is due."""
+        if self._going_on is not None:
+            self.tasks, self._again = self._going_on, deque(self._going_on.owed)
+            return
+        self._again.clear()
         indices = iter(self._sampler)
         if self.seed is None:
             generator = self._generator
@@ -133,7 +148,7 @@ class _TaskSampler(Sampler[LoadTask]):
         assert self.tasks is not None
         self.drawing = True
         try:
-            task = next(self.tasks)
+            task = self._again.popleft() if self._again else next(self.tasks)
         finally:
             self.drawing = False
         if self.died is not None:  # the news came while the sampler ran, where raising it would have broken it
@@ -187,15 +202,18 @@ class WorkerPool:
         """The tasks of the running epoch; None before anything was drawn for it."""
         return self._sampler.tasks
 
-    def start_epoch(self, epoch: int, rank: int, *, new_seed: bool) -> None:
+    def start_epoch(self, epoch: int, rank: int, *, new_seed: bool, going_on: EpochTasks | None = None) -> None:
         """Begin an epoch, starting the workers if none run; with a base seed of its own where ``new_seed``.
+
+        Or take over the rest of an epoch that began elsewhere, with its seed: what ``going_on`` owes and draws.
 
         Raises WorkersLostError if workers cannot be started.
         """
         sampler = self._sampler
-        sampler.epoch, sampler.rank, sampler.tasks = epoch, rank, None
+        sampler.epoch, sampler.rank, sampler.tasks = epoch, rank, going_on
         if new_seed:
             sampler.seed = None
+        sampler.go_on(going_on)
         self._slots.begin_epoch()
         first = self._iterator is None
         if first:

@@ -21,13 +21,15 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     twin = copy.copy(loader)
     changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
     if isinstance(twin, BatchedDataLoader):
-        changed |= {name: copy.deepcopy(vars(loader)[name]) for name in ("overlap", "_randomness")}
+        changed |= {name: copy.deepcopy(vars(loader)[name]) for name in ("overlap", "demand", "_as_in_worker")}
     if num_workers is not None and num_workers != loader.num_workers:
         changed |= {
             "num_workers": num_workers,
             "prefetch_factor": (loader.prefetch_factor or _TORCH_PREFETCH) if num_workers else None,
             "timeout": loader.timeout if num_workers else 0,
         }
+        if isinstance(twin, BatchedDataLoader):
+            changed["demand"] = None  # so many are to be tried, whatever the loop of the first loader showed
         if not num_workers:
             changed["persistent_workers"] = False
     vars(twin).update(changed)  # past DataLoader's own guard of its attributes

@@ -23,7 +23,12 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
+from chirpid_patch import (
+    BatchedDataLoader,
+    OptimalDataLoaderFactory,
+    WorkerSafeAugmentedDataset,
+    worker_init_fn,
+)
 from chirpid_patch.several.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
 from chirpid_patch.several.worker_budget import create_multi_dataloaders, share_workers
 
@@ -510,7 +515,9 @@ def test_a_seed_makes_epochs_independent_of_the_global_generators() -> None:
 
 
 def test_shutdown_ends_the_workers(four_cpus: None) -> None:
-    loaders, config = create_multi_dataloaders({"a": PairDataset(8), "b": PairDataset(8)}, 2, num_workers=2)
+    datasets = {"a": PairDataset(8), "b": PairDataset(8)}
+    # With something to do in each worker process they start at once, whatever the loop is like.
+    loaders, config = create_multi_dataloaders(datasets, 2, num_workers=2, worker_init_fn=worker_init_fn)
     loader = MultiDataLoader(loaders, config)
     others = set(multiprocessing.active_children())
     assert len(list(loader)) == len(loader)

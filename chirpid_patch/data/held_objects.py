@@ -1,0 +1,79 @@
+"""Everything an object holds, as far as it is worth looking."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
+
+#: Objects of these packages are data, and may remember what was read from them.
+_DATA = ("pandas", "polars", "pyarrow", "PIL")
+_DEEPEST = 8
+#: Longer sequences hold samples or indices, not objects with a state.
+_MOST_ITEMS = 64
+_MOST_VISITED = 20_000
+
+
+def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
+    """``owners`` (loaders, samplers, datasets, transforms, functions), what they hold, and so on; each once.
+
+    Of arrays, tensors and long sequences the contents are left out, and data frames and images altogether. Of the
+    modules that classes and functions come from, only the random generators among the globals are looked at.
+    """
+    waiting = deque((owner, _DEEPEST) for owner in owners)
+    seen: dict[int, Any] = {}  # keeps what it has seen, so that no other object gets its id
+    while waiting and len(seen) < _MOST_VISITED:
+        owner, depth = waiting.popleft()
+        if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA:
+            continue
+        seen[id(owner)] = owner
+        yield owner
+        if depth:
+            waiting.extend((part, depth - 1) for part in _parts(owner))
+
+
+def _parts(owner: Any) -> list[Any]:
+    """What ``owner`` holds."""
+    if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
+        return []
+    if isinstance(owner, ModuleType):
+        return [value for value in list(vars(owner).values()) if isinstance(value, GENERATORS)]
+    if isinstance(owner, dict):
+        return list(owner.values()) if len(owner) <= _MOST_ITEMS else []
+    if isinstance(owner, list | tuple | set | frozenset | deque):
+        return list(owner) if len(owner) <= _MOST_ITEMS else []
+    if isinstance(owner, partial):
+        return [owner.func, *owner.args, *owner.keywords.values()]
+    if isinstance(owner, MethodType):
+        return [owner.__self__, owner.__func__]
+    if isinstance(owner, BuiltinFunctionType):
+        return [owner.__self__]
+    if isinstance(owner, FunctionType):
+        cells = [cell.cell_contents for cell in owner.__closure__ or () if _is_filled(cell)]
+        defaults = [*(owner.__defaults__ or ()), *(owner.__kwdefaults__ or {}).values()]
+        return [*cells, *defaults, sys.modules.get(owner.__module__)]
+    kinds = type(owner).__mro__
+    slots = [getattr(owner, name, None) for kind in kinds for name in _slots(kind)]
+    return [*slots, *getattr(owner, "__dict__", {}).values(), *(sys.modules.get(kind.__module__) for kind in kinds)]
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    names = vars(kind).get("__slots__", ())
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
