@@ -8,7 +8,7 @@ something else (a literal, an array, a table) is not one, whatever its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
 import libcst as cst
@@ -200,3 +200,19 @@ def _given(module: Module) -> dict[str, list[cst.Call]]:
                 calls.setdefault(str(name), []).append(call)
         _GIVEN[module] = calls
     return _GIVEN[module]
+
+
+def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+    """What says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
+    known: dict[tuple[cst.CSTNode, str], bool] = {}
+
+    def stands_for_dataset(node: cst.CSTNode) -> bool:
+        name = dotted(node)
+        if name is None:
+            return False
+        key = (binding_scope(module, node, name), name)
+        if key not in known:
+            known[key] = is_dataset(module, project, node)
+        return known[key]
+
+    return stands_for_dataset

@@ -13,7 +13,8 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.closures import is_variable
-from chirp_migrate.dataset_names import dotted
+from chirp_migrate.dataset_names import binding_scope, dotted
+from chirp_migrate.effects import effect, suspends_or_binds
 from chirp_migrate.module import Module, matching, walk
 
 IsDataset = Callable[[cst.CSTNode], bool]
@@ -233,42 +234,46 @@ def _walk(code: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
     return (one for node in code for one in walk(node))
 
 
-_STATISTICS = m.Name("mean") | m.Name("std") | m.Name("var")
+def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
+    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or every x of ``for x, _ in dataset``.
+
+    ``unpack`` says that it is the second.
+    """
+    if not call.args or call.args[0].keyword is not None or module.qualified_names(call.func) != {"torch.stack"}:
+        return None
+    samples, others = call.args[0].value, call.args[1:]
+    if len(others) > 1 or any(other.star or not m.matches(other.value, m.Integer("0")) for other in others):
+        return None  # stacked along another axis, or into memory of the caller's
+    if not isinstance(samples, cst.ListComp) or samples.for_in.ifs or samples.for_in.inner_for_in is not None:
+        return None
+    loop = samples.for_in
+    pair = _pair(loop.target)
+    if pair is not None and m.matches(samples.elt, m.Name(pair[0])) and is_dataset(loop.iter):
+        return Scan(loop.iter, None, loop.target, loop.iter, True)
+    element = _subscript(samples.elt)
+    if element is None or not isinstance(loop.target, cst.Name) or not m.matches(element[1], m.Integer("0")):
+        return None
+    sample = _sample(module, is_dataset, element[0], loop.target.value)
+    return None if sample is None else _scan(sample, loop.target, loop.iter)
 
 
-def stacked_samples(
-    module: Module, is_dataset: IsDataset, call: cst.Call
-) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Dataset and indices of ``torch.stack([dataset[i][0] for i in indices])`` used for nothing but statistics."""
-    if len(call.args) != 1 or module.qualified_names(call.func) != {"torch.stack"}:
+def why_too_early(module: Module, scan: Scan) -> str | None:
+    """Why the dataset cannot be named before its indices are computed."""
+    parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
+    if any(suspends_or_binds(part) for part in parts):
+        return "its indices await something or bind names"
+    if scan.index is None:
         return None
-    samples = call.args[0].value
-    if not isinstance(samples, cst.ListComp) or not isinstance(samples.for_in.target, cst.Name):
-        return None
-    loop, element = samples.for_in, _subscript(samples.elt)
-    if loop.ifs or loop.inner_for_in is not None or element is None or not m.matches(element[1], m.Integer("0")):
-        return None
-    sample = _sample(module, is_dataset, element[0], samples.for_in.target.value)
-    if sample is None or not m.matches(sample.index or element[0], m.Name(samples.for_in.target.value)):
-        return None
-    return (sample.dataset, loop.iter) if _is_reduced(module, call) else None
+    found = effect(module, scan.index)
+    if found is None and not _is_local(module, scan.dataset):
+        found = effect(module, scan.iterable, strangers=True)
+        return None if found is None else f"`{found}` runs first and might put another dataset there"
+    return None if found is None else f"`{found}` may do more than compute"
 
 
-def _is_reduced(module: Module, value: cst.CSTNode) -> bool:
-    """Whether a value, or every use of the variable it is assigned to, is a mean or a deviation."""
-    parent, function = module.parents[value], module.enclosing_function(value)
-    if not isinstance(parent, cst.Assign):
-        return _is_statistic(module, value)
-    if len(parent.targets) != 1 or not m.matches(parent.targets[0].target, m.Name()) or function is None:
+def _is_local(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
+    if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
-    name = str(dotted(parent.targets[0].target))
-    read = [one for one in uses(module, [function], name) if not isinstance(module.parents[one], cst.AssignTarget)]
-    return bool(read) and all(_is_statistic(module, one) for one in read)
-
-
-def _is_statistic(module: Module, value: cst.CSTNode) -> bool:
-    parent = module.parents[value]
-    if isinstance(parent, cst.Attribute):
-        return m.matches(parent.attr, _STATISTICS)
-    called = module.parents[parent] if isinstance(parent, cst.Arg) else None
-    return isinstance(called, cst.Call) and m.matches(called.func, m.Attribute(m.Name("torch"), _STATISTICS))
+    declared = (one for one in module.find(cst.Global, cst.Nonlocal) if isinstance(one, cst.Global | cst.Nonlocal))
+    return not any(item.name.value == node.value for one in declared for item in one.names)

@@ -14,6 +14,7 @@ from chirpid_patch.data.collate import collate_pairs
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.data.fetch import fetch_batch
 from chirpid_patch.data.labels import read_labels
+from chirpid_patch.data.stacking import stack_samples
 from chirpid_patch.data.statistics import compute_standardization_stats, streaming_standardization_stats
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -174,6 +175,7 @@ __all__ = [
     "set_reproducible_training",
     "setup_mixed_precision",
     "share_workers",
+    "stack_samples",
     "streaming_standardization_stats",
     "sum_metrics",
     "usable_cpus",

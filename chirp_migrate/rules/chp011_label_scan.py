@@ -12,15 +12,15 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.collecting import is_collecting, is_read_outside, problem_of, scope_of
-from chirp_migrate.dataset_names import binding_scope, binds, dotted, is_dataset
-from chirp_migrate.effects import effect, suspends_or_binds
+from chirp_migrate.dataset_names import binds, dataset_test
+from chirp_migrate.effects import effect
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module, UnparsableModule, matching, syntax_tree
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.scan_signs import DATASET_FACTS, may_scan
-from chirp_migrate.scans import IsDataset, Scan, read_scan, stacked_samples
+from chirp_migrate.scans import IsDataset, Scan, read_scan, why_too_early
 from chirp_migrate.symbolic import statements_of
 
 _RUNTIME = "read_labels"
@@ -67,18 +67,8 @@ class LabelScan(Rule):
         return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None and _may_scan(text)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite comprehensions and loops that only use labels; report stacks that are made for two numbers."""
-        known: dict[tuple[cst.CSTNode, str], bool] = {}
-
-        def stands_for_dataset(node: cst.CSTNode) -> bool:
-            name = dotted(node)
-            if name is None:
-                return False
-            key = (binding_scope(module, node, name), name)
-            if key not in known:
-                known[key] = is_dataset(module, project, node)
-            return known[key]
-
+        """Rewrite comprehensions and loops that only use labels."""
+        stands_for_dataset = dataset_test(module, project)
         if _RUNTIME in module.text and any(
             binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)
         ):
@@ -90,10 +80,6 @@ class LabelScan(Rule):
                 yield proposal
         for loop in module.find(cst.For):
             proposal = _loop(module, project, stands_for_dataset, loop)
-            if proposal is not None:
-                yield proposal
-        for call in module.find(cst.Call):
-            proposal = _stack(module, stands_for_dataset, call)
             if proposal is not None:
                 yield proposal
 
@@ -116,7 +102,9 @@ def _comprehension(module: Module, stands_for_dataset: IsDataset, node: Comprehe
             problem = "more than one `for` goes through it"
         elif tests:
             problem = "it is filtered in the same go"
-        problem = problem or _effect_in(module, results) or _condition(module, scan, node) or _too_early(module, scan)
+        problem = (
+            problem or _effect_in(module, results) or _condition(module, scan, node) or why_too_early(module, scan)
+        )
         if problem is None and isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
             problem = "they are read lazily, one when the next is asked for"
         if problem is not None:
@@ -143,7 +131,7 @@ def _loop(module: Module, project: Project, stands_for_dataset: IsDataset, node:
         return None
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = scan.problem or problem_of(module, node, statements, early)
-    problem = problem or (None if scan.opening else _condition(module, scan, node)) or _too_early(module, scan)
+    problem = problem or (None if scan.opening else _condition(module, scan, node)) or why_too_early(module, scan)
     for name in scan.dropped:
         if is_read_outside(module, node, name):
             problem = problem or f"`{name}` may be read after the loop"
@@ -232,28 +220,6 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
     return None
 
 
-def _too_early(module: Module, scan: Scan) -> str | None:
-    """Why the dataset cannot be named before its indices are computed."""
-    parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
-    if any(suspends_or_binds(part) for part in parts):
-        return "its indices await something or bind names"
-    if scan.index is None:
-        return None
-    found = effect(module, scan.index)
-    if found is None and not _is_local(module, scan.dataset):
-        found = effect(module, scan.iterable, strangers=True)
-        return None if found is None else f"`{found}` runs first and might put another dataset there"
-    return None if found is None else f"`{found}` may do more than compute"
-
-
-def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
-    if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
-        return False
-    declared = (one for one in module.find(cst.Global, cst.Nonlocal) if isinstance(one, cst.Global | cst.Nonlocal))
-    return not any(item.name.value == node.value for one in declared for item in one.names)
-
-
 def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     argument = module.parents[node]
     call = module.parents[argument]
@@ -262,17 +228,3 @@ def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     names = module.qualified_names(call.func)
     known = bool(names) and all(_AT_ONCE.fullmatch(name) for name in names)
     return known and all(effect(module, other) is None for other in call.args[1:])
-
-
-def _stack(module: Module, stands_for_dataset: IsDataset, call: cst.Call) -> Proposal | None:
-    """``torch.stack([dataset[i][0] for i in indices])`` of which only mean and deviation are wanted."""
-    found = stacked_samples(module, stands_for_dataset, call)
-    if found is None:
-        return None
-    dataset, indices = (module.source(one).strip() for one in found)
-    return Proposal(
-        module.span(call)[0],
-        "samples are stacked in a second copy of the data for their mean and deviation; "
-        f"streaming_standardization_stats({dataset}, {indices}) holds one batch at a time, and sums in float64 "
-        "(left alone, because the last digits differ)",
-    )

@@ -361,18 +361,3 @@ def test_comments_and_layout_survive() -> None:
             ]
         """
     )
-
-
-def test_stacks_made_for_statistics_are_reported() -> None:
-    text = """
-        import torch
-        def f(dataset, ids, rows):
-            data = torch.stack([dataset[i][0] for i in ids])
-            mean, std = data.mean(), torch.std(data)
-            kept = torch.stack([dataset[i][0] for i in ids])
-            every = torch.stack([rows[i][0] for i in ids]).mean()
-            return mean, std, kept.mean(), kept, torch.stack([dataset[i][0] for i in rows]).std(0), every
-    """
-    after, findings = migrate(text)
-    assert after == textwrap.dedent(text) and [one.line for one in findings] == [4, 8]
-    assert all("streaming_standardization_stats(dataset, " in one.message for one in findings)

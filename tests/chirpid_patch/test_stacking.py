@@ -1,0 +1,119 @@
+"""Samples stacked at once: the tensor that torch.stack makes of them, its layout and errors included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from originals import PairDataset, RandomPairDataset, seed_all, tensor_data
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+from chirpid_patch import (
+    WorkerSafeArrayDataset,
+    WorkerSafeAugmentedDataset,
+    WorkerSafeSequenceDataset,
+    WorkerSafeStandardizedDataset,
+    stack_samples,
+)
+
+SIZE = 70
+NOISE = {"gaussian_noise_params": {"std": 0.1, "p": 1.0}}
+
+
+class Halved(TensorDataset):
+    def __getitem__(self, index: Any) -> Any:
+        x, y = super().__getitem__(index)
+        return x / 2, y
+
+
+def channels_last() -> TensorDataset:
+    images = torch.rand(SIZE, 3, 5, 4).to(memory_format=torch.channels_last)
+    return TensorDataset(images, torch.arange(SIZE))
+
+
+def standardized(base: Any) -> WorkerSafeStandardizedDataset:
+    return WorkerSafeStandardizedDataset(base, list(range(SIZE)), 0.4, 0.3)
+
+
+DATASETS: dict[str, Callable[[], Any]] = {
+    "tensors": lambda: tensor_data(SIZE),
+    "bytes": lambda: TensorDataset(torch.arange(SIZE * 6, dtype=torch.uint8).view(SIZE, 2, 3), torch.arange(SIZE)),
+    "numbers": lambda: TensorDataset(torch.arange(float(SIZE)), torch.arange(SIZE)),
+    "three columns": lambda: TensorDataset(*(torch.rand(SIZE, 2) for _ in range(3))),
+    "a part of a part": lambda: Subset(Subset(tensor_data(2 * SIZE), range(0, 2 * SIZE, 2)), list(range(SIZE))[::-1]),
+    "parts": lambda: ConcatDataset([tensor_data(40), tensor_data(30)]),
+    "channels last": channels_last,
+    "a subclass": lambda: Halved(torch.rand(SIZE, 2), torch.arange(SIZE)),
+    "with gradients": lambda: TensorDataset(torch.rand(SIZE, 2, requires_grad=True), torch.arange(SIZE)),
+    "the user's": lambda: PairDataset(SIZE),
+    "standardised": lambda: standardized(tensor_data(SIZE)),
+    "standardised channels last": lambda: standardized(channels_last()),
+    "standardised samples of the user's": lambda: standardized(PairDataset(SIZE)),
+    "a list": lambda: WorkerSafeSequenceDataset([(torch.full((2,), float(i)), i) for i in range(SIZE)]),
+    "a sequence": lambda: WorkerSafeSequenceDataset(standardized(tensor_data(SIZE))),
+    "an array": lambda: WorkerSafeArrayDataset(np.random.rand(SIZE, 3).astype(np.float32), np.arange(SIZE)),
+    "augmentation off": lambda: WorkerSafeAugmentedDataset(tensor_data(SIZE), NOISE, training=False),
+}
+
+
+def assert_equal(actual: Tensor, expected: Tensor) -> None:
+    assert torch.equal(actual, expected)
+    assert (actual.dtype, actual.stride()) == (expected.dtype, expected.stride())
+    assert actual.requires_grad == expected.requires_grad
+    if actual.is_floating_point():
+        assert torch.equal(actual.mean(), expected.mean()) and torch.equal(actual.std(), expected.std())
+
+
+@pytest.mark.parametrize("name", DATASETS)
+@given(indices=st.lists(st.integers(-SIZE, SIZE - 1), min_size=2, max_size=2 * SIZE))
+def test_it_is_the_stack_of_the_samples(name: str, indices: list[int]) -> None:
+    dataset = DATASETS[name]()
+    if name in ("parts", "an array", "the user's", "standardised samples of the user's"):
+        indices = [index % SIZE for index in indices]
+    for given_ in (indices, np.array(indices), torch.tensor(indices), iter(indices)):
+        assert_equal(stack_samples(dataset, given_), torch.stack([dataset[i][0] for i in indices]))
+
+
+@pytest.mark.parametrize("name", sorted(set(DATASETS) - {"three columns"}))
+def test_without_indices_it_is_the_stack_of_all(name: str) -> None:
+    dataset = DATASETS[name]()
+    assert_equal(stack_samples(dataset), torch.stack([x for x, _ in dataset]))
+
+
+def test_it_is_a_copy() -> None:
+    dataset = tensor_data(5)
+    before = dataset.tensors[0].clone()
+    stack_samples(dataset, range(5)).zero_()
+    assert torch.equal(dataset.tensors[0], before)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RandomPairDataset(9), lambda: WorkerSafeAugmentedDataset(tensor_data(9), NOISE)]
+)
+def test_what_is_random_is_drawn_as_ever(make: Callable[[], Dataset[Any]]) -> None:
+    dataset = make()
+    seed_all(4)
+    expected = torch.stack([dataset[i][0] for i in range(9)])
+    seed_all(4)
+    assert torch.equal(stack_samples(dataset, range(9)), expected)
+
+
+@pytest.mark.parametrize("name", ["tensors", "a part of a part", "standardised", "the user's"])
+@pytest.mark.parametrize("indices", [[], [0, SIZE], [1, -SIZE - 1], [0, "one"]])
+def test_errors_are_those_of_the_samples(name: str, indices: list[Any]) -> None:
+    dataset = DATASETS[name]()
+    with pytest.raises(Exception) as expected:
+        torch.stack([dataset[i][0] for i in indices])
+    with pytest.raises(expected.type):
+        stack_samples(dataset, indices)
+
+
+def test_samples_of_another_form_are_refused_as_taking_them_apart_does() -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        stack_samples(DATASETS["three columns"]())

@@ -1,0 +1,70 @@
+"""Stacked samples: every spelling of the same stack, and nothing that stacks something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import all_rules
+
+RULE = next(rule for rule in all_rules() if rule.code == "CHP029")
+
+
+def expression(text: str, header: str = "import torch\ndef f(dataset, idx, n):") -> tuple[str, list[str]]:
+    """An expression in a function after the rule, and the messages of what was only reported."""
+    before = f"{header}\n    return {text}\n"
+    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=[RULE])
+    compile(after, "a.py", "exec")
+    return after.partition("return ")[2].strip(), [one.message for one in findings if one.status is Status.REPORT]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("torch.stack([dataset[i][0] for i in idx])", "stack_samples(dataset, idx)"),
+        ("torch.stack([dataset[i][0] for i in idx[:n]], 0).mean()", "stack_samples(dataset, idx[:n]).mean()"),
+        ("torch.stack([dataset[idx[j]][0] for j in range(n)])", "stack_samples(dataset, [idx[j] for j in range(n)])"),
+        ("torch.stack([x for x, _ in dataset])", "stack_samples(dataset)"),
+        ("torch.stack([image for (image, label) in dataset], dim=0)", "stack_samples(dataset)"),
+    ],
+)
+def test_stacks_are_gathered_however_they_are_written(before: str, after: str) -> None:
+    assert expression(before) == (after, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.stack([dataset[i][-1] for i in idx])",
+        "torch.stack([dataset[0][0] for i in idx])",
+        "torch.stack([dataset[i][0][0] for i in idx])",
+        "torch.stack([idx[i][0] for i in n])",
+        "torch.stack([y for _, y in dataset])",
+        "torch.stack([x for x in dataset])",
+        "torch.stack(tensors=[dataset[i][0] for i in idx])",
+        "torch.hstack([dataset[i][0] for i in idx])",
+        "stack([dataset[i][0] for i in idx])",
+    ],
+)
+def test_everything_else_stays(text: str) -> None:
+    assert expression(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "import torch\ndef f(dataset, idx, stack_samples):",
+        "import numpy as torch\ndef f(dataset, idx):",
+    ],
+)
+def test_names_that_mean_something_else_stay(header: str) -> None:
+    text = "torch.stack([dataset[i][0] for i in idx])"
+    assert expression(text, header) == (text, [])
+
+
+def test_a_walrus_in_the_indices_is_reported() -> None:
+    text = "torch.stack([dataset[(m := i)][0] for i in idx])"
+    after, messages = expression(text)
+    assert after == text and "bind names" in messages[0]
