@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import PairDataset, RandomPairDataset, seed_all, tensor_data
 from torch import Tensor
@@ -72,6 +72,7 @@ def assert_equal(actual: Tensor, expected: Tensor) -> None:
 
 @pytest.mark.parametrize("name", DATASETS)
 @given(indices=st.lists(st.integers(-SIZE, SIZE - 1), min_size=2, max_size=2 * SIZE))
+@settings(max_examples=20)
 def test_it_is_the_stack_of_the_samples(name: str, indices: list[int]) -> None:
     dataset = DATASETS[name]()
     if name in ("parts", "an array", "the user's", "standardised samples of the user's"):
