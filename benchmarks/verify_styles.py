@@ -59,7 +59,7 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
         lines += ["", f"**{name}**: {report['verdict']}, {report['reason']}", ""]
         lines += ["| entry point | less time | perfect loading | verdict |", "|---|---|---|---|"]
         for entry, one in report["verdicts"].items():
-            saved, perfect = _saved(one["ratio"]), _saved(one["perfect"])
+            saved, perfect = _saved(report["ratios"][entry]), _saved(one["perfect"])
             lines.append(f"| {entry} | {saved} | {perfect} | {one['verdict']} |")
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator
 from types import CodeType
@@ -27,6 +28,8 @@ logger = logging.getLogger("chirpid_patch")
 #: Seconds that starting a worker may take, until that was measured: with "fork", and with the others, side by side.
 _FORK_SECONDS = 0.03
 _SPAWN_SECONDS = 3.0
+#: Libraries with threads of their own: once used, they may hang in a process that is forked from here.
+_NOT_FORKABLE = ("cv2", "decord", "faiss", "grpc", "jax", "numba", "tensorflow")
 
 
 def demand_of(loader: BatchedDataLoader) -> WorkerDemand:
@@ -45,6 +48,8 @@ def demand_of(loader: BatchedDataLoader) -> WorkerDemand:
         demand.settle("a multiprocessing_context was given")
     elif _asks_for_worker(loader.dataset, loader.collate_fn):
         demand.settle("the dataset asks in which of them it is")
+    elif forks and (found := next((name for name in _NOT_FORKABLE if name in sys.modules), None)):
+        demand.settle(f"{found} may hang in them once it was used in this process")
     return demand
 
 

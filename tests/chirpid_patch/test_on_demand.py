@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -388,6 +390,16 @@ def test_what_prepares_a_process_needs_one() -> None:
         PairDataset(8), 2, max_workers=2, worker_init_fn=worker_init_fn
     )
     assert "at once, a worker_init_fn prepares them" in getattr(loader, "decision")  # noqa: B009
+
+
+def test_a_library_that_must_not_be_used_before_a_fork_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", types.ModuleType("cv2"))
+    loader = BatchedDataLoader(WorkersOnly(8), batch_size=2, num_workers=1, workers_on_demand=True)
+    assert len(list(loader)) == 4
+    assert loader.demand is not None and "cv2 may hang" in loader.demand.why
+    multiprocessing.set_start_method("spawn", force=True)
+    spawned = BatchedDataLoader(PairDataset(8), batch_size=2, num_workers=1, workers_on_demand=True)
+    assert spawned.demand is not None and not spawned.demand.settled
 
 
 def test_a_users_data_frame_may_remember_what_was_read_from_it() -> None:
