@@ -248,10 +248,11 @@ from torch.utils.data import Dataset
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 
 class Waiting(Dataset):
+    later = 0.01
     def __len__(self):
         return 400
     def __getitem__(self, index):
-        time.sleep(0.01)
+        time.sleep(0.01 if index < 24 else self.later)
         return torch.full((128, 128), float(index)), index
 
 def ready():
@@ -276,6 +277,8 @@ if way.startswith("measuring"):
 else:
     options = {"workers": {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True},
                "threads": {"prefetch_threads": 4, "thread_safe": True}}[way]
+    if way == "workers":
+        Waiting.later = 30  # so that the signal finds the loop waiting, not in a finaliser, which would swallow it
     loader = BatchedDataLoader(Waiting(), batch_size=8, **options)
     for number, batch in enumerate(loader):
         if number == 2:
