@@ -37,7 +37,7 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
             continue
         seen[id(owner)] = owner
         yield owner
-        if depth:
+        if depth and not isinstance(owner, GENERATORS):
             waiting.extend((part, depth - 1) for part in _parts(owner))
 
 

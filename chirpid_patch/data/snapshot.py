@@ -65,15 +65,13 @@ class Snapshot:
         for names, before in self._namespaces:
             if not _are_same(names, before):
                 changed = True
-                names.clear()
-                names.update(before)
+                _put_back(names, before)
         for container, length, before in self._containers:
             if before is None:
                 changed |= len(container) != length
             elif not _are_same(container, before):
                 changed = True
-                container.clear()
-                (container.extend if isinstance(container, list | deque) else container.update)(before)
+                _put_back(container, before)
         return changed
 
 
@@ -85,6 +83,19 @@ def _as_array(held: Tensor | NDArray[Any]) -> NDArray[Any] | None:
         except (TypeError, RuntimeError):  # on a device, sparse, or of a dtype that NumPy does not know
             return None
     return held if held.nbytes <= _SMALL_BYTES and held.flags.writeable and not held.dtype.hasobject else None
+
+
+def _put_back(container: Any, before: Any) -> None:
+    """Give a container its items of ``before``; of a dictionary only what is other, since threads may be reading it."""
+    if isinstance(container, dict):
+        for name in container.keys() - before.keys():
+            del container[name]
+        for name, value in before.items():
+            if name not in container or container[name] is not value:
+                container[name] = value
+        return
+    container.clear()
+    (container.update if isinstance(container, set) else container.extend)(before)
 
 
 def _is_the_users(held: Any) -> bool:

@@ -133,10 +133,14 @@ class WorkerDemand:
         if ratio <= _WORTH:
             self._stands_at = away_s
             return
+        self._begin_anew(self._patience)
+        self._patience *= 4
+
+    def _begin_anew(self, wait_for: int) -> None:
+        """Load here again, at least ``wait_for`` batches."""
         self.wanted, self._stands_at, self._trial = False, None, None
         self._here.clear()
-        self._loaded_here, self._wait_for = 0, self._patience
-        self._patience *= 4
+        self._loaded_here, self._wait_for = 0, wait_for
 
     def epoch_begins(self) -> None:
         """An epoch begins; the loop may have left the one before without coming to its end."""
@@ -151,9 +155,7 @@ class WorkerDemand:
         trial.epoch_ended = True
         away, period = median(away for away, _ in trial.periods), median(map(sum, trial.periods))
         if self._stands_at is not None and _is_other(away, self._stands_at, period):
-            self.wanted, self._stands_at, self._trial = False, None, None
-            self._here.clear()
-            self._loaded_here = self._wait_for = 0
+            self._begin_anew(0)
             self.why = "the steps of the loop take another time than before"
         elif not self._kept:
             self._judge((trial.started_s + trial.total_s) / trial.count, away)
