@@ -26,6 +26,9 @@ _LIMIT_BYTES = 256 << 20
 #: A block may be this many times as large as what it is used for (short last batches).
 _MOST_WASTED = 8
 
+#: Just below the largest block from whose end glibc learns, with room for its own bookkeeping.
+_LARGEST_LEARNT_BYTES = (32 << 20) - (64 << 10)
+
 #: Number of owners of a storage (private to PyTorch; without it nothing is recycled).
 _use_count = getattr(torch._C, "_storage_Use_Count", None)
 
@@ -51,6 +54,8 @@ class _Pool:
             if self._bytes() + needed > _LIMIT_BYTES:
                 return None
             block = UntypedStorage(needed)  # type: ignore[no-untyped-call]
+            if not self._blocks:
+                _keep_what_is_freed()
             self._blocks.append(block)
             return block
 
@@ -65,6 +70,18 @@ class _Pool:
             if not block.is_shared() and (_owners(block) > 1 or sys.getrefcount(block) > 2):
                 kept.append(block)
         self._blocks = kept
+
+
+def _keep_what_is_freed() -> None:
+    """Let the C library keep the memory that a training step frees, for the next step.
+
+    glibc returns freed memory at the heap's end to the kernel when it is more than twice the largest block that it has
+    seen freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). Batches that are freed teach it their
+    size; ours are kept, so what the model frees after each step would be returned and faulted in again. A block of that
+    largest size, never touched, teaches it the same. Whoever sets these thresholds turns this off; other C libraries
+    have nothing to learn.
+    """
+    UntypedStorage(_LARGEST_LEARNT_BYTES)  # type: ignore[no-untyped-call]
 
 
 def _owners(storage: UntypedStorage) -> int:

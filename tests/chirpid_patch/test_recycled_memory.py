@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import platform
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -111,3 +115,42 @@ def test_threads_never_get_the_same_block() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+_FAULTS = """
+import resource, torch
+from torch.utils.data import TensorDataset
+from chirpid_patch import BatchedDataLoader
+
+def faults():
+    begun = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        made = [torch.ones(3 << 20) for _ in range(2)] + [torch.ones(1 << 19) for _ in range(8)]  # 40 MiB a step
+        del made
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begun
+
+torch.set_num_threads(1)
+faults()
+alone = faults()
+for _ in BatchedDataLoader(TensorDataset(torch.rand(64, 1 << 14)), batch_size=32):
+    pass
+faults()
+print(alone, faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory by other rules")
+def test_what_a_step_frees_is_there_for_the_next_one_unless_the_user_set_how_much_is_kept() -> None:
+    def measured(**settings: str) -> tuple[int, int]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")} | settings
+        ran = subprocess.run(
+            [sys.executable, "-c", _FAULTS], env=environment, check=True, capture_output=True, text=True
+        )
+        alone, with_loader = map(int, ran.stdout.split())
+        return alone, with_loader
+
+    alone, with_loader = measured()
+    assert alone > 10_000, "the memory of each step was faulted in anew"
+    assert with_loader < 100
+    alone, with_loader = measured(MALLOC_TRIM_THRESHOLD_="1000000")
+    assert with_loader > 10_000
