@@ -39,7 +39,7 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
     if _native is None or not (_is_plain(batch) and _is_plain(source)):
         return False
     rows = rows.contiguous()
-    values = source[0].numel()
+    values = batch.numel() // max(len(rows), 1)
     _native.standardize_rows(batch.data_ptr(), values, source.data_ptr(), rows.data_ptr(), len(rows), mean, deviation)
     return True
 

@@ -63,6 +63,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     """
 
     _cached_operands: tuple[Any, Any] | None
+    _cached_numbers: dict[tuple[torch.dtype, int], tuple[float, float] | None]
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
@@ -120,11 +121,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _operands(self) -> tuple[Any, Any]:
         """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
         if self._cached_operands is None:
-            self._cached_operands = self.mean, self.std + self.eps
+            self._cached_operands, self._cached_numbers = (self.mean, self.std + self.eps), {}
         return self._cached_operands
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cached_operands": None}
+        return {**self.__dict__, "_cached_operands": None, "_cached_numbers": {}}
 
     def _standardize(self, x: Any) -> Any:
         mean, deviation = self._operands()
@@ -159,11 +160,19 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        mean, deviation = self._operands()
-        if np.ndim(mean) or np.ndim(deviation) or not (self._broadcasts(xs) and self._stays_in_place(xs)):
+        numbers = self._numbers(xs)
+        if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
-        return batch if standardize_rows(batch, xs, rows, float(mean), float(deviation)) else None
+        return batch if standardize_rows(batch, xs, rows, *numbers) else None
+
+    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
+        """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
+        (mean, deviation), kind = self._operands(), (xs.dtype, xs.ndim)
+        if kind not in self._cached_numbers:
+            fits = not np.ndim(mean) and not np.ndim(deviation) and self._broadcasts(xs) and self._stays_in_place(xs)
+            self._cached_numbers[kind] = (float(mean), float(deviation)) if fits else None
+        return self._cached_numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """A batch of x, fresh memory, at once where that is the same as one by one."""

@@ -158,6 +158,8 @@ def has_rows(dataset: Any) -> bool:
 
 def positions_of(indices: Sequence[Any], length: int) -> list[int] | None:
     """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
+    if set(map(type, indices)) == {int} and min(indices) >= 0 and max(indices) < length:
+        return list(indices)
     positions = []
     for index in indices:
         # A bool indexes a tensor as a mask, not as 0 or 1.
@@ -200,6 +202,8 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
 
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """The rows of ``tensor`` in memory of their own."""
+    if get_worker_info() is None and tensor.ndim == 1:
+        return torch.index_select(tensor, 0, rows)
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 

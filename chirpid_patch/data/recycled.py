@@ -43,11 +43,14 @@ class _Pool:
     def take(self, needed: int) -> UntypedStorage | None:
         """A block of at least ``needed`` bytes that nobody uses; ``None`` when it would not fit the limit."""
         with self._lock:
-            fitting = [block for block in self._blocks if needed <= block.nbytes() <= _MOST_WASTED * needed]
-            while fitting:
-                block = fitting.pop()
+            for block in reversed(self._blocks):
                 # References: the list of blocks, `block`, and the argument of getrefcount.
-                if _owners(block) == 1 and sys.getrefcount(block) == 3 and not block.is_shared():
+                if (
+                    needed <= block.nbytes() <= _MOST_WASTED * needed
+                    and _owners(block) == 1
+                    and sys.getrefcount(block) == 3
+                    and not block.is_shared()
+                ):
                     return block
             if self._bytes() + needed > _LIMIT_BYTES:
                 self._forget_idle()

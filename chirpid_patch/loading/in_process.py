@@ -19,6 +19,11 @@ from chirpid_patch.loading.tasks import EpochTasks, LoadTask
 from chirpid_patch.randomness.as_in_worker import AsInWorker
 
 
+#: So many tasks more are drawn at once where the sampler's draws do not depend on the moment: between two steps of the
+#: training each draw would find the CPU's caches filled with other things.
+_DRAWN_AT_ONCE = 15
+
+
 class InProcessIterator(Iterator[Any]):
     """One epoch loaded in this process, by threads of it that load ahead where ``overlap`` says so.
 
@@ -76,6 +81,8 @@ class InProcessIterator(Iterator[Any]):
     def _next(self) -> Any:
         if not self.tasks.owed and not self._draw():
             raise StopIteration
+        if len(self.tasks.owed) == 1 and not self._draws_ahead:
+            self._is_drawn(_DRAWN_AT_ONCE)
         batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
         return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import index as as_int
 from typing import Any
@@ -79,13 +79,24 @@ class EpochTasks(Iterator[LoadTask]):
         if not self._batches:
             return None
         try:
-            plain = [as_int(index) for index in indices]
+            plain = indices if set(map(type, indices)) == {int} else [as_int(index) for index in indices]
             numbers = np.array(plain, dtype=np.int64)
         except (TypeError, OverflowError):
             return None
-        seen, occurrences = self._seen, []
-        for index in plain:
+        return RandomKey(
+            self.seed, self._epoch, self._rank, numbers, np.array(self._occurrences(plain), dtype=np.int64)
+        )
+
+    def _occurrences(self, indices: Sequence[int]) -> list[int]:
+        """How often each index had been drawn before in this epoch."""
+        seen = self._seen
+        drawn = dict.fromkeys(indices, 1)
+        if len(drawn) == len(indices) and seen.keys().isdisjoint(drawn):  # as most samplers have it
+            seen.update(drawn)
+            return [0] * len(indices)
+        occurrences = []
+        for index in indices:
             count = seen.get(index, 0)
             occurrences.append(count)
             seen[index] = count + 1
-        return RandomKey(self.seed, self._epoch, self._rank, numbers, np.array(occurrences, dtype=np.int64))
+        return occurrences
