@@ -13,7 +13,7 @@ from typing import Any
 from chirp_migrate.verify.rounds import CONFIDENCE, TimedRound, take_rounds
 from chirp_migrate.verify.session import timings
 from chirp_migrate.verify.statistics import paired_ratio, student_quantile
-from chirp_migrate.verify.verdict import Verdict, decide, settled
+from chirp_migrate.verify.verdict import Verdict, decide, still_open
 
 __all__ = ["THRESHOLD", "Rate", "Tally", "measured_ratio", "run_trials", "spread"]
 
@@ -92,8 +92,8 @@ def run_trials(rounds: Sequence[TimedRound], true_ratio: float, most: int, trial
     covered, made, discarded = 0, 0, 0
     for _ in range(trials):
         taken = take_rounds(
-            lambda _number: lot.choice(rounds),
-            lambda some, confidence: settled(*timings(some, confidence), THRESHOLD),
+            lambda _number, _labels: lot.choice(rounds),
+            lambda some, confidence: still_open(*timings(some, confidence), THRESHOLD),
             most,
             budget_s=math.inf,
         )

@@ -140,6 +140,10 @@ class Output:
     help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
 )  # fmt: skip
 @click.option(
+    "--each/--no-each", default=None,
+    help="Go on until each entry point's own verdict is known, too.  [default: the one of all together]",
+)  # fmt: skip
+@click.option(
     "--simulate-step-ms", type=click.FloatRange(0, 60_000), default=0.0, metavar="MS",
     help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
 )  # fmt: skip
@@ -240,6 +244,7 @@ def _verify(
         threads,
         options.timeout_s,
         measuring,
+        options.each,
     )
     no_plots = None if measuring.plots is None else plots.prepare(measuring.plots)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from chirpid_patch.cpus import cgroup_quota
 
-__all__ = ["BUSY_ABOVE", "Watch", "not_watched"]
+__all__ = ["BUSY_ABOVE", "Span", "Watch", "not_watched", "own_s", "share_of_others"]
 
 BUSY_ABOVE = 0.10
 """Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
@@ -23,34 +25,66 @@ _COUNTED_FROM_S = 0.2
 """Where so much CPU time of our own did not show in the kernel's count, it does not count (some sandboxes)."""
 
 
+@dataclass(frozen=True)
+class Span:
+    """What was used of the CPUs for a while, in CPU seconds.
+
+    Attributes:
+        busy_s: by anybody.
+        own_s: by us.
+        available_s: what there was to use.
+    """
+
+    busy_s: float
+    own_s: float
+    available_s: float
+
+
 class Watch:
     """Measures from its creation on.
 
     Args:
         stat: the kernel's count of CPU time.
-        used_s: CPU seconds that a child of ours, not waited for yet, has used before.
+        used_s: gives the CPU seconds used by all of ours so far; by default those of this process and of its children
+            that were waited for.
     """
 
-    def __init__(self, stat: Path = _STAT, used_s: float = 0.0) -> None:
+    def __init__(self, stat: Path = _STAT, used_s: Callable[[], float] | None = None) -> None:
         self._stat = stat
         self._cpus = _own_cpus()
+        self._used_s = used_s or own_s
         self._began = time.perf_counter()
         self._busy = _busy_s(stat, self._cpus)
-        self._own = _own_s() + used_s
+        self._own = self._used_s()
+
+    def span(self) -> Span | None:
+        """What was used since the beginning; None where that is not known."""
+        busy = _busy_s(self._stat, self._cpus)
+        if self._busy is None or busy is None or not_watched(self._stat) is not None:
+            return None
+        available = (time.perf_counter() - self._began) * len(self._cpus)
+        return Span(busy - self._busy, self._used_s() - self._own, available)
 
     def others(self) -> float | None:
         """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known.
 
-        Ask when every child that was at work has ended and was waited for: only then is its time known to be ours.
+        Ask when all that ours used is known: that of a child is when it has ended and was waited for.
         """
-        busy = _busy_s(self._stat, self._cpus)
-        if self._busy is None or busy is None or not_watched(self._stat) is not None:
-            return None
-        own = _own_s() - self._own
-        if busy == self._busy and own > _COUNTED_FROM_S:
-            return None
-        available = (time.perf_counter() - self._began) * len(self._cpus)
-        return min(1.0, max(0.0, (busy - self._busy - own) / available))
+        return share_of_others([self.span()])
+
+
+def share_of_others(spans: Iterable[Span | None]) -> float | None:
+    """Share (0 to 1) of the CPUs that others used in all these spans together; None where that is not known.
+
+    The kernel counts in hundredths of a second, so a short span by itself says little.
+    """
+    known = [span for span in spans if span is not None]
+    busy = sum(span.busy_s for span in known)
+    own = sum(span.own_s for span in known)
+    available = sum(span.available_s for span in known)
+    if available == 0 or (busy == 0 and own > _COUNTED_FROM_S):
+        return None
+    return min(1.0, max(0.0, (busy - own) / available))
 
 
 def not_watched(stat: Path = _STAT) -> str | None:
@@ -89,7 +123,7 @@ def _busy_s(stat: Path, cpus: frozenset[int]) -> float | None:
     return ticks / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
-def _own_s() -> float:
+def own_s() -> float:
     """CPU seconds of this process and of its children that were waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -46,6 +46,7 @@ class VerifyOptions:
         threshold_percent: percent of the training time that must be saved.
         threads: compute threads on each side; None takes every usable CPU.
         timeout_s: seconds after which one process counts as hung.
+        each: whether rounds are made for each entry point's own verdict, too.
     """
 
     sizes: Sizes = _SIZES
@@ -56,6 +57,7 @@ class VerifyOptions:
     threshold_percent: float = 20.0
     threads: int | None = None
     timeout_s: float = 600.0
+    each: bool = False
 
     @property
     def source(self) -> Source:
@@ -98,6 +100,7 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         values.get("threshold", defaults.threshold_percent),
         values.get("threads"),
         values.get("timeout", defaults.timeout_s),
+        values.get("each", defaults.each),
     )
 
 
@@ -172,6 +175,12 @@ def _real(least: float, below: float = math.inf) -> Callable[[Any], float]:
     return check
 
 
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
 def _reference(value: Any) -> str:
     if not isinstance(value, str) or not is_reference(value):
         raise ValueError('must name a function as "package.module:function" or "folder/file.py:function"')
@@ -236,4 +245,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "threshold": _real(0, 100),
     "threads": _whole(1),
     "timeout": _real(1),
+    "each": _yes_or_no,
 }

@@ -19,7 +19,7 @@ from chirp_migrate.verify.imports import missing_module
 from chirp_migrate.verify.output import Output
 from chirp_migrate.verify.snapshot import freshen
 from chirp_migrate.verify.spec import RunResult, RunSpec
-from chirp_migrate.verify.turns import Turn
+from chirp_migrate.verify.turns import Turns
 
 __all__ = ["Child", "run_child"]
 
@@ -39,21 +39,21 @@ class Child:
     Use as a context manager: the child and everything it started are gone when it is left, however that comes.
 
     Args:
-        spec: what it does. Its turn is set here.
+        spec: what it does. The folder of its turns is set here.
         side: ``before`` or ``after``, for messages.
         folder: new folder for the specification.
-        timeout_s: seconds after which the child counts as hung, without those in which it waits for its turn.
+        timeout_s: seconds after which the child counts as hung, without those in which it waits for a turn.
     """
 
     def __init__(self, spec: RunSpec, side: str, folder: Path, timeout_s: float) -> None:
-        self._spec = replace(spec, turn=str(folder))
+        self._spec = replace(spec, turns=str(folder))
         self._side = side
-        self._turn = Turn(folder)
+        self._turns = Turns(folder)
         self._timeout_s = self._left_s = timeout_s
         self._folder = folder
         self._stack = ExitStack()
         self.cpu_s = 0.0
-        """CPU seconds it had used when it was ready, with those of what it started."""
+        """CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours."""
 
     def __enter__(self) -> Child:
         self._folder.mkdir(parents=True)
@@ -67,7 +67,7 @@ class Child:
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
             self._output = stack.enter_context(Output())
-            self._began = time.time()
+            self._began = time.time()  # of its start, or of its turn
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "chirp_migrate.verify.runner", str(spec_file)],
                 cwd=_PACKAGE_ROOT,
@@ -86,32 +86,43 @@ class Child:
         self._stack.close()
 
     def wait_until_ready(self) -> None:
-        """Wait until the child has imported what it trains, or has ended.
+        """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
 
         Raises:
             WorkloadFailed: neither within its time.
         """
         while self._process.poll() is None:
-            cpu_s = self._turn.ready()
+            cpu_s = self._turns.ready()
             if cpu_s is not None:
                 self.cpu_s = cpu_s
-                self._left_s = self._timeout_s - (self._turn.ready_since() - self._began)
+                self._left_s -= self._turns.ready_since() - self._began
                 return
-            if time.time() - self._began > self._timeout_s:
+            if time.time() - self._began > self._left_s:
                 self._fail(self._too_long())
             time.sleep(_POLL_S)
+        self.cpu_s = 0.0
+
+    def take_turn(self) -> None:
+        """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
+
+        Raises:
+            WorkloadFailed: neither within its time; or it had ended before, and failed.
+        """
+        if self._process.poll() is not None:
+            self.result()
+        self._began = time.time()
+        self._turns.give()
+        self.wait_until_ready()
 
     def result(self) -> RunResult:
-        """Let the child do what it waits to do, and bring back what it found; nothing it started is left.
+        """Let the child take all turns it has left, and bring back what it found; nothing it started is left.
 
         Raises:
             WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
         """
-        self._turn.give()
-        try:
-            status = self._process.wait(max(0.0, self._left_s))
-        except subprocess.TimeoutExpired:
-            self._fail(self._too_long())
+        while self._process.poll() is None:
+            self.take_turn()
+        status = self._process.wait()
         self._stack.close()
         try:
             result = RunResult.read(Path(self._spec.output))

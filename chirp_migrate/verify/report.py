@@ -124,7 +124,7 @@ def _time_table(measurements: Measurements, outcome: Outcome) -> list[str]:
         samples_taken += samples
         lines.append(_time_row(_short(label), times, outcome.entries[label], samples))
     total_times = [_median([s for s in measurements.total(side) if s > 0]) for side in _SIDES]
-    lines.append(_time_row(f"all ({measurements.rounds} rounds)", total_times, outcome.total, samples_taken))
+    lines.append(_time_row(f"all ({len(measurements.timed.whole)} rounds)", total_times, outcome.total, samples_taken))
     perfect = "" if outcome.headspace is None else f"Perfect loading would save {outcome.headspace:.0%} of the time; "
     lines.append(_sentence(f"{perfect}the migration saved {1 - outcome.total.value:.0%}"))
     return lines

@@ -8,6 +8,9 @@ by the joint distribution of the looks: a little wider, and right without assump
 other). Whether a look is the last one depends on the clock and the number of rounds, not on what was measured; the
 last look may spend all that is left.
 
+A look says which entry points still have an open question, and only those run in the rounds that follow, up to the
+next look: what is settled takes no more of the time. The last look speaks about all of them at its own level.
+
 A round that other processes disturbed is measured again. Whether it is depends on what the other processes used,
 never on the times.
 """
@@ -22,7 +25,18 @@ from enum import Enum
 
 from chirp_migrate.verify.disturbance import BUSY_ABOVE
 
-__all__ = ["CONFIDENCE", "MIN_ROUNDS", "Looks", "Rounds", "Stopped", "TimedRound", "order", "take_rounds", "used"]
+__all__ = [
+    "CONFIDENCE",
+    "MIN_ROUNDS",
+    "Looks",
+    "Rounds",
+    "Stopped",
+    "TimedRound",
+    "order",
+    "take_rounds",
+    "used",
+    "whole",
+]
 
 CONFIDENCE = 0.95
 """How often the intervals of all looks together hold the true ratio."""
@@ -39,7 +53,7 @@ class TimedRound:
     """One timed round.
 
     Attributes:
-        order: sides in the order in which their processes ran.
+        order: sides in the order in which they took their turns.
         seconds: side (``before``, ``after``, ``cached``) → entry point → seconds.
         others: share of the CPUs that other processes used meanwhile, the larger of the two sides; None where
             that is not watched.
@@ -50,6 +64,11 @@ class TimedRound:
     seconds: Mapping[str, Mapping[str, float]]
     others: float | None
     duration_s: float
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The entry points that ran."""
+        return frozenset(self.seconds["before"])
 
     @property
     def disturbed(self) -> bool:
@@ -80,6 +99,11 @@ class Rounds:
     used: tuple[TimedRound, ...] = ()
     confidence: float = CONFIDENCE
     stopped: Stopped | None = None
+
+    @property
+    def whole(self) -> tuple[TimedRound, ...]:
+        """Rounds that count and in which all entry points ran."""
+        return whole(self.used)
 
     @property
     def discarded(self) -> int:
@@ -144,33 +168,46 @@ def used(rounds: Sequence[TimedRound], last: bool = False) -> tuple[TimedRound, 
     return quiet
 
 
+def whole(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
+    """Those of ``rounds`` in which all entry points ran, that is as many as ran in any."""
+    most = max((len(each.labels) for each in rounds), default=0)
+    return tuple(each for each in rounds if len(each.labels) == most)
+
+
 def take_rounds(
-    make: Callable[[int], TimedRound],
-    settled: Callable[[tuple[TimedRound, ...], float], bool],
+    make: Callable[[int, frozenset[str] | None], TimedRound],
+    still_open: Callable[[tuple[TimedRound, ...], float], frozenset[str]],
     most: int,
     budget_s: float,
 ) -> Rounds:
     """Make rounds until every question is settled, or ``most`` count, or the time is used up.
 
     Args:
-        make: makes the round of this number, counted from 0.
-        settled: whether these rounds, judged at this confidence, leave nothing open; asked at planned looks only.
+        make: makes the round of this number, counted from 0, with these entry points; None for all of them.
+        still_open: entry points about which these rounds, judged at this confidence, leave a question open; asked at
+            planned looks only. With none of them left everything is settled.
         most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
         budget_s: no further round begins when it would probably end later than this many seconds after the first
             began; :data:`MIN_ROUNDS` are made in any case.
     """
     looks = Looks(most)
     made: list[TimedRound] = []
+    labels: frozenset[str] | None = None
     while True:
-        made.append(make(len(made)))
+        made.append(make(len(made), labels))
         elapsed = sum(each.duration_s for each in made)
-        out_of_time = len(made) >= MIN_ROUNDS and elapsed * (len(made) + 1) / len(made) > budget_s
+        alike = [each.duration_s for each in made if each.labels == made[-1].labels]
+        out_of_time = len(made) >= MIN_ROUNDS and elapsed + statistics.fmean(alike) > budget_s
         counted = used(made, last=out_of_time)
         all_made = len(counted) >= max(most, MIN_ROUNDS)
         last = out_of_time or all_made
         if not (last or looks.due(len(counted))):
             continue
         confidence = looks.confidence(len(counted), last)
-        if last or settled(counted, confidence):
+        if not last:
+            labels = still_open(counted, confidence)
+        if last or not labels:
             stopped = Stopped.ROUNDS if all_made else Stopped.BUDGET if out_of_time else Stopped.SETTLED
             return Rounds(tuple(made), counted, confidence, stopped)
+        if any(each.disturbed for each in counted):
+            labels = None  # which rounds count may change yet, and with them how often each entry point ran

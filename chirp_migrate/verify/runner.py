@@ -13,7 +13,7 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
 from chirp_migrate.verify.shell import CommandFailed
 from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
-from chirp_migrate.verify.turns import Turn
+from chirp_migrate.verify.turns import Turns
 from chirp_migrate.verify.workload import EntryPoint, Source
 
 __all__ = ["EntryPointRaised", "main", "run"]
@@ -88,12 +88,21 @@ def run(spec: RunSpec, result: RunResult) -> None:
     for entry in spec.entry_points:
         if entry.source is Source.FOUND:
             _prepared(spec, entry, small, warm_up=True)  # imports the training code
-    if spec.turn:
-        Turn(Path(spec.turn)).take()
+    turns = Turns(Path(spec.turns)) if spec.turns else None
+    if turns is not None:
+        turns.take()
     _warm_up(spec, small)
     gc.freeze()
-    for mode in spec.modes:
-        result.modes[mode] = _make_pass(spec, data, mode, result)
+    if spec.by_entry:
+        for entry in spec.entry_points:
+            for mode in spec.modes:
+                _let_workers_end()
+                if turns is not None:
+                    turns.take()
+                _make_pass(spec, (entry,), data, mode, result)
+    else:
+        for mode in spec.modes:
+            _make_pass(spec, spec.entry_points, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
 
@@ -122,8 +131,8 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
         raise EntryPointRaised(spec.entry_points[0], "import", error) from error
 
 
-def _make_pass(spec: RunSpec, data: TrainingData, mode: Mode, result: RunResult) -> dict[str, EntryResult]:
-    results: dict[str, EntryResult] = {}
+def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult) -> None:
+    results = result.modes.setdefault(mode, {})
     with ExitStack() as stack:
         watch = stack.enter_context(LoaderWatch()) if mode is Mode.PROBE else None
         cached = stack.enter_context(CachedLoading()) if mode is Mode.CACHED else None
@@ -133,7 +142,7 @@ def _make_pass(spec: RunSpec, data: TrainingData, mode: Mode, result: RunResult)
         simulate = spec.simulate_step_ms > 0 and mode is not Mode.PROBE
         # The last to be entered, so that no other sees the sleep.
         steps = stack.enter_context(SimulatedSteps(spec.simulate_step_ms / 1e3)) if simulate else None
-        for entry in spec.entry_points:
+        for entry in entries:
             call = _prepared(spec, entry, data)
             for tool in (watch, cached, measuring, steps):
                 if tool is not None:
@@ -160,7 +169,6 @@ def _make_pass(spec: RunSpec, data: TrainingData, mode: Mode, result: RunResult)
                 result.simulated.setdefault(mode, {})[entry.label] = steps.take()
     if measuring is not None:
         result.measured = measuring.finish()
-    return results
 
 
 def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> list[dict[str, str]]:

@@ -9,27 +9,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from chirp_migrate.verify.api import public_names
-from chirp_migrate.verify.disturbance import Watch
+from chirp_migrate.verify.disturbance import Span, Watch, own_s, share_of_others
 from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
 from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.measured import SideMeasures
 from chirp_migrate.verify.process import Child
-from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, take_rounds
+from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, take_rounds, whole
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, settled
-from chirp_migrate.verify.workload import Discovery, Sizes, Source
+from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, still_open
+from chirp_migrate.verify.workload import Discovery, EntryPoint, Sizes, Source
 
 __all__ = ["MIN_ROUNDS", "Children", "Measurements", "Outcome", "Settings", "judge", "measure", "timings"]
 
 _SIDES = ("before", "after", "cached")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Settings:
         threads: compute threads of each child.
         timeout_s: seconds after which a child counts as hung.
         measuring: what is measured besides times, and whether device steps are simulated.
+        each: whether rounds are made for each entry point's own verdict, too.
     """
 
     sizes: Sizes
@@ -53,6 +56,7 @@ class Settings:
     threads: int
     timeout_s: float
     measuring: MeasureOptions = NO_OPTIONS
+    each: bool = False
 
 
 @dataclass
@@ -83,12 +87,12 @@ class Measurements:
 
     @property
     def seconds(self) -> dict[str, dict[str, list[float]]]:
-        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts."""
+        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
         return _columns(self.timed.used, self.labels)
 
     def total(self, side: str) -> list[float]:
-        """Seconds of all entry points together, for each round that counts."""
-        return [sum(each.seconds[side].values()) for each in self.timed.used]
+        """Seconds of all entry points together, for each round that counts and has all of them."""
+        return [sum(each.seconds[side].values()) for each in self.timed.whole]
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,11 @@ def measure(
     progress("watching each side train, untimed: what it loads, in which order, and what it computes")
     began = time.monotonic()
     probe = {}
-    for side, child in children.in_turn(("before", "after"), watching, public_names(trees["before"])):
-        probe[side] = child.result()
-        progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
+    with ExitStack() as stack:
+        modes = dict.fromkeys(("before", "after"), watching)
+        for side, child in children.in_turn(stack, tuple(modes), modes, api_names=public_names(trees["before"])):
+            probe[side] = child.result()
+            progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
     children.has_loaders = any(entry.passes for entry in watched["before"].values())
     equivalence = compare_passes(watched["before"], watched["after"])
@@ -144,7 +150,7 @@ def measure(
     labels = tuple(entry.label for entry in discovery.entry_points)
     timed = Rounds()
     if not equivalence.differences:
-        timed = _time_rounds(children, labels, settings, progress)
+        timed = _time_rounds(children, settings, progress)
         again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
         results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
         equivalence = equivalence.joined(results)
@@ -179,8 +185,9 @@ def judge(measurements: Measurements, threshold: float) -> Outcome:
 
 
 def timings(rounds: Sequence[TimedRound], confidence: float) -> tuple[Timing, dict[str, Timing]]:
-    """All entry points together, and each, over these rounds; intervals at this level."""
-    labels = tuple(rounds[0].seconds["before"])
+    """All entry points together, and each, over those of these rounds that have them; intervals at this level."""
+    complete = whole(rounds)
+    labels = tuple(complete[0].seconds["before"])
     columns = _columns(rounds, labels)
 
     def timing(seconds: Mapping[str, Sequence[float]]) -> Timing:
@@ -189,37 +196,45 @@ def timings(rounds: Sequence[TimedRound], confidence: float) -> tuple[Timing, di
         return Timing(paired_ratio(before, seconds["after"], confidence), perfect)
 
     entries = {label: timing({side: columns[side][label] for side in _SIDES}) for label in labels}
-    sums = {side: [sum(row) for row in zip(*columns[side].values(), strict=True)] for side in _SIDES}
+    sums = {side: [sum(each.seconds[side].values()) for each in complete if each.seconds[side]] for side in _SIDES}
     return timing(sums), entries
 
 
 def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, dict[str, list[float]]]:
     """Side → entry point → seconds of each round."""
     return {
-        side: {label: [each.seconds[side][label] for each in rounds if each.seconds[side]] for label in labels}
+        side: {label: [each.seconds[side][label] for each in rounds if label in each.seconds[side]] for label in labels}
         for side in _SIDES
     }
 
 
-def _time_rounds(
-    children: Children, labels: Sequence[str], settings: Settings, progress: Callable[[str], None]
-) -> Rounds:
+def _time_rounds(children: Children, settings: Settings, progress: Callable[[str], None]) -> Rounds:
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
 
-    def make(number: int) -> TimedRound:
-        made = children.time_round(number)
+    def make(number: int, labels: frozenset[str] | None) -> TimedRound:
+        made = children.time_round(number, labels)
         times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
+        some = "" if labels is None else f" ({len(labels)} still open)"
         beside = f", disturbed: other processes used {made.others:.0%} of the CPUs" if made.disturbed else ""
-        progress(f"round {number + 1}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}")
+        progress(f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}")
         return made
 
-    def enough(rounds: tuple[TimedRound, ...], confidence: float) -> bool:
-        return settled(*timings(rounds, confidence), settings.threshold)
+    def open_ones(rounds: tuple[TimedRound, ...], confidence: float) -> frozenset[str]:
+        return still_open(*timings(rounds, confidence), settings.threshold, settings.each)
 
-    rounds = take_rounds(make, enough, settings.rounds, settings.budget_s)
+    rounds = take_rounds(make, open_ones, settings.rounds, settings.budget_s)
     if rounds.stopped is Stopped.BUDGET:
         progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
     return rounds
+
+
+def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
+    """The side of each turn: warming up, then every entry point on both sides before the next one.
+
+    A machine's speed drifts within seconds, so what is compared should be timed right after each other.
+    """
+    once = [side for side in sides for _ in modes[side]]
+    return [*sides, *once * entries]
 
 
 class Children:
@@ -241,60 +256,88 @@ class Children:
         self.first_timed: dict[str, RunResult] = {}
         self.has_loaders = True
 
-    def time_round(self, number: int, cached: bool = True) -> TimedRound:
+    def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
         """Time one process of each side; the one of the side after also trains from cached batches, if asked to.
+
+        Args:
+            number: of the round, from 0.
+            labels: the entry points that run; all by default.
 
         Raises:
             WorkloadFailed: the backend's code crashed or hung.
         """
         began = time.monotonic()
         sides = order(self._settings.sizes.seed, number)
+        modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
+        if cached and self.has_loaders:
+            modes["after"] = (Mode.TIMED, Mode.CACHED) if sides[-1] == "after" else (Mode.CACHED, Mode.TIMED)
+        entries = tuple(each for each in self._discovery.entry_points if labels is None or each.label in labels)
+        spans: dict[str, list[Span | None]] = {side: [] for side in sides}
+
+        def watched(side: str, child: Child, act: Callable[[], _T]) -> _T:
+            watch = Watch(used_s=lambda: own_s() + child.cpu_s)
+            value = act()
+            spans[side].append(watch.span())
+            return value
+
+        with ExitStack() as stack:
+            ready = self.in_turn(stack, sides, modes, entries, by_entry=True)
+            if self._beside_each_other:
+                children = dict(ready)
+                for side in _turns(sides, modes, len(entries)):
+                    watched(side, children[side], children[side].take_turn)
+                results = {side: child.result() for side, child in children.items()}
+            else:
+                results = {side: watched(side, child, child.result) for side, child in ready}
         seconds: dict[str, dict[str, float]] = {side: {} for side in _SIDES}
-        others: list[float | None] = []
-        for side, child in self.in_turn(sides, (Mode.TIMED,), cached_after=cached and self.has_loaders):
-            watch = Watch(used_s=child.cpu_s)
-            result = child.result()
-            others.append(watch.others())
+        for side, result in results.items():
             self.first_timed.setdefault(side, result)
             for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
                 seconds[name].update({label: entry.seconds for label, entry in result.modes.get(mode, {}).items()})
-        known = [share for share in others if share is not None]
+        known = [share for share in map(share_of_others, spans.values()) if share is not None]
         return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
 
     def in_turn(
         self,
+        stack: ExitStack,
         sides: Sequence[str],
-        modes: tuple[Mode, ...],
+        modes: Mapping[str, tuple[Mode, ...]],
+        entries: tuple[EntryPoint, ...] | None = None,
+        by_entry: bool = False,
         api_names: Mapping[str, list[str]] | None = None,
-        cached_after: bool = False,
     ) -> Iterator[tuple[str, Child]]:
-        """One process of each side that is ready for what is timed, when it is its turn; ask each for its result.
+        """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
         They start and import beside each other where that takes nothing away from anybody: on the small synthetic
-        data of found entry points, without a GPU. Else the next one starts when the last has ended.
+        data of found entry points, without a GPU. Else the next one starts when it is asked for, and should not be
+        before the last has ended.
 
         Args:
+            stack: ends them.
             modes: passes of each.
+            entries: what they train; every entry point by default.
+            by_entry: whether each entry point makes its passes before the next one does.
             api_names: names to describe; none by default.
-            cached_after: whether the side after makes a CACHED pass, too.
         """
-        with ExitStack() as stack:
 
-            def started(side: str) -> Child:
-                its_modes = (*modes, Mode.CACHED) if cached_after and side == "after" else modes
-                return stack.enter_context(self._child(side, its_modes, dict(api_names or {})))
+        def started(side: str) -> Child:
+            spec = self._spec(side, modes[side])
+            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}))
+            if entries is not None:
+                spec = replace(spec, entry_points=entries)
+            return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))
 
-            together = {side: started(side) for side in sides} if self._beside_each_other else {}
-            for child in together.values():
-                child.wait_until_ready()
-            for side in sides:
-                child = together.get(side) or started(side)
-                child.wait_until_ready()
-                yield side, child
+        together = {side: started(side) for side in sides} if self._beside_each_other else {}
+        for child in together.values():
+            child.wait_until_ready()
+        for side in sides:
+            child = together.get(side) or started(side)
+            child.wait_until_ready()
+            yield side, child
 
-    def _child(self, side: str, modes: tuple[Mode, ...], api_names: dict[str, list[str]]) -> Child:
+    def _spec(self, side: str, modes: tuple[Mode, ...]) -> RunSpec:
         self._count += 1
-        spec = RunSpec(
+        return RunSpec(
             tree=str(self._trees[side]),
             output=str(self._scratch / f"{self._count:03d}-{side}.json"),
             entry_points=self._discovery.entry_points,
@@ -302,10 +345,9 @@ class Children:
             sizes=self._settings.sizes,
             threads=self._settings.threads,
             modes=modes,
-            api_names=api_names,
+            api_names={},
             origin=self._discovery.origin,
             simulate_step_ms=self._settings.measuring.simulate_step_ms,
             worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
             extra_s=self._settings.measuring.extra_s,
         )
-        return Child(spec, side, self._scratch / f"{self._count:03d}-{side}", self._settings.timeout_s)

@@ -44,8 +44,9 @@ class RunSpec:
             for none.
         worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
         extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
-        turn: folder for :class:`chirp_migrate.verify.turns.Turn`, taken before the first pass that is timed; empty
-            for going ahead at once.
+        turns: folder for :class:`chirp_migrate.verify.turns.Turns`: one is taken before warming up, and with
+            ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
+        by_entry: whether each entry point makes all its passes before the next one does.
     """
 
     tree: str
@@ -60,7 +61,8 @@ class RunSpec:
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()
     extra_s: float = 0.0
-    turn: str = ""
+    turns: str = ""
+    by_entry: bool = False
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""

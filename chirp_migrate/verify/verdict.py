@@ -9,7 +9,7 @@ from enum import Enum
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.verify.statistics import Ratio, holm
 
-__all__ = ["SLOWER_THAN", "Decision", "Timing", "Verdict", "decide", "entry_verdicts", "settled"]
+__all__ = ["SLOWER_THAN", "Decision", "Timing", "Verdict", "decide", "entry_verdicts", "still_open"]
 
 SLOWER_THAN = 1.02
 """A time ratio above this counts as slower; less is not told apart from equal."""
@@ -109,19 +109,30 @@ def decide(
     return Decision(verdict, f"{together}; {perfect}")
 
 
-def settled(total: Timing, entries: Mapping[str, Timing], threshold: float) -> bool:
-    """Whether further rounds could hardly change :func:`decide`'s verdict.
+def still_open(total: Timing, entries: Mapping[str, Timing], threshold: float, each: bool = False) -> frozenset[str]:
+    """Entry points of which further rounds could still change :func:`decide`'s verdict; with ``each``, or their own.
 
-    That is so when something is shown to be slower; or when the total lies wholly on one side of the threshold (and
-    where it lies on the wrong one, the headspace does, too) and every entry point is shown either way about being
-    slower.
+    There is none when something is shown to be slower (without ``each``). All are open until the total lies wholly on
+    one side of the threshold, and where it lies on the wrong one, the headspace does, too. Then an entry point is open
+    until it is shown either way about being slower, and, with ``each``, until the same is known of it as of the total.
     """
-    if decide(total, entries, threshold).verdict is Verdict.SLOWER:
-        return True
+    if not each and decide(total, entries, threshold).verdict is Verdict.SLOWER:
+        return frozenset()
+    if not _is_clear(total, threshold):
+        return frozenset(entries)
+    return frozenset(
+        label
+        for label, timing in entries.items()
+        if not _one_side(timing.ratio, SLOWER_THAN) or (each and not _is_clear(timing, threshold))
+    )
+
+
+def _is_clear(timing: Timing, threshold: float) -> bool:
+    """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
     wanted = 1 - threshold
-    faster = total.ratio.wholly_below(wanted)
-    not_faster = total.ratio.wholly_above(wanted) and (total.perfect is None or _one_side(total.perfect, wanted))
-    return (faster or not_faster) and all(_one_side(timing.ratio, SLOWER_THAN) for timing in entries.values())
+    if timing.ratio.wholly_below(wanted):
+        return True
+    return timing.ratio.wholly_above(wanted) and (timing.perfect is None or _one_side(timing.perfect, wanted))
 
 
 def _not_slower(timing: Timing, threshold: float) -> Verdict:

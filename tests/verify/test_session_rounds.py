@@ -9,7 +9,7 @@ import pytest
 
 from chirp_migrate.verify.rounds import MIN_ROUNDS, Looks, Rounds, Stopped, TimedRound, order, take_rounds, used
 from chirp_migrate.verify.session import timings
-from chirp_migrate.verify.verdict import Verdict, decide, settled
+from chirp_migrate.verify.verdict import Verdict, decide, still_open
 
 QUIET, BUSY = 0.01, 0.5
 
@@ -22,7 +22,11 @@ def made(others: float | None = QUIET, before: float = 1.0, after: float = 1.0, 
 def taken(loads: Iterable[float | None], most: int = 20, budget_s: float = 1e9, enough: int = 1000) -> Rounds:
     """Rounds on a machine with these loads; settled once ``enough`` of them count."""
     supply = iter(loads)
-    return take_rounds(lambda _number: made(next(supply)), lambda rounds, _c: len(rounds) >= enough, most, budget_s)
+
+    def still_open(rounds: tuple[TimedRound, ...], _confidence: float) -> frozenset[str]:
+        return frozenset() if len(rounds) >= enough else frozenset({"train"})
+
+    return take_rounds(lambda _number, _labels: made(next(supply)), still_open, most, budget_s)
 
 
 def test_looks_are_far_apart_and_their_errors_add_up_to_five_percent() -> None:
@@ -103,12 +107,12 @@ def test_each_side_goes_first_equally_often_in_an_order_that_repeats_with_the_se
 def simulated(rng: np.random.Generator, true_ratio: float, noise: float, most: int = 20) -> tuple[Verdict, bool]:
     """One verification with simulated (not measured) seconds: its verdict, and whether its interval is right."""
 
-    def make(_number: int) -> TimedRound:
+    def make(_number: int, _labels: frozenset[str] | None) -> TimedRound:
         drift = np.exp(rng.normal(0, 0.2))
         before, after = drift * np.exp(rng.normal(0, noise, 2))
         return made(before=before, after=true_ratio * after)
 
-    rounds = take_rounds(make, lambda some, level: settled(*timings(some, level), 0.2), most, budget_s=1e9)
+    rounds = take_rounds(make, lambda some, level: still_open(*timings(some, level), 0.2), most, budget_s=1e9)
     total, entries = timings(rounds.used, rounds.confidence)
     return decide(total, entries, 0.2).verdict, total.ratio.low <= true_ratio <= total.ratio.high
 
@@ -125,10 +129,49 @@ def test_rounds_are_saved_where_the_answer_is_plain() -> None:
     rng = np.random.default_rng(8)
 
     def rounds_for(true_ratio: float) -> int:
-        def make(_number: int) -> TimedRound:
+        def make(_number: int, _labels: frozenset[str] | None) -> TimedRound:
             before, after = np.exp(rng.normal(0, 0.05, 2))
             return made(before=before, after=true_ratio * after)
 
-        return len(take_rounds(make, lambda some, level: settled(*timings(some, level), 0.2), 20, 1e9).made)
+        return len(take_rounds(make, lambda some, level: still_open(*timings(some, level), 0.2), 20, 1e9).made)
 
     assert np.median([rounds_for(0.4) for _ in range(30)]) <= 5 < np.median([rounds_for(0.79) for _ in range(30)])
+
+
+def of(*labels: str, after: float = 0.5, others: float = QUIET) -> TimedRound:
+    """A round with these entry points."""
+    seconds = {"before": dict.fromkeys(labels, 1.0), "after": dict.fromkeys(labels, after), "cached": {}}
+    return TimedRound(("before", "after"), seconds, others, 10.0 * len(labels))
+
+
+def asked_for(
+    loads: Iterable[float], most: int = 20, budget_s: float = 1e9
+) -> tuple[list[frozenset[str] | None], Rounds]:
+    """What the rounds of a verification of three entry points were asked for, one of which stays open to the end."""
+    supply, asked = iter(loads), []
+
+    def make(_number: int, labels: frozenset[str] | None) -> TimedRound:
+        asked.append(labels)
+        return of(*(labels or {"quick", "doubtful", "bound"}), others=next(supply))
+
+    return asked, take_rounds(make, lambda *_: frozenset({"doubtful"}), most, budget_s)
+
+
+def test_after_a_look_only_what_is_still_open_runs() -> None:
+    asked, rounds = asked_for([QUIET] * 30)
+    assert asked == [None] * 3 + [frozenset({"doubtful"})] * 17
+    assert (len(rounds.used), len(rounds.whole)) == (20, 3)
+    total, entries = timings(rounds.used, rounds.confidence)
+    assert total.ratio.rounds == entries["quick"].ratio.rounds == 3
+    assert entries["doubtful"].ratio.rounds == 20
+
+
+def test_rounds_of_a_few_entry_points_take_their_own_time_of_the_budget() -> None:
+    _, rounds = asked_for([QUIET] * 30, budget_s=3 * 30 + 5 * 10)
+    assert (len(rounds.made), rounds.stopped) == (8, Stopped.BUDGET)
+
+
+def test_all_run_while_it_is_open_which_rounds_count() -> None:
+    asked, rounds = asked_for([BUSY] * 30, most=8)
+    assert asked == [None] * 8
+    assert rounds.kept_though_disturbed == 8

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from chirp_migrate.verify.errors import WorkloadFailed
 from chirp_migrate.verify.process import Child
 from chirp_migrate.verify.spec import Mode, RunSpec
-from chirp_migrate.verify.turns import Turn
+from chirp_migrate.verify.turns import Turns
 from chirp_migrate.verify.workload import Sizes, discover
 
 
@@ -40,6 +41,24 @@ def test_each_waits_for_its_turn(write_backend: Callable[..., Path], tmp_path: P
         assert before.result().modes[Mode.TIMED]
 
 
+def test_each_entry_point_trains_in_turns_of_its_own(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    wanted = replace(
+        spec(write_backend("after"), tmp_path / "out.json"), modes=(Mode.TIMED, Mode.CACHED), by_entry=True
+    )
+    used = []
+    with Child(wanted, "after", tmp_path / "run", 120.0) as child:
+        child.wait_until_ready()
+        child.take_turn()  # warming up
+        while child.cpu_s:
+            used.append(child.cpu_s)
+            assert not (tmp_path / "out.json").exists()
+            child.take_turn()
+        found = child.result()
+    assert len(used) == 2 * len(wanted.entry_points)
+    assert used == sorted(used)
+    assert all(list(found.modes[mode]) == [each.label for each in wanted.entry_points] for mode in wanted.modes)
+
+
 def test_one_that_fails_while_it_starts_says_so_when_asked(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("before")
     wanted = spec(tree, tmp_path / "out.json")
@@ -53,16 +72,16 @@ def test_one_that_fails_while_it_starts_says_so_when_asked(write_backend: Callab
 def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     waiting = f"""
 from pathlib import Path
-from chirp_migrate.verify.turns import Turn
+from chirp_migrate.verify.turns import Turns
 try:
-    Turn(Path({str(tmp_path)!r})).take()
+    Turns(Path({str(tmp_path)!r})).take()
 finally:
     Path({str(tmp_path / "ended")!r}).touch()
 """
     starting = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {waiting!r}]).wait()"
     parent = subprocess.Popen([sys.executable, "-c", starting])
-    turn = Turn(tmp_path)
-    while turn.ready() is None:
+    turns = Turns(tmp_path)
+    while turns.ready() is None:
         assert parent.poll() is None
         time.sleep(0.02)
     assert not (tmp_path / "ended").exists()

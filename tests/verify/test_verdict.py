@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirp_migrate.verify.verdict import Timing, Verdict, decide, entry_verdicts, settled
+from chirp_migrate.verify.verdict import Timing, Verdict, decide, entry_verdicts, still_open
 
 
 def ratio(value: float, spread: float = 0.01) -> Ratio:
@@ -89,19 +89,27 @@ def test_slower_is_harder_to_say_the_more_entry_points_there_are() -> None:
     assert entry_verdicts(many, 0.2)["one"] is Verdict.NOT_SHOWN
 
 
+BOTH = {"entry0", "entry1"}
+
+
 @pytest.mark.parametrize(
-    "total, entries, expected",
+    "total, entries, expected, for_each",
     [
-        (timing(0.5), [timing(0.5)], True),
-        (timing(0.7, spread=0.3), [timing(0.5)], False),  # is it 20 %?
-        (timing(0.5), [timing(0.4), timing(1.02)], False),  # is one of them slower?
-        (timing(0.6), [timing(0.4), timing(1.4)], True),  # one is
-        (timing(0.95), [timing(0.95)], True),  # not 20 %, though perfect loading could
-        (Timing(ratio(0.95), ratio(0.8, 0.1)), [timing(0.95)], False),  # could it?
+        (timing(0.5), [timing(0.5)], set(), set()),
+        (timing(0.7, spread=0.3), [timing(0.5), timing(0.5)], BOTH, BOTH),  # is it 20 %?
+        (timing(0.5), [timing(0.4), timing(1.02)], {"entry1"}, {"entry1"}),  # is one of them slower?
+        (timing(0.6), [timing(0.4), timing(1.4)], set(), set()),  # one is
+        (timing(0.95), [timing(0.95)], set(), set()),  # not 20 %, though perfect loading could
+        (Timing(ratio(0.95), ratio(0.8, 0.1)), [timing(0.95), timing(0.95)], BOTH, BOTH),  # could it?
+        (timing(0.5), [timing(0.5), timing(0.8)], set(), {"entry1"}),  # is this one 20 %?
+        (timing(0.5), [timing(0.5), Timing(ratio(0.95), ratio(0.8, 0.1))], set(), {"entry1"}),  # could it be?
+        (timing(0.5), [timing(0.5), Timing(ratio(0.95), ratio(0.9))], set(), set()),  # no loader could
     ],
 )
-def test_it_goes_on_while_a_question_is_open(total: Timing, entries: list[Timing], expected: bool) -> None:
-    assert settled(total, {f"entry{i}": each for i, each in enumerate(entries)}, 0.2) is expected
+def test_what_is_still_open(total: Timing, entries: list[Timing], expected: set[str], for_each: set[str]) -> None:
+    named = {f"entry{i}": each for i, each in enumerate(entries)}
+    assert still_open(total, named, 0.2) == expected
+    assert still_open(total, named, 0.2, each=True) == for_each
 
 
 def test_exit_codes_are_the_documented_ones() -> None:
