@@ -9,7 +9,7 @@ from typing import Any
 
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.verify.spec import write_json
+from chirp_migrate.verify.messages import write_json
 from chirp_migrate.verify.workload import EntryPoint, Sizes
 
 __all__ = ["Findings", "Grid", "LoaderFindings", "Request", "Training"]

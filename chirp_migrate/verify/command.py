@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from chirp_migrate import __version__
 from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, json_option, path_argument
-from chirp_migrate.cli.paint import Paint, wrapped
 from chirp_migrate.commit import recover
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept import keep_verdict, verified_files
-from chirp_migrate.report.terminal import render_verdict
-from chirp_migrate.report.verdict import read_verdict
-from chirp_migrate.verify import machine, plots
+from chirp_migrate.report.kept import verified_files
 from chirp_migrate.verify.against import before_side
-from chirp_migrate.verify.environment import describe_environment
 from chirp_migrate.verify.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
-from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions, resolve
-from chirp_migrate.verify.report import TABLE_WIDTH, to_json, to_text
-from chirp_migrate.verify.session import MIN_ROUNDS, Settings, judge, measure
-from chirp_migrate.verify.sides import find_training, make_sides
-from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.showing import Output
 from chirp_migrate.verify.workload import Source, discover
 
-__all__ = ["Output", "run_verify", "verify"]
+__all__ = ["run_verify", "verify"]
 
 _DEFAULTS = VerifyOptions()
-_COLOURS = {
-    Verdict.FASTER: "1;32",
-    Verdict.NOT_SHOWN: "1;33",
-    Verdict.MODEL_BOUND: "1;33",
-    Verdict.SLOWER: "1;31",
-    Verdict.NOT_EQUIVALENT: "1;31",
-    Verdict.FAILED: "1;31",
-}
 _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
@@ -70,43 +49,6 @@ Examples:
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
   chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
 """
-
-
-@dataclass(frozen=True)
-class Output:
-    """How a verification is shown.
-
-    Attributes:
-        json_file: where all raw values go, ``-`` for standard output; None for nowhere.
-        quiet: the verdict alone.
-        verbose: also what was left out, and what the processes ran in.
-        color: ``auto``, ``always`` or ``never``.
-    """
-
-    json_file: Path | None = None
-    quiet: bool = False
-    verbose: bool = False
-    color: str = "auto"
-
-    def show(self, text: str, verdict: Verdict) -> None:
-        """Print a report that begins with its verdict; on standard error where standard output is for the JSON."""
-        on_error = self.json_file == json_output.STANDARD_OUTPUT
-        paint = Paint.for_stream(sys.stderr if on_error else sys.stdout, self.color)
-        plain = f"Verdict: {verdict.text}"
-        text = text.partition("\n\n")[0] if self.quiet else text.rstrip("\n")
-        click.echo(text.replace(plain, paint(plain, _COLOURS[verdict]), 1), err=on_error, color=paint.on)
-
-    def narrow_width(self) -> int | None:
-        """Columns of the terminal, where the tables of the report are wider than it; None elsewhere."""
-        if self.json_file == json_output.STANDARD_OUTPUT or not sys.stdout.isatty():
-            return None
-        columns = shutil.get_terminal_size().columns
-        return columns if columns < TABLE_WIDTH else None
-
-    def progress(self, text: str) -> None:
-        """One line on standard error, so that a log of it reads as well as a terminal."""
-        if not self.quiet:
-            click.echo(f"  {text}", err=True)
 
 
 @click.command(epilog=_EPILOG)
@@ -211,7 +153,9 @@ def run_verify(
         with _signals_as_one_interrupt():
             return _verify(path, against, given, output, measuring)
     except WorkloadFailed as failure:
-        _show_failure(path, failure, output)
+        from chirp_migrate.verify.verification import show_failure
+
+        show_failure(path, failure, output)
         return failure.exit_code
     except ChirpMigrateError as error:
         click.echo(f"chirp-migrate: {error}", err=True)
@@ -235,88 +179,9 @@ def _verify(
     verified = verified_files(root)
     if options.source is Source.FOUND:
         discover(root, options.model)  # what cannot be verified is said before anything is copied
-    threads = options.threads or machine.usable_cpus()
-    settings = Settings(
-        options.sizes,
-        options.rounds,
-        options.budget_s,
-        options.threshold_percent / 100,
-        threads,
-        options.timeout_s,
-        measuring,
-        options.each,
-    )
-    no_plots = None if measuring.plots is None else plots.prepare(measuring.plots)
-    with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
-        scratch = Path(folder).resolve()
-        sides = make_sides(root, before, options, scratch)
-        for note in sides.notes:
-            output.progress(note)
-        discovery = find_training(sides, root, options, threads, scratch, output.progress)
-        labels = [entry.label for entry in discovery.entry_points]
-        what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
-        output.progress(f"verify runs the backend's own code in separate processes: {what}")
-        measurements = measure(sides.trees, discovery, settings, scratch / "runs", output.progress)
-    outcome = judge(measurements, settings.threshold)
-    found = machine.describe(threads)
-    environment = describe_environment()
-    text = to_text(measurements, outcome, settings, discovery, found)
-    lines = [f"Before: {before.described}."]
-    if output.verbose:
-        lines += [_sentence(note) for note in sides.notes]
-        lines += [f"Packages: {_listed(environment['packages'])}."]
-        lines += [f"Environment variables: {_listed(environment['variables']) or 'none that matter'}."]
-    values = {
-        **to_json(measurements, outcome, settings, discovery, found),
-        **_conditions(before.described, environment),
-        "copies": list(sides.notes),
-    }
-    json_output.write(output.json_file, values)
-    not_kept = keep_verdict(root, values, verified)
-    lines += [not_kept] if not_kept is not None else []
-    if measuring.plots is not None:
-        lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
-    conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
-    narrow = output.narrow_width()
-    if narrow is not None:
-        told = read_verdict(json.dumps(values).encode())
-        text = "".join(f"{line}\n" for line in render_verdict(told, width=narrow))
-    output.show(text + conditions, outcome.decision.verdict)
-    return outcome.decision.verdict.exit_code
+    from chirp_migrate.verify.verification import verification  # imports PyTorch
 
-
-def _show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
-    tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
-    values = {
-        "schema": 1,
-        "verdict": Verdict.FAILED.text,
-        "exit_code": failure.exit_code,
-        "reason": str(failure),
-        "side": failure.side,
-        "output_tail": tail,
-        "machine": machine.describe(machine.usable_cpus()),
-        **_conditions(None, describe_environment()),
-    }
-    json_output.write(output.json_file, values)
-    root = path.resolve()
-    not_kept = keep_verdict(root, values, verified_files(root))
-    output.show(f"Verdict: {Verdict.FAILED.text}. {failure}", Verdict.FAILED)
-    if not_kept is not None:
-        output.progress(not_kept)
-    if tail and not output.quiet:
-        click.echo(f"The last lines it printed:\n{tail}", err=True)
-
-
-def _conditions(before: str | None, environment: dict[str, Any]) -> dict[str, Any]:
-    return {"tool": f"chirp-migrate {__version__}", "before": before, "environment": environment}
-
-
-def _listed(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return verification(root, before, verified, options, measuring, output)
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirpid_patch.cpus import cgroup_quota
-
 __all__ = ["BUSY_ABOVE", "Span", "Watch", "not_watched", "own_s", "share_of_others"]
 
 BUSY_ABOVE = 0.10
@@ -92,6 +90,8 @@ def not_watched(stat: Path = _STAT) -> str | None:
     cpus = _own_cpus()
     if _busy_s(stat, cpus) is None:
         return f"this system has no {stat}"
+    from chirpid_patch.cpus import cgroup_quota  # imports PyTorch, which the options of the command can do without
+
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
         return "a quota limits this process to part of the CPUs, and others may well run on the rest"

@@ -11,15 +11,14 @@ from typing import Any
 from chirp_migrate.cli.paint import count
 from chirp_migrate.verify import machine, measures_report, timing_report
 from chirp_migrate.verify.session import Measurements, Outcome, Settings
+from chirp_migrate.verify.showing import TABLE_WIDTH
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio
 from chirp_migrate.verify.workload import Discovery, Source
 
-__all__ = ["TABLE_WIDTH", "to_json", "to_text"]
+__all__ = ["to_json", "to_text"]
 
 _DIFFERENCES_SHOWN = 10
-#: Columns that the tables take.
-TABLE_WIDTH = 100
 _SHORTER = (
     ("single_fold_training", "single"),
     ("k_fold_cross_validation", "k_fold"),

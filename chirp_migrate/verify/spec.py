@@ -10,10 +10,11 @@ from typing import Any
 
 from chirp_migrate.verify.api import Signature
 from chirp_migrate.verify.measured import SideMeasures
+from chirp_migrate.verify.messages import write_json
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.workload import EntryPoint, Sizes
 
-__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "write_json"]
+__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec"]
 
 
 class Mode(str, Enum):
@@ -203,10 +204,3 @@ class RunResult:
             for mode, counts in values["simulated"].items()
         }
         return cls(modes, values["api"], values["failure"], values["names"], measured, simulated)
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write JSON next to ``path`` and move it there, so that a reader never sees half a file."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(values), encoding="utf-8")
-    partial.replace(path)

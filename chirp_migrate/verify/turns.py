@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.verify.spec import write_json
+from chirp_migrate.verify.messages import write_json
 
 __all__ = ["Turns"]
 

@@ -18,7 +18,6 @@ from chirpid_patch.loading.prefetch import PrefetchQueue, PrefetchThreads
 from chirpid_patch.loading.tasks import EpochTasks, LoadTask
 from chirpid_patch.randomness.as_in_worker import AsInWorker
 
-
 #: So many tasks more are drawn at once where the sampler's draws do not depend on the moment: between two steps of the
 #: training each draw would find the CPU's caches filled with other things.
 _DRAWN_AT_ONCE = 15

@@ -298,6 +298,23 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert command in ("completion", "rules", "explain") or "Exit codes" in done.stdout
 
 
+def test_help_and_wrong_paths_do_not_wait_for_pytorch() -> None:
+    asked = """
+import sys
+sys.modules["torch"] = None
+from click.testing import CliRunner
+from chirp_migrate.cli import main
+for command in main.list_commands(None):
+    shown = CliRunner().invoke(main, [command, "--help"])
+    assert shown.exit_code == 0 and "Usage" in shown.output, (command, shown.exception)
+for command in ("verify", "tune"):
+    shown = CliRunner().invoke(main, [command, "no/such/folder"])
+    assert "is not a folder" in f"{shown.output} {shown.exception}"
+"""
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     assert __version__ in run("--version").stdout
     pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")

@@ -367,7 +367,7 @@ def test_the_verdict_alone_fits_too(width: int) -> None:
 
 def test_verify_uses_it_where_its_own_tables_are_wider_than_the_terminal() -> None:
     pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
-    asked = ["-c", "from chirp_migrate.verify.command import Output; print('width', Output().narrow_width())"]
+    asked = ["-c", "from chirp_migrate.verify.showing import Output; print('width', Output().narrow_width())"]
     for width, expected in ((80, "80"), (99, "99"), (100, "None"), (200, "None")):
         child = pexpect.spawn(
             sys.executable, asked, dimensions=(24, width), encoding="utf-8", env={**os.environ, "COLUMNS": ""}

@@ -1,0 +1,139 @@
+"""A verification from the options to the exit code: what needs PyTorch, apart from the command line, which does not."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from chirp_migrate import __version__
+from chirp_migrate.cli import json_file as json_output
+from chirp_migrate.cli.paint import wrapped
+from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.terminal import render_verdict
+from chirp_migrate.report.verdict import read_verdict
+from chirp_migrate.verify import machine, plots
+from chirp_migrate.verify.against import Before
+from chirp_migrate.verify.environment import describe_environment
+from chirp_migrate.verify.errors import WorkloadFailed
+from chirp_migrate.verify.measure_options import MeasureOptions
+from chirp_migrate.verify.measures_report import drawn
+from chirp_migrate.verify.options import VerifyOptions
+from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.verify.session import Settings, judge, measure
+from chirp_migrate.verify.showing import Output
+from chirp_migrate.verify.sides import find_training, make_sides
+from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.workload import Source
+
+__all__ = ["show_failure", "verification"]
+
+
+def verification(
+    root: Path,
+    before: Before,
+    verified: Mapping[str, str | None],
+    options: VerifyOptions,
+    measuring: MeasureOptions,
+    output: Output,
+) -> int:
+    """Measure, judge, show and keep; gives the exit code of the command.
+
+    Args:
+        root: the migrated backend.
+        before: the side before.
+        verified: what is kept beside the verdict about the files that it speaks of.
+        options: what is run.
+        measuring: what is measured besides times, whether device steps are simulated, and where plots go.
+        output: how it is shown.
+
+    Raises:
+        WorkloadFailed: the backend's code failed on one of the sides.
+    """
+    threads = options.threads or machine.usable_cpus()
+    settings = Settings(
+        options.sizes,
+        options.rounds,
+        options.budget_s,
+        options.threshold_percent / 100,
+        threads,
+        options.timeout_s,
+        measuring,
+        options.each,
+    )
+    no_plots = None if measuring.plots is None else plots.prepare(measuring.plots)
+    with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder).resolve()
+        sides = make_sides(root, before, options, scratch)
+        for note in sides.notes:
+            output.progress(note)
+        discovery = find_training(sides, root, options, threads, scratch, output.progress)
+        labels = [entry.label for entry in discovery.entry_points]
+        what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
+        output.progress(f"verify runs the backend's own code in separate processes: {what}")
+        measurements = measure(sides.trees, discovery, settings, scratch / "runs", output.progress)
+    outcome = judge(measurements, settings.threshold)
+    found = machine.describe(threads)
+    environment = describe_environment()
+    text = to_text(measurements, outcome, settings, discovery, found)
+    lines = [f"Before: {before.described}."]
+    if output.verbose:
+        lines += [_sentence(note) for note in sides.notes]
+        lines += [f"Packages: {_listed(environment['packages'])}."]
+        lines += [f"Environment variables: {_listed(environment['variables']) or 'none that matter'}."]
+    values = {
+        **to_json(measurements, outcome, settings, discovery, found),
+        **_conditions(before.described, environment),
+        "copies": list(sides.notes),
+    }
+    json_output.write(output.json_file, values)
+    not_kept = keep_verdict(root, values, verified)
+    lines += [not_kept] if not_kept is not None else []
+    if measuring.plots is not None:
+        lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
+    conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
+    narrow = output.narrow_width()
+    if narrow is not None:
+        told = read_verdict(json.dumps(values).encode())
+        text = "".join(f"{line}\n" for line in render_verdict(told, width=narrow))
+    output.show(text + conditions, outcome.decision.verdict)
+    return outcome.decision.verdict.exit_code
+
+
+def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
+    """Print, write and keep the verdict ``failed``, with the end of what the backend printed."""
+    tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
+    values = {
+        "schema": 1,
+        "verdict": Verdict.FAILED.text,
+        "exit_code": failure.exit_code,
+        "reason": str(failure),
+        "side": failure.side,
+        "output_tail": tail,
+        "machine": machine.describe(machine.usable_cpus()),
+        **_conditions(None, describe_environment()),
+    }
+    json_output.write(output.json_file, values)
+    root = path.resolve()
+    not_kept = keep_verdict(root, values, verified_files(root))
+    output.show(f"Verdict: {Verdict.FAILED.text}. {failure}", Verdict.FAILED)
+    if not_kept is not None:
+        output.progress(not_kept)
+    if tail and not output.quiet:
+        click.echo(f"The last lines it printed:\n{tail}", err=True)
+
+
+def _conditions(before: str | None, environment: dict[str, Any]) -> dict[str, Any]:
+    return {"tool": f"chirp-migrate {__version__}", "before": before, "environment": environment}
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
