@@ -24,42 +24,44 @@ from utils.synthetic import make_synthetic_dataset
 from utils.training_engine import TrainingEngine
 
 data, _ = make_synthetic_dataset(40, 4, (1, 24, 30), num_authors=4, seed=1)
-config = {"num_epochs": 2, "batch_size": 8, "standardize": True, **json.loads(sys.argv[1])}
-engine = TrainingEngine(BirdCNN, 4, config)
-made = []
-create = engine._create_data_loaders
-engine._create_data_loaders = lambda *subsets: made.append(create(*subsets)) or made[-1]
-torch.manual_seed(3)
-with contextlib.redirect_stdout(io.StringIO()):
-    result = engine.run_single_fold_predefined(data, list(range(30)), list(range(30, 40)))
-train, _ = made[0]
-kind = f"{type(train).__module__}.{type(train).__name__}"
-print(json.dumps({"kind": kind, "workers": train.num_workers, "losses": result["train_losses"]}))
+for chosen in json.loads(sys.argv[1]):
+    config = {"num_epochs": 2, "batch_size": 8, "standardize": True, **chosen}
+    engine = TrainingEngine(BirdCNN, 4, config)
+    made = []
+    create = engine._create_data_loaders
+    engine._create_data_loaders = lambda *subsets: made.append(create(*subsets)) or made[-1]
+    torch.manual_seed(3)
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = engine.run_single_fold_predefined(data, list(range(30)), list(range(30, 40)))
+    train, _ = made[0]
+    kind = f"{type(train).__module__}.{type(train).__name__}"
+    print(json.dumps({"kind": kind, "workers": train.num_workers, "losses": result["train_losses"]}))
+    print("NEXT", file=sys.stderr)
 """
 
 
 @cache
-def train(backend: Path, **config: Any) -> tuple[dict[str, Any], str]:
-    """What the engine did with a configuration, and what it wrote to standard error."""
+def train(backend: Path) -> list[tuple[dict[str, Any], str]]:
+    """What the engine did with each of three configurations, and what it wrote to standard error."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", ENGINE, json.dumps(config)]
+    configs = [{}, {"optimize_dataloaders": False}, {"benchmark_performance": True}]
+    command = [sys.executable, "-W", "ignore", "-c", ENGINE, json.dumps(configs)]
     result = subprocess.run(command, cwd=backend, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:]
-    return json.loads(result.stdout), result.stderr
+    did = [json.loads(line) for line in result.stdout.splitlines()]
+    return list(zip(did, result.stderr.split("NEXT\n")[: len(did)], strict=True))
 
 
 def test_optimize_dataloaders_false_gives_the_original_loading_back(migrated: Path) -> None:
-    original, _ = train(FIXTURE)
-    optimized, _ = train(migrated)
-    plain, _ = train(migrated, optimize_dataloaders=False)
+    original = train(FIXTURE)[0][0]
+    optimized, plain = train(migrated)[0][0], train(migrated)[1][0]
     assert optimized["kind"] == "chirpid_patch.loading.loader.BatchedDataLoader" and optimized["workers"] == 0
     assert (plain["kind"], plain["workers"]) == (original["kind"], original["workers"])
     assert original["losses"] == optimized["losses"] == plain["losses"]
 
 
 def test_benchmark_performance_shows_the_waits_of_each_epoch(migrated: Path) -> None:
-    _, silent = train(migrated)
-    _, told = train(migrated, benchmark_performance=True)
+    silent, told = train(migrated)[0][1], train(migrated)[2][1]
     assert "data wait" not in silent
     assert told.count("data wait") >= 4  # two epochs of training and validation
 

@@ -169,17 +169,6 @@ def test_the_notebook_shows_the_last_verdict_that_was_kept_with_its_plots(verifi
     assert plots_of(second) == 0
 
 
-def test_the_added_tests_pass_in_a_migrated_backend(backend: Path) -> None:
-    add_notebook(backend, "Train.ipynb", "from utils.dataset_utils import create_standardized_subset")
-    result = run_pytest(backend, "tests/", "-v", "-s", "-rs")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "skipped" not in result.stdout
-    for name in ("backend_standardised", "backend_augmented", "DataLoaderBenchmarking", "Train"):
-        assert f"[{name}]" in result.stdout
-    assert re.search(r"loading before: [\d,]+ samples/s", result.stdout)
-    assert re.search(r"training after: [\d.]+ s for 192 samples", result.stdout)
-
-
 def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path) -> None:
     (backend / "utils" / "dataset_utils.py").write_text(DATASET_UTILS + LOCAL_CLASS)
     result = run_pytest(backend, "tests/", "-k", "pickled_copy and backend")

@@ -29,18 +29,18 @@ def results(output: Path, *arguments: str) -> tuple[dict[str, Any], str]:
 
 
 def test_killed_or_out_of_disk_nothing_is_lost(tmp_path: Path) -> None:
-    asked = ["--kills", "6", "--rollbacks", "1", "--full", "2", "--files", "8"]
+    asked = ["--kills", "4", "--rollbacks", "1", "--full", "1", "--files", "8"]
     content, printed = results(tmp_path, *asked)
     assert all(goal["holds"] for goal in content["goals"]) and len(content["goals"]) == 3
     # Runs that are under way together are all counted: there may be one more than was asked for.
     interrupted = [one for one in content["runs"] if one["interrupted"]]
     killed = len([one for one in interrupted if one["kind"] == "apply killed"])
-    assert killed >= 6
-    assert len([one for one in interrupted if "killed" not in one["kind"]]) >= 2
+    assert killed >= 4
+    assert len([one for one in interrupted if "killed" not in one["kind"]]) >= 1
     assert all(one["phase"] and one["said"] for one in interrupted)
     assert f"runs of apply killed: {killed}" in printed
     assert "not as it must be: 0" in printed
-    assert f"| runs of apply killed | 6 | {killed}" in (tmp_path / "interruption.md").read_text()
+    assert f"| runs of apply killed | 4 | {killed}" in (tmp_path / "interruption.md").read_text()
 
 
 def test_where_no_disk_can_be_mounted_writes_fail_part_way(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The fixture backend before migration: every entry point trains, repeats, and has its documented habits."""
+"""The fixture backend: every entry point trains, repeats, has its documented habits, and trains the same migrated."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EPOCHS = 2
 VALIDATION_SAMPLES = {"single": {10}, "two folds": {20, 30}, "stratified folds": {25}}
 
 
-def run_in_backend(script: str, out: Path, *arguments: str) -> dict[str, Any]:
-    """Run a script beside this file in a fresh process in the backend's root; returns what it wrote."""
+def run_in_backend(script: str, out: Path, *arguments: str, backend: Path = BACKEND) -> dict[str, Any]:
+    """Run a script beside this file in a fresh process in a backend's root; returns what it wrote."""
     process = subprocess.run(
         [sys.executable, str(HERE / script), str(out), *arguments],
-        cwd=BACKEND,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+        cwd=backend,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -39,6 +39,12 @@ def run_in_backend(script: str, out: Path, *arguments: str) -> dict[str, Any]:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One run of every entry point."""
     return run_in_backend("drive_backend.py", tmp_path_factory.mktemp("trained") / "report.json")
+
+
+@pytest.fixture(scope="module")
+def trained_migrated(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same of the migrated backend."""
+    return run_in_backend("drive_backend.py", tmp_path_factory.mktemp("migrated") / "report.json", backend=migrated)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +121,28 @@ def test_training_repeats_to_the_last_bit_in_a_fresh_process(trained: dict[str, 
     assert {name: again[name]["fingerprint"] for name in names} == {
         name: trained[name]["fingerprint"] for name in names
     }
+
+
+def test_migrated_training_without_augmentation_is_identical_to_the_last_bit(
+    trained: dict[str, Any], trained_migrated: dict[str, Any]
+) -> None:
+    assert trained.keys() == trained_migrated.keys()
+    plain = [name for name in trained if "augmentation" not in name]
+    assert len(plain) >= 26
+    assert [name for name in plain if trained[name] != trained_migrated[name]] == []
+
+
+def test_migrated_training_with_augmentation_runs_as_long_on_as_many_folds(
+    trained: dict[str, Any], trained_migrated: dict[str, Any]
+) -> None:
+    augmented = [name for name in trained if "augmentation" in name]
+    assert augmented
+    for name in augmented:
+        lengths = [
+            [{key: len(values) for key, values in fold.items() if isinstance(values, list)} for fold in side["folds"]]
+            for side in (trained[name], trained_migrated[name])
+        ]
+        assert lengths[0] == lengths[1]
 
 
 def test_the_signal_is_learnt(facts: dict[str, Any]) -> None:
