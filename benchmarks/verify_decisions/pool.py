@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.verify.children import Children
 from chirp_migrate.verify.rounds import TimedRound
-from chirp_migrate.verify.session import Children, Settings
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.workload import discover
 from verify_decisions.load import OtherLoad
 from verify_decisions.trees import SIZES, Condition, write_trees

@@ -12,7 +12,8 @@ from chirp_migrate.cli.paint import figure
 from chirp_migrate.verify import plots
 from chirp_migrate.verify.measured import LoaderRate
 from chirp_migrate.verify.measures import MEASURES, figures, memory_slope, timed_figures
-from chirp_migrate.verify.session import Measurements, Settings
+from chirp_migrate.verify.session import Measurements
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.targets import TargetVerdict, judge_targets
 from chirp_migrate.verify.workload import Discovery, Source

@@ -10,7 +10,8 @@ from typing import Any
 
 from chirp_migrate.cli.paint import count
 from chirp_migrate.verify import machine, measures_report, timing_report
-from chirp_migrate.verify.session import Measurements, Outcome, Settings
+from chirp_migrate.verify.session import Measurements, Outcome
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import TABLE_WIDTH
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio

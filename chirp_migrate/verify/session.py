@@ -7,56 +7,24 @@ which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
-
-import torch
 
 from chirp_migrate.verify.api import public_names
-from chirp_migrate.verify.disturbance import Span, Watch, own_s, share_of_others
+from chirp_migrate.verify.children import SIDES, Children
 from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
-from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.measured import SideMeasures
-from chirp_migrate.verify.process import Child
-from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, take_rounds, whole
+from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.simulate import StepCount
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
 from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, still_open
-from chirp_migrate.verify.workload import Discovery, EntryPoint, Sizes, Source
+from chirp_migrate.verify.workload import Discovery, Source
 
-__all__ = ["MIN_ROUNDS", "Children", "Measurements", "Outcome", "Settings", "judge", "measure", "timings"]
-
-_SIDES = ("before", "after", "cached")
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the user chose.
-
-    Attributes:
-        sizes: the workload.
-        rounds: timed pairs that count, at most; at least :data:`MIN_ROUNDS` are run.
-        budget_s: no further round begins when it would probably end later than this many seconds after the first.
-        threshold: share of the time that must be saved, 0 to 1.
-        threads: compute threads of each child.
-        timeout_s: seconds after which a child counts as hung.
-        measuring: what is measured besides times, and whether device steps are simulated.
-        each: whether rounds are made for each entry point's own verdict, too.
-    """
-
-    sizes: Sizes
-    rounds: int
-    budget_s: float
-    threshold: float
-    threads: int
-    timeout_s: float
-    measuring: MeasureOptions = NO_OPTIONS
-    each: bool = False
+__all__ = ["Measurements", "Outcome", "judge", "measure", "timings"]
 
 
 @dataclass
@@ -195,8 +163,8 @@ def timings(rounds: Sequence[TimedRound], confidence: float) -> tuple[Timing, di
         perfect = paired_ratio(before, cached, confidence) if cached else None
         return Timing(paired_ratio(before, seconds["after"], confidence), perfect)
 
-    entries = {label: timing({side: columns[side][label] for side in _SIDES}) for label in labels}
-    sums = {side: [sum(each.seconds[side].values()) for each in complete if each.seconds[side]] for side in _SIDES}
+    entries = {label: timing({side: columns[side][label] for side in SIDES}) for label in labels}
+    sums = {side: [sum(each.seconds[side].values()) for each in complete if each.seconds[side]] for side in SIDES}
     return timing(sums), entries
 
 
@@ -204,7 +172,7 @@ def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, d
     """Side → entry point → seconds of each round."""
     return {
         side: {label: [each.seconds[side][label] for each in rounds if label in each.seconds[side]] for label in labels}
-        for side in _SIDES
+        for side in SIDES
     }
 
 
@@ -226,128 +194,3 @@ def _time_rounds(children: Children, settings: Settings, progress: Callable[[str
     if rounds.stopped is Stopped.BUDGET:
         progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
     return rounds
-
-
-def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
-    """The side of each turn: warming up, then every entry point on both sides before the next one.
-
-    A machine's speed drifts within seconds, so what is compared should be timed right after each other.
-    """
-    once = [side for side in sides for _ in modes[side]]
-    return [*sides, *once * entries]
-
-
-class Children:
-    """Starts child processes, numbered, with the same workload for both sides.
-
-    Attributes:
-        first_timed: side → result of its first timed process.
-        has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
-    """
-
-    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings, scratch: Path) -> None:
-        self._trees = trees
-        self._discovery = discovery
-        self._settings = settings
-        self._scratch = scratch
-        self._count = 0
-        synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
-        self._beside_each_other = synthetic and not torch.cuda.is_available()
-        self.first_timed: dict[str, RunResult] = {}
-        self.has_loaders = True
-
-    def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
-        """Time one process of each side; the one of the side after also trains from cached batches, if asked to.
-
-        Args:
-            number: of the round, from 0.
-            labels: the entry points that run; all by default.
-
-        Raises:
-            WorkloadFailed: the backend's code crashed or hung.
-        """
-        began = time.monotonic()
-        sides = order(self._settings.sizes.seed, number)
-        modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
-        if cached and self.has_loaders:
-            modes["after"] = (Mode.TIMED, Mode.CACHED) if sides[-1] == "after" else (Mode.CACHED, Mode.TIMED)
-        entries = tuple(each for each in self._discovery.entry_points if labels is None or each.label in labels)
-        spans: dict[str, list[Span | None]] = {side: [] for side in sides}
-
-        def watched(side: str, child: Child, act: Callable[[], _T]) -> _T:
-            watch = Watch(used_s=lambda: own_s() + child.cpu_s)
-            value = act()
-            spans[side].append(watch.span())
-            return value
-
-        with ExitStack() as stack:
-            ready = self.in_turn(stack, sides, modes, entries, by_entry=True)
-            if self._beside_each_other:
-                children = dict(ready)
-                for side in _turns(sides, modes, len(entries)):
-                    watched(side, children[side], children[side].take_turn)
-                results = {side: child.result() for side, child in children.items()}
-            else:
-                results = {side: watched(side, child, child.result) for side, child in ready}
-        seconds: dict[str, dict[str, float]] = {side: {} for side in _SIDES}
-        for side, result in results.items():
-            self.first_timed.setdefault(side, result)
-            for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
-                seconds[name].update({label: entry.seconds for label, entry in result.modes.get(mode, {}).items()})
-        known = [share for share in map(share_of_others, spans.values()) if share is not None]
-        return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
-
-    def in_turn(
-        self,
-        stack: ExitStack,
-        sides: Sequence[str],
-        modes: Mapping[str, tuple[Mode, ...]],
-        entries: tuple[EntryPoint, ...] | None = None,
-        by_entry: bool = False,
-        api_names: Mapping[str, list[str]] | None = None,
-    ) -> Iterator[tuple[str, Child]]:
-        """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
-
-        They start and import beside each other where that takes nothing away from anybody: on the small synthetic
-        data of found entry points, without a GPU. Else the next one starts when it is asked for, and should not be
-        before the last has ended.
-
-        Args:
-            stack: ends them.
-            modes: passes of each.
-            entries: what they train; every entry point by default.
-            by_entry: whether each entry point makes its passes before the next one does.
-            api_names: names to describe; none by default.
-        """
-
-        def started(side: str) -> Child:
-            spec = self._spec(side, modes[side])
-            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}))
-            if entries is not None:
-                spec = replace(spec, entry_points=entries)
-            return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))
-
-        together = {side: started(side) for side in sides} if self._beside_each_other else {}
-        for child in together.values():
-            child.wait_until_ready()
-        for side in sides:
-            child = together.get(side) or started(side)
-            child.wait_until_ready()
-            yield side, child
-
-    def _spec(self, side: str, modes: tuple[Mode, ...]) -> RunSpec:
-        self._count += 1
-        return RunSpec(
-            tree=str(self._trees[side]),
-            output=str(self._scratch / f"{self._count:03d}-{side}.json"),
-            entry_points=self._discovery.entry_points,
-            model=self._discovery.model,
-            sizes=self._settings.sizes,
-            threads=self._settings.threads,
-            modes=modes,
-            api_names={},
-            origin=self._discovery.origin,
-            simulate_step_ms=self._settings.measuring.simulate_step_ms,
-            worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
-            extra_s=self._settings.measuring.extra_s,
-        )

@@ -24,7 +24,8 @@ from chirp_migrate.verify.measure_options import MeasureOptions
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.report import to_json, to_text
-from chirp_migrate.verify.session import Settings, judge, measure
+from chirp_migrate.verify.session import judge, measure
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import Output
 from chirp_migrate.verify.sides import find_training, make_sides
 from chirp_migrate.verify.verdict import Verdict

@@ -18,7 +18,8 @@ from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.process import run_child
 from chirp_migrate.verify.report import to_json, to_text
 from chirp_migrate.verify.rounds import Rounds, TimedRound
-from chirp_migrate.verify.session import Measurements, Settings, judge
+from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
 from chirp_migrate.verify.workload import Discovery, Sizes, discover
 

@@ -12,7 +12,8 @@ import pytest
 from chirp_migrate.verify.errors import WorkloadFailed
 from chirp_migrate.verify.machine import describe
 from chirp_migrate.verify.report import to_json, to_text
-from chirp_migrate.verify.session import Measurements, Settings, judge, measure
+from chirp_migrate.verify.session import Measurements, judge, measure
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.workload import Sizes, discover
 
@@ -53,6 +54,12 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     for side in ("after", "cached"):
         # The entry point that meets the import first trains for milliseconds; stalls may hit a round, not every one.
         assert min(found.seconds[side][SINGLE]) < 2, "what a process does once is not in the figures"
+
+    orders = [
+        [entry["name"] for entry in json.loads(spec.read_text())["entry_points"]]
+        for spec in sorted((tmp_path / "scratch").glob("**/spec.json"))
+    ]
+    assert orders[::2] == orders[1::2], "both sides train in the same order"
 
     assert found.labels == (SINGLE, AUGMENTED)
     assert found.equivalence.differences == ()

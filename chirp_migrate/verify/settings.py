@@ -1,0 +1,35 @@
+"""What the user chose for a verification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
+from chirp_migrate.verify.workload import Sizes
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose.
+
+    Attributes:
+        sizes: the workload.
+        rounds: timed pairs that count, at most; at least :data:`.rounds.MIN_ROUNDS` are run.
+        budget_s: no further round begins when it would probably end later than this many seconds after the first.
+        threshold: share of the time that must be saved, 0 to 1.
+        threads: compute threads of each child.
+        timeout_s: seconds after which a child counts as hung.
+        measuring: what is measured besides times, and whether device steps are simulated.
+        each: whether rounds are made for each entry point's own verdict, too.
+    """
+
+    sizes: Sizes
+    rounds: int
+    budget_s: float
+    threshold: float
+    threads: int
+    timeout_s: float
+    measuring: MeasureOptions = NO_OPTIONS
+    each: bool = False
