@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "backend"
-SIZES = ["--samples", "480", "--epochs", "3", "--each", "--rounds", "60", "--budget", "1150", "--measure-seconds", "30"]
+SIZES = ["--samples", "480", "--epochs", "3", "--each", "--rounds", "60", "--budget", "800", "--measure-seconds", "30"]
 BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 
