@@ -62,8 +62,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
     """
 
-    _cached_operands: tuple[Any, Any] | None
-    _cached_numbers: dict[tuple[torch.dtype, int], tuple[float, float] | None]
+    #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see parts of two states.
+    _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
         self.base_dataset = base_dataset
@@ -104,7 +104,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @mean.setter
     def mean(self, mean: Any) -> None:
-        self._mean, self._cached_operands = _pack(mean), None
+        self._mean, self._cached = _pack(mean), None
 
     @property
     def std(self) -> Any:
@@ -113,19 +113,23 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @std.setter
     def std(self, std: Any) -> None:
-        self._std, self._cached_operands = _pack(std), None
+        self._std, self._cached = _pack(std), None
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def _operands(self) -> tuple[Any, Any]:
         """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
-        if self._cached_operands is None:
-            self._cached_operands, self._cached_numbers = (self.mean, self.std + self.eps), {}
-        return self._cached_operands
+        return self._state()[0]
+
+    def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
+        cached = self._cached
+        if cached is None:
+            cached = self._cached = (self.mean, self.std + self.eps), {}
+        return cached
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cached_operands": None, "_cached_numbers": {}}
+        return {**self.__dict__, "_cached": None}
 
     def _standardize(self, x: Any) -> Any:
         mean, deviation = self._operands()
@@ -168,11 +172,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
         """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
-        (mean, deviation), kind = self._operands(), (xs.dtype, xs.ndim)
-        if kind not in self._cached_numbers:
+        ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
+        if kind not in numbers:
             fits = not np.ndim(mean) and not np.ndim(deviation) and self._broadcasts(xs) and self._stays_in_place(xs)
-            self._cached_numbers[kind] = (float(mean), float(deviation)) if fits else None
-        return self._cached_numbers[kind]
+            numbers[kind] = (float(mean), float(deviation)) if fits else None
+        return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """A batch of x, fresh memory, at once where that is the same as one by one."""

@@ -202,8 +202,8 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
 
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """The rows of ``tensor`` in memory of their own."""
-    if get_worker_info() is None and tensor.ndim == 1:
-        return torch.index_select(tensor, 0, rows)
+    if tensor.ndim == 1 and get_worker_info() is None:
+        return torch.index_select(tensor, 0, rows)  # labels: too few bytes for memory that is worth keeping
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 

@@ -81,7 +81,7 @@ class InProcessIterator(Iterator[Any]):
         if not self.tasks.owed and not self._draw():
             raise StopIteration
         if len(self.tasks.owed) == 1 and not self._draws_ahead:
-            self._is_drawn(_DRAWN_AT_ONCE)
+            self._is_drawn(_DRAWN_AT_ONCE)  # or as many as the epoch, or the sampler, allows
         batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
         return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
 
