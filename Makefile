@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ bench: $(STAMP)  ## the figures of the README
 
 bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are installed (pip install -e ".[bench]")
 	$(BIN)/python benchmarks/loader.py
+
+bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up at random
+	$(BIN)/python benchmarks/loader_oracle.py --write
+
+bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
+	$(BIN)/python benchmarks/foreign.py --check --write
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py

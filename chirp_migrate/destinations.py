@@ -14,7 +14,6 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.closures import reads_of
-from chirp_migrate.knobs import only_seeds
 from chirp_migrate.module import Module
 from chirp_migrate.project import Project
 
@@ -134,8 +133,6 @@ class Destinations:
         starred = any(one.star for one in call.args)
         if not keyword and is_loader and not any(one.star for one in call.args[:position]):
             keyword = _POSITIONS.get(position, "")
-        if keyword == "worker_init_fn" and is_loader and not starred and only_seeds(module, argument.value):
-            return None  # the loader rule takes it over
         names = [] if keyword or starred else [name for one in called for name in self._parameter_names(one)]
         named = names[position] if position < len(names) else keyword
         if named in _LOADER_KEYWORDS or (named in self._keywords and self._takes_data(call, called)):

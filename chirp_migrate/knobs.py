@@ -6,7 +6,6 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.module import Module, matching
-from chirp_migrate.symbolic import names_in_code
 
 #: What a machine can be asked; a knob computed from these alone was a guess about the machine.
 _MACHINE_QUESTIONS = frozenset(
@@ -26,19 +25,6 @@ _MACHINE_QUESTIONS = frozenset(
         "builtins.len",
         "builtins.str",
     }
-)
-_SEEDING = frozenset(
-    {
-        "random.seed",
-        "numpy.random.seed",
-        "torch.manual_seed",
-        "torch.random.manual_seed",
-        "torch.cuda.manual_seed",
-        "torch.cuda.manual_seed_all",
-    }
-)
-_SEED_ARITHMETIC = frozenset(
-    {"torch.initial_seed", "builtins.int", "builtins.hash", "torch.utils.data.get_worker_info"}
 )
 
 
@@ -100,31 +86,3 @@ def _local_from_machine(module: Module, node: cst.Name, depth: int) -> bool:
         and any(m.matches(target.target, m.Name(node.value)) for target in assign.targets)
     ]
     return bool(values) and all(_from_machine(module, value, depth + 1, in_definition=True) for value in values)
-
-
-def only_seeds(module: Module, expression: cst.BaseExpression) -> bool:
-    """Whether a ``worker_init_fn`` does nothing but seed random generators."""
-    body: cst.CSTNode
-    if isinstance(expression, cst.Lambda):
-        body = expression.body
-    elif isinstance(expression, cst.Name):
-        found = [
-            statement
-            for statement in matching(module.tree, m.FunctionDef(name=m.Name(expression.value)))
-            if isinstance(statement, cst.FunctionDef)
-        ]
-        if len(found) != 1:
-            return False
-        body = found[0].body
-    else:
-        return False
-    seeded = False
-    for call in matching(body, m.Call()):
-        assert isinstance(call, cst.Call)
-        names = module.qualified_names(call.func)
-        if names and names <= _SEEDING:
-            seeded = True
-        elif not (names and names <= _SEED_ARITHMETIC):
-            return False
-    effects = matching(body, m.AssignTarget(m.Attribute() | m.Subscript()) | m.Global() | m.Nonlocal() | m.Del())
-    return seeded and not effects and "yield" not in names_in_code(body)

@@ -6,21 +6,20 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.collate import stacks_samples
-from chirpid_patch.data.datasets import WorkerSafeStandardizedDataset
 from chirpid_patch.data.fetch import is_in_memory
 from chirpid_patch.device.accelerator import pinning_device
 from chirpid_patch.distributed.loader import DistributedDataLoader
-from chirpid_patch.distributed.sampling import RankShare, take_share
+from chirpid_patch.distributed.sampling import take_share
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.waits import EpochWaits, make_audible
+from chirpid_patch.loading.waits import EpochWaits, tell
 from chirpid_patch.randomness.seeding import local_ranks
 from chirpid_patch.tuning.adjusting import AdjustingDataLoader
 from chirpid_patch.tuning.profiles import default_profile, recall, remember, signature
@@ -46,21 +45,33 @@ _POSITIONAL = (
     "multiprocessing_context",
     "generator",
 )
+_ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 _TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
+
+
+class _Unsaid(Enum):
+    """The default of ``shuffle``, which, unlike None, leaves the order to a sampler that is given."""
+
+    UNSAID = "as the method's name says"
+
+    def __repr__(self) -> str:
+        return "UNSAID"
+
+
+_UNSAID = _Unsaid.UNSAID
 
 
 class OptimalDataLoaderFactory:
     """Makes training, validation and test loaders.
 
-    Every ``DataLoader`` argument can be given and is honoured. What is not given is chosen, and the choice
-    with its reason is logged (logger ``chirpid_patch``, INFO) and kept as ``loader.decision``. Further
-    arguments:
+    Every ``DataLoader`` argument can be given, is honoured, and is checked as ``DataLoader`` checks it. What is not
+    given is chosen, and the choice with its reason is logged (logger ``chirpid_patch``, INFO) and kept as
+    ``loader.decision``. Further arguments:
 
-    has_augmentation, has_standardization: what the samples go through; bounds the number of workers.
-    max_workers: the call this one replaces had up to so many workers; the factory may use fewer, or none.
+    max_workers: the call this one replaces had so many workers. There are as many, or none where samples are in memory.
         Without it and ``num_workers``, no process is started.
     thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers from
-        global generators. They may then be read by threads that load ahead.
+        global generators. They are then read by threads that load ahead, in the place of worker processes.
     prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
     tune: choose by measuring, with worker processes among the candidates whether or not the replaced call had any.
         The choice is remembered for this dataset and machine; ``tune_seconds`` (default 3) bounds the measuring, and
@@ -79,7 +90,8 @@ class OptimalDataLoaderFactory:
         ``device`` and moved, see ``device.prefetch``; ``loader.decision`` says why. On the CPU, where ordinary loading
         is faster, samples are held only if ``resident_share`` is given.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
-    benchmark: log the data wait of each epoch (on standard error, where the program has set up no logging).
+    benchmark: tell the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
+    has_augmentation, has_standardization: what the samples go through, as the guide's calls say it: nothing follows.
     """
 
     @staticmethod
@@ -98,7 +110,7 @@ class OptimalDataLoaderFactory:
             workers = min(workers, 4)
         elif dataset_size > 10000:
             workers = min(workers + 2, 16)
-        workers = max(0, min(workers, usable_cpus() // local_ranks() - 1))
+        workers = min(workers, _spare_cpus())
         return {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,
@@ -109,25 +121,13 @@ class OptimalDataLoaderFactory:
 
     @classmethod
     def create_training_loader(
-        cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = True, **kwargs: Any
+        cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | _Unsaid | None = _UNSAID, **kwargs: Any
     ) -> DataLoader[Any]:
-        """A loader for training; shuffles unless told otherwise or given a sampler.
-
-        With ``drop_last=True`` and fewer samples than one batch, the short batch is kept, with a warning: an
-        epoch of no batches trains nothing.
-        """
-        share = take_share(dataset, shuffle, kwargs, training=True)
-        if kwargs.get("drop_last") and kwargs.get("batch_sampler") is None:
-            count = _sample_count(dataset, kwargs.get("sampler"))
-            if batch_size is not None and count is not None and count < batch_size:
-                warnings.warn(
-                    f"drop_last=True would drop all {count} samples (batch_size={batch_size}): the short "
-                    "batch is kept; choose a smaller batch_size to silence this.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                kwargs["drop_last"] = False
-        return _create(dataset, batch_size, shuffle, kwargs, share)
+        """A loader for training; shuffles unless told otherwise, given a sampler, or for an iterable dataset."""
+        orders_itself = isinstance(dataset, IterableDataset) or any(
+            kwargs.get(name) is not None for name in ("sampler", "batch_sampler")
+        )
+        return _create(dataset, batch_size, not orders_itself if shuffle is _UNSAID else shuffle, kwargs, training=True)
 
     @classmethod
     def create_loader(cls, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader[Any]:
@@ -145,7 +145,7 @@ class OptimalDataLoaderFactory:
         if twice:
             raise TypeError(f"DataLoader got multiple values for argument {twice[0]!r}")
         options = {**given, **kwargs}
-        batch_size, shuffle = options.pop("batch_size", 1), bool(options.pop("shuffle", None))
+        batch_size, shuffle = options.pop("batch_size", 1), options.pop("shuffle", None)
         options["max_workers"] = options.pop("num_workers", 0)
         return cls.create_training_loader(dataset, batch_size, shuffle=shuffle, **options)
 
@@ -154,16 +154,14 @@ class OptimalDataLoaderFactory:
         cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
     ) -> DataLoader[Any]:
         """A loader for validation: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        share = take_share(dataset, shuffle, kwargs, training=False)
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), share)
+        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), training=False)
 
     @classmethod
     def create_test_loader(
         cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
     ) -> DataLoader[Any]:
         """A loader for testing: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        share = take_share(dataset, shuffle, kwargs, training=False)
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), share)
+        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), training=False)
 
 
 def _keep_all(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -177,14 +175,6 @@ def _keep_all(kwargs: dict[str, Any]) -> dict[str, Any]:
     return kwargs
 
 
-def _sample_count(dataset: Any, sampler: Any) -> int | None:
-    """Samples in an epoch; None where neither sampler nor dataset knows."""
-    try:
-        return len(dataset if sampler is None else sampler)
-    except TypeError:
-        return None
-
-
 class _MeasuredDataLoader(DataLoader[Any]):
     """PyTorch's loader with its waits logged."""
 
@@ -193,19 +183,19 @@ class _MeasuredDataLoader(DataLoader[Any]):
 
 
 def _create(
-    dataset: Any, batch_size: int | None, shuffle: bool | None, given: dict[str, Any], share: RankShare | None
+    dataset: Any, batch_size: int | None, shuffle: Any, given: dict[str, Any], *, training: bool
 ) -> DataLoader[Any]:
-    """The loader for arguments as the caller gave them, of one rank where there is a ``share``."""
-    options = dict(given)
-    work = {name: bool(options.pop(name, False)) for name in ("has_augmentation", "has_standardization")}
-    work["has_augmentation"] |= isinstance(dataset, WorkerSafeAugmentedDataset)
-    work["has_standardization"] |= isinstance(dataset, WorkerSafeStandardizedDataset)
+    """The loader for arguments as the caller gave them."""
+    options = {**given, "batch_size": batch_size}
+    distributed = bool(options.get("distributed"))
+    share = take_share(dataset, bool(shuffle), options, training=training)
+    options["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
+    for name in ("has_augmentation", "has_standardization"):
+        options.pop(name, None)
     max_workers = options.pop("max_workers", None)
     measuring = _Measuring.of(options)
     optimize, benchmark = bool(options.pop("optimize", True)), bool(options.pop("benchmark", False))
     thread_safe, threads = bool(options.pop("thread_safe", False)), options.pop("prefetch_threads", None)
-    if benchmark:
-        make_audible(logger)
     adjust = bool(options.pop("adjust_workers", False))
     if adjust and share is not None:
         raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
@@ -213,45 +203,45 @@ def _create(
     prefetch = options.pop("prefetch_factor", None)
     placement = _placement(options)
     asked = explicit if explicit is not None else max_workers or 0  # what the replaced call would have had
+    is_open = explicit is None and (measuring.asked or adjust)  # how many there will be
+    _check_as_torch_does(options, 1 if is_open else asked, prefetch, persistent)
 
     # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
     options["pin_memory"] = bool(options.get("pin_memory", placement is None)) and pinning_device() is not None
-    if options.get("batch_sampler") is None:
-        options.update(_batching(dataset, batch_size, shuffle, options))
-    else:
-        options.pop("drop_last", None)  # the batch sampler decides
     if not optimize:
         plain: Callable[..., Any] = _MeasuredDataLoader if benchmark else DataLoader
         moved = "" if placement is None else f"; {placement.why}"
         if placement is not None:
             plain = placement.plain_loader(benchmark=benchmark)
         loader = plain(dataset, **_with_workers(options, asked, prefetch, persistent))
-        return _decided(loader, f"original loading (optimize=False): {_processes(asked)}{moved}")
+        return _decided(loader, f"original loading (optimize=False): {_processes(asked)}{moved}", benchmark)
 
     resident = placement if placement is not None and placement.holds(dataset, options) else None
     choice = None
-    countable = not isinstance(dataset, IterableDataset) and _sample_count(dataset, None)
-    if resident is None and explicit is None and countable:
+    if resident is None and explicit is None and measuring.asked and _has_samples(dataset):
         choice = measuring.choice(dataset, {**options, "prefetch_factor": prefetch}, thread_safe, max_workers)
     if resident is not None:
         workers, why = 0, resident.why + ("; worker processes have nothing to do there" if asked else "")
     elif choice is None:
-        workers, why = _choose_workers(dataset, explicit, max_workers, options, work)
+        workers, why = _choose_workers(dataset, explicit, max_workers, options, thread_safe)
+        if distributed and explicit is None and workers > _spare_cpus():
+            workers, why = _spare_cpus(), _few_cpus(workers)
     else:
         workers, why = choice.num_workers, choice.why
         threads = (choice.prefetch_threads or None) if threads is None else threads
+    if not workers and (asked or is_open):
+        options = {name: given for name, given in options.items() if name not in _ABOUT_WORKERS}
     ahead = prefetch if prefetch or choice is None else choice.prefetch_factor
-    on_demand = workers > 0 and explicit is None and choice is None and not adjust
-    if not workers:
-        why += "" if prefetch is None else "; prefetch_factor has no meaning there"
-    kind: type[BatchedDataLoader] = BatchedDataLoader
+    if not workers and prefetch is not None:
+        why += "; prefetch_factor has no meaning there"
+    kind: type[BatchedDataLoader[Any]] = BatchedDataLoader
     further: dict[str, Any] = {}
     if share is not None:
         kind, further = DistributedDataLoader, {"seed": share.seed, "rank": share.rank}
         why += f"; rank {share.rank} of {share.world_size}"
     elif adjust and resident is None:
         kind, further = AdjustingDataLoader, {"most_workers": max_workers or None}
-    make: Callable[..., BatchedDataLoader] = kind
+    make: Callable[..., BatchedDataLoader[Any]] = kind
     if placement is not None:
         make = placement.loader(kind)
         why += "" if resident is not None else f"; {placement.why}"
@@ -262,18 +252,42 @@ def _create(
             dataset,
             **further,
             draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
-            draws_like_persistent_workers=persistent and not workers,
+            draws_like_persistent_workers=persistent and asked > 0 and not workers,
             prefetch_threads=threads,
             thread_safe=thread_safe,
             keep_workers=choice is not None and workers > 0,
-            workers_on_demand=on_demand,
             benchmark=benchmark,
             **_with_workers(options, workers, ahead, persistent and asked > 0),
         )
     way = _way(workers, threads) if resident is None else f"on {resident.device}"
-    if loader.demand is not None:
-        way += f" at once, {loader.demand.why}" if loader.demand.settled else " once they are worth their start"
-    return _decided(loader, f"{way}: {why}")
+    return _decided(loader, f"{way}: {why}", benchmark)
+
+
+def _spare_cpus() -> int:
+    """CPUs of this rank beside the one it trains on."""
+    return max(usable_cpus() // local_ranks() - 1, 0)
+
+
+def _few_cpus(asked: int) -> str:
+    """Why a rank has fewer workers than were asked for."""
+    ranks = local_ranks()
+    shared = f" by {ranks} ranks" if ranks > 1 else ""
+    return f"{asked} were asked for, {usable_cpus()} CPUs are usable{shared}"
+
+
+def _check_as_torch_does(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> None:
+    """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
+    about = {name: options[name] for name in _ABOUT_WORKERS if name in options}
+    # Only whether there are workers matters; many would have it warn of too few CPUs.
+    DataLoader((), num_workers=min(workers, 1), prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]
+
+
+def _has_samples(dataset: Any) -> bool:
+    """Whether there is something to measure: a map-style dataset that is not empty."""
+    try:
+        return not isinstance(dataset, IterableDataset) and len(dataset) > 0
+    except TypeError:
+        return False
 
 
 def _placement(options: dict[str, Any]) -> Placement | None:
@@ -295,6 +309,11 @@ class _Measuring:
     step: Callable[[Any], object] | None
     profile: Path | None
 
+    @property
+    def asked(self) -> bool:
+        """Whether a measured choice was asked for."""
+        return self.tune or self.profile is not None
+
     @classmethod
     def of(cls, options: dict[str, Any]) -> _Measuring:
         """Taken out of the caller's ``options``."""
@@ -305,9 +324,7 @@ class _Measuring:
     def choice(
         self, dataset: Any, options: Mapping[str, Any], thread_safe: bool, max_workers: int | None
     ) -> LoaderChoice | None:
-        """The remembered or newly measured choice; None where none was asked for, or none is known."""
-        if not self.tune and self.profile is None:
-            return None
+        """The remembered or newly measured choice; None where none is known and none may be measured."""
         path = self.profile or default_profile()
         key = signature(dataset, {**options, "thread_safe": thread_safe, "max_workers": max_workers})
         known = recall(path, key)
@@ -333,14 +350,6 @@ class _Measuring:
         return choice
 
 
-def _batching(dataset: Any, batch_size: int | None, shuffle: bool | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Batch size, and shuffling unless a sampler or the dataset decides the order."""
-    chosen: dict[str, Any] = {"batch_size": batch_size}
-    if options.get("sampler") is None and not isinstance(dataset, IterableDataset):
-        chosen["shuffle"] = bool(shuffle)
-    return chosen
-
-
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
     """``options`` with the arguments that are legal for this number of workers."""
     if workers:
@@ -350,18 +359,13 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
             "prefetch_factor": prefetch,
             "persistent_workers": persistent,
         }
-    without = {name: value for name, value in options.items() if name not in ("timeout", "multiprocessing_context")}
-    return {**without, "num_workers": 0}
+    return {**options, "num_workers": 0}
 
 
 def _choose_workers(
-    dataset: Any,
-    explicit: int | None,
-    max_workers: int | None,
-    options: Mapping[str, Any],
-    work: Mapping[str, bool],
+    dataset: Any, explicit: int | None, max_workers: int | None, options: Mapping[str, Any], thread_safe: bool
 ) -> tuple[int, str]:
-    """Number of worker processes and the reason for it."""
+    """Number of worker processes and the reason for it: the first that fits, as in ``docs/factory.md``."""
     if explicit is not None:
         return explicit, f"num_workers={explicit} was asked for"
     if not max_workers:
@@ -369,16 +373,13 @@ def _choose_workers(
     if isinstance(dataset, IterableDataset):
         # Each worker runs through its own copy of the dataset: another number would be other data.
         return max_workers, "an iterable dataset keeps the number it was written for"
-    if is_in_memory(dataset) and stacks_samples(options.get("collate_fn")):
+    # Single items (batch_size=None) would be parts of the dataset's own memory here; workers send copies.
+    batches = options["batch_size"] is not None or options.get("batch_sampler") is not None
+    if batches and is_in_memory(dataset) and stacks_samples(options.get("collate_fn")):
         return 0, "the samples are in memory, batches are gathered at once"
-    size = _sample_count(dataset, None) or 0
-    ranks = local_ranks()
-    own = usable_cpus() // ranks
-    limit = OptimalDataLoaderFactory.get_optimal_config(size, **work)["num_workers"]
-    if max_workers <= own > 1:
-        limit = max(limit, max_workers)  # it had no more than there are CPUs: fewer could be slower
-    shared = f" by {ranks} ranks" if ranks > 1 else ""
-    return min(max_workers, limit), f"up to {max_workers} allowed, {usable_cpus()} CPUs usable{shared}"
+    if thread_safe:
+        return 0, "threads load ahead, as the dataset is said to be thread-safe"
+    return max_workers, "as many as were asked for"
 
 
 def _way(workers: int, threads: int | None) -> str:
@@ -389,10 +390,14 @@ def _processes(workers: int) -> str:
     return f"{workers} worker process{'' if workers == 1 else 'es'}" if workers else "loading in this process"
 
 
-def _decided(loader: Any, decision: str) -> DataLoader[Any]:
-    """``loader`` with its decision attached and logged."""
+def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
+    """``loader`` with its decision attached and logged, or told where a benchmark was asked for."""
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
-    logger.info("%s, batch size %s: %s", type(loader.dataset).__name__, size, decision)
+    message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"
+    if benchmark:
+        tell(logger, message)
+    else:
+        logger.info(message)
     result: DataLoader[Any] = loader
     return result

@@ -24,6 +24,7 @@ from chirpid_patch.device.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.memory.usage import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.torch_private import end_workers
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.
@@ -319,12 +320,8 @@ def shut_down_workers(loader: Any) -> None:
     """End the persistent workers of a loader now, instead of when it is garbage-collected (trap 13)."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
-        return
-    # PyTorch has no public way; its loader keeps persistent workers in this attribute.
-    iterator = getattr(loader, "_iterator", None)
-    if iterator is not None:
-        iterator._shutdown_workers()
-        loader._iterator = None
+    else:
+        end_workers(loader)
 
 
 def _ordered_ahead(loader: Any) -> int:

@@ -27,20 +27,18 @@ def is_available() -> bool:
 
 def _is_plain(tensor: Tensor) -> bool:
     kind = type(tensor) is Tensor and tensor.dtype is torch.float32 and tensor.device.type == "cpu"
-    return kind and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.requires_grad
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    return int(array.ctypes.data)
+    values = kind and tensor.layout is torch.strided and not tensor.requires_grad and not tensor.is_neg()
+    return values and tensor.ndim > 0 and tensor.is_contiguous()
 
 
 def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, deviation: float) -> bool:
-    """``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors; ``rows``, int64, must be in range."""
+    """``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
+
+    Raises IndexError for a row out of range, and ValueError for shapes that do not fit.
+    """
     if _native is None or not (_is_plain(batch) and _is_plain(source)):
         return False
-    rows = rows.contiguous()
-    values = batch.numel() // max(len(rows), 1)
-    _native.standardize_rows(batch.data_ptr(), values, source.data_ptr(), rows.data_ptr(), len(rows), mean, deviation)
+    _native.standardize_rows(batch.numpy(), source.numpy(), rows.contiguous().numpy(), mean, deviation)
     return True
 
 
@@ -50,8 +48,7 @@ def add_noise(
     """Add values of a table of 65,536 at the positions that each row's key gives, and clamp to [0, 1]."""
     if _native is None or not _is_plain(batch):
         return False
-    keys = np.ascontiguousarray(keys)
-    _native.add_noise(batch.data_ptr(), batch[0].numel(), _address(rows), _address(keys), len(rows), _address(table))
+    _native.add_noise(batch.numpy(), rows, np.ascontiguousarray(keys), table)
     return True
 
 
@@ -61,6 +58,5 @@ def add_rows(
     """Add to each row the stretch of ``pool`` from its start on, and clamp to [0, 1]."""
     if _native is None or not _is_plain(batch):
         return False
-    sources = np.uint64(_address(pool)) + np.uint64(pool.itemsize) * starts
-    _native.add_rows(batch.data_ptr(), batch[0].numel(), _address(rows), _address(sources), len(rows))
+    _native.add_rows(batch.numpy(), rows, np.ascontiguousarray(starts), pool)
     return True

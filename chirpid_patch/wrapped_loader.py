@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
+    IterableDataset,
     RandomSampler,
     Sampler,
     SubsetRandomSampler,
@@ -117,15 +118,17 @@ class WrappedDataLoader:
         self._resampled = chosen if isinstance(chosen, ResampledSampler) else None
 
         asked = num_workers or kwargs.get("max_workers") or 0
-        options: dict[str, Any] = {"shuffle": is_train, "generator": rng, **kwargs}
+        options: dict[str, Any] = {"generator": rng, **kwargs}
         options["pin_memory"] = target.type == pinning_device() if pin_memory is None else pin_memory
         options["persistent_workers"] = bool(asked) and persistent_workers is not False
         if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
             options["num_workers"] = num_workers
-        if asked or prefetch_factor is not None:
+        if asked:
             options["prefetch_factor"] = _PREFETCH if prefetch_factor is None else prefetch_factor
         if chosen is not None:
             options["sampler"] = chosen
+        elif options.get("batch_sampler") is None and not isinstance(dataset, IterableDataset):
+            options.setdefault("shuffle", is_train)
         own = type(self).collate_fn is not WrappedDataLoader.collate_fn
         options["collate_fn"] = self.collate_fn if own else collate_fn
         create = (

@@ -16,7 +16,7 @@ from chirp_migrate.arguments import insert_argument, one_per_line, realign, remo
 from chirp_migrate.closures import is_read
 from chirp_migrate.config_scope import config_expression
 from chirp_migrate.imports import local_import_edits, runtime
-from chirp_migrate.knobs import is_taken_over, only_seeds
+from chirp_migrate.knobs import is_taken_over
 from chirp_migrate.loader_calls import TORCH_POSITIONAL
 from chirp_migrate.loader_uses import UseKind, use_of
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
@@ -186,7 +186,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     removed: set[int] = set()
     edits: list[Edit] = []
     said: list[str] = []
-    for knob in ("num_workers", "pin_memory", "prefetch_factor", "worker_init_fn"):
+    for knob in ("num_workers", "pin_memory", "prefetch_factor"):
         if knob not in arguments:
             continue
         argument = call.args[arguments[knob]]
@@ -196,10 +196,6 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
             else:
                 edits += _rename(module, argument, "max_workers")
                 said.append("its worker count becomes an upper bound")
-        elif knob == "worker_init_fn":
-            if only_seeds(module, argument.value):
-                removed.add(arguments[knob])
-                said.append("workers are seeded by the factory")
         elif is_taken_over(module, argument.value):
             removed.add(arguments[knob])
     kept = set(range(len(call.args))) - removed

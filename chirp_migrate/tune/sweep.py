@@ -95,7 +95,7 @@ def _steady(batches: Iterator[Any], at_once: int, seconds: float, per_draw: floa
 
 
 def _why_lost(warned: Sequence[str]) -> str:
-    text = next((one for one in warned if one.startswith("Worker processes could not be used")), "")
+    text = next((one for one in warned if one.startswith("Worker processes cannot be started")), "")
     reason = text.partition("(")[2].rpartition(")")[0]
     return reason or "worker processes could not be used"
 

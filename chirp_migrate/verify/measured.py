@@ -37,7 +37,7 @@ class EntryMeasures:
     Attributes:
         seconds: wall time of the training call, without our own readings.
         walks: walks over loaders, in the order in which they began.
-        lost_workers: loaders that went on without their worker processes because one died or none could start.
+        lost_workers: loaders of which a worker process died, or could not be started.
         augmentations: names of the augmented datasets it trains on (see ``SideMeasures.augmentation``).
     """
 

@@ -124,8 +124,8 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "lost_workers", "loaders", "loaders that lost workers",
-        "loaders that went on in the training process because a worker died or could not be started; on the side "
-        "before a worker's death ends the training instead",
+        "loaders of which a worker died, so that fresh ones went on, or could not be started; on the side before a "
+        "worker's death ends the training instead",
         "R-000-5.2",
     ),
 )  # fmt: skip

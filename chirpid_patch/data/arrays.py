@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chirpid_patch.data.fetch import Batch, BatchedDataset, batch_like, gather, positions_of
+from chirpid_patch.data.fetch import Batch, BatchedDataset, batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 
@@ -108,6 +108,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
         """True: each array has one shape."""
         return True
 
+    @property
+    def keyed(self) -> bool:
+        """False: nothing here is random."""
+        return False
+
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
         """The sample (x, y) at ``index``, in memory of its own."""
         x = self.x[index].to(self._stored_as(), copy=True)
@@ -116,7 +121,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         """The samples at ``indices`` as [X, Y]."""
         positions = positions_of(indices, len(self))
-        if positions is None:
+        if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
             return None
         rows = torch.tensor(positions)
         dtype = self._stored_as()

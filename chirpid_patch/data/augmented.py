@@ -17,6 +17,7 @@ from chirpid_patch.data.fetch import (
     fetch_pairs,
     fetch_sample,
     has_fixed_samples,
+    has_rows,
     is_in_memory,
     is_shipped,
     stack_pairs,
@@ -102,9 +103,19 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return is_in_memory(self.base_dataset) and (not self.training or self._is_batchable())
 
     @property
+    def gathers(self) -> bool:
+        """Whether the samples underneath are rows of tensors, and no transform of somebody else's is on."""
+        return has_rows(self.base_dataset) and (not self.training or self._is_batchable())
+
+    @property
     def fixed_samples(self) -> bool:
         """Whether nothing is augmented and the samples underneath are fixed."""
         return not (self.training and self._stages()) and has_fixed_samples(self.base_dataset)
+
+    @property
+    def keyed(self) -> bool:
+        """True: augmentation draws by key."""
+        return True
 
     def set_training(self, training: bool) -> None:
         """Switch augmentation on or off."""

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from chirpid_patch.torch_private import version
+
 #: Attributes of datasets so named hold what was computed from the others.
 _DERIVED = "_cached_"
 #: Longer sequences (of indices, of samples) count as one thing.
@@ -23,7 +25,7 @@ def dataset_state(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
-        return id(value), 0 if value.is_inference() else value._version
+        return id(value), version(value)
     if isinstance(value, nn.Module):
         return id(value), *((name, dataset_state(part)) for name, part in vars(value).items() if name[0] != "_")
     if isinstance(value, Dataset):

@@ -22,6 +22,7 @@ from chirpid_patch.data.fetch import (
     has_fixed_samples,
     has_rows,
     is_in_memory,
+    is_keyed,
     map_indices,
     stack_pairs,
     tensors_behind,
@@ -237,6 +238,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def gathers(self) -> bool:
         """Whether the samples are those of a dataset over tensors."""
         return has_rows(self.data_list)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the samples are those of a dataset that draws by key."""
+        return is_keyed(self.data_list)
 
     def __len__(self) -> int:
         return len(self.data_list)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import index as as_int
 from typing import Any
 
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
+from chirpid_patch.data.buffers import batch_memory
 from chirpid_patch.data.collate import collate_pairs, stacks_samples
-from chirpid_patch.data.recycled import batch_memory, contiguous_strides
-from chirpid_patch.loading.slots import open_slots, slot_memory
+from chirpid_patch.data.heap import keep_freed_memory
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.torch_private import shared_memory
 
 Batch = list[Any]
 Collate = Callable[[Any], Any]
@@ -70,6 +71,11 @@ class BatchedDataset(Dataset[Any], ABC):
     def gathers(self) -> bool:
         """Whether samples are rows of tensors, hence equal in shape and dtype."""
 
+    @property
+    def keyed(self) -> bool:
+        """Whether samples draw random numbers by the key that they are read with."""
+        return True
+
 
 class WrappingDataset(BatchedDataset):
     """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
@@ -90,6 +96,11 @@ class WrappingDataset(BatchedDataset):
     def gathers(self) -> bool:
         """Whether the samples underneath are rows of tensors."""
         return has_rows(self.base_dataset)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the samples underneath draw by key."""
+        return is_keyed(self.base_dataset)
 
     @property
     def dataset(self) -> Any:
@@ -129,7 +140,18 @@ def _is_plain(tensor: Any) -> bool:
         and tensor.ndim > 0
         and not tensor.is_quantized
         and not tensor.requires_grad
+        and can_gather(tensor.dtype)
     )
+
+
+@cache
+def can_gather(dtype: torch.dtype) -> bool:
+    """Whether this version of PyTorch gathers rows of ``dtype``; some of unsigned integers it does not."""
+    try:
+        torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
 
 
 def _is_gatherable(dataset: Any) -> bool:
@@ -153,7 +175,17 @@ def has_rows(dataset: Any) -> bool:
         return has_rows(dataset.dataset)
     if is_shipped(dataset):
         return bool(dataset.gathers)
-    return _is_gatherable(dataset)
+    return _row_kinds(dataset) is not None
+
+
+def _row_kinds(dataset: Any) -> list[tuple[torch.dtype, torch.Size]] | None:
+    """Dtypes and shapes of all samples of PyTorch's datasets over tensors; None where they may differ."""
+    if is_exactly(dataset, Subset):
+        return _row_kinds(dataset.dataset)
+    if is_exactly(dataset, ConcatDataset):
+        kinds = [_row_kinds(part) for part in dataset.datasets]
+        return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+    return [(rows.dtype, rows.shape[1:]) for rows in dataset.tensors] if _is_gatherable(dataset) else None
 
 
 def positions_of(indices: Sequence[Any], length: int) -> list[int] | None:
@@ -216,13 +248,11 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype
-    if get_worker_info() is None:
-        return batch_memory(shape, dtype)
-    room = slot_memory(shape, dtype)
-    if room is not None:
-        return room
-    storage = torch.UntypedStorage._new_shared(math.prod(shape) * dtype.itemsize)  # type: ignore[no-untyped-call]
-    return torch.empty(0, dtype=dtype).set_(storage, 0, shape, contiguous_strides(shape))
+    if get_worker_info() is not None:
+        return shared_memory(shape, dtype)
+    batch = batch_memory(shape, dtype)
+    keep_freed_memory(batch.nbytes)
+    return batch
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
@@ -287,14 +317,33 @@ def _fetch_concatenated(dataset: Any, indices: Sequence[Any], key: RandomKey | N
     return joined
 
 
-def _is_keyed(dataset: Any) -> bool:
+def reads_batches(dataset: Any) -> bool:
+    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors.
+
+    A loader reads every other dataset with PyTorch's own code.
+    """
+    if is_exactly(dataset, Subset):
+        return reads_batches(dataset.dataset)
+    return is_shipped(dataset) or is_in_memory(dataset)
+
+
+def is_keyed(dataset: Any) -> bool:
+    """Whether samples of ``dataset`` draw random numbers by the key that they are read with."""
+    if is_exactly(dataset, Subset):
+        return is_keyed(dataset.dataset)
+    if is_exactly(dataset, ConcatDataset):
+        return any(map(is_keyed, dataset.datasets))
+    return is_shipped(dataset) and bool(dataset.keyed)
+
+
+def _takes_key(dataset: Any) -> bool:
     """Whether single samples of ``dataset`` can be read with a key."""
-    return _is_keyed(dataset.dataset) if is_exactly(dataset, Subset) else is_shipped(dataset)
+    return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else is_shipped(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
     """``dataset[index]``, its randomness fixed by ``key`` (of one sample) where the dataset is ours."""
-    if key is not None and _is_keyed(dataset):
+    if key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
             return fetch_sample(dataset.dataset, dataset.indices[index], key)
         return dataset.read_sample(index, key)
@@ -303,7 +352,7 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
 
 def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = None) -> list[Any]:
     """The samples at ``indices``, one by one, as PyTorch's own loader reads them."""
-    if key is not None and _is_keyed(dataset):
+    if key is not None and _takes_key(dataset):
         return [fetch_sample(dataset, index, key.take([place])) for place, index in enumerate(indices)]
     many = getattr(dataset, "__getitems__", None)
     if many:
@@ -320,22 +369,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
             return batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
-    return collate_samples(fetch_samples(dataset, indices, key), collate)
-
-
-def collate_samples(samples: Sequence[Any], collate: Collate) -> Any:
-    """``collate(samples)``, in memory that is used again where that is the same."""
-    if collate is default_collate and all(type(sample) is tuple for sample in samples):
-        with open_slots():
-            pairs = stack_pairs(samples)
-        if pairs is not None:
-            return list(pairs)
-    if collate is collate_pairs:
-        with open_slots():
-            pairs = stack_pairs(samples)
-        if pairs is not None and all(isinstance(label, Tensor) for _, label in samples):
-            return pairs
-    return collate(samples)
+    return collate(fetch_samples(dataset, indices, key))
 
 
 def reads_singly(dataset: Any) -> bool:
@@ -349,7 +383,12 @@ def reads_singly(dataset: Any) -> bool:
 
 
 def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once."""
+    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once.
+
+    A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
+    """
+    if is_shipped(dataset) and not has_rows(dataset):
+        return None
     batch = fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
         return None
@@ -364,9 +403,8 @@ def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
     first = xs[0]
     if not all(_is_plain_sample(x) and x.shape == first.shape and x.dtype == first.dtype for x in xs):
         return None
-    shape = (len(xs), *first.shape)
-    out = batch_memory(shape, first.dtype) if get_worker_info() is None else slot_memory(shape, first.dtype)
-    stacked = default_collate(xs) if out is None else torch.stack(xs, out=out)
+    alone = get_worker_info() is None
+    stacked = torch.stack(xs, out=batch_memory((len(xs), *first.shape), first.dtype)) if alone else default_collate(xs)
     return stacked, default_collate([y for _, y in samples])
 
 

@@ -89,7 +89,7 @@ def create_dataloaders(
 def _loaders(
     train: Subset[Any], validation: Subset[Any], test: Subset[Any], batch_size: int, options: dict[str, Any]
 ) -> Loaders:
-    training = {"shuffle": len(train) > 0, **options}
+    training = options if len(train) else {"shuffle": False, **options}
     evaluation = {name: given for name, given in options.items() if name not in ("drop_last", "shuffle", "generator")}
     logger.info("%d samples for training, %d for validation, %d for test", len(train), len(validation), len(test))
     return (

@@ -60,7 +60,7 @@ def _asked_early_unnoticed(loader: Any) -> bool:
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
 
 
-class MovedDataLoader(MovedBatches, BatchedDataLoader):
+class MovedDataLoader(MovedBatches, BatchedDataLoader[Any]):
     """A ``BatchedDataLoader`` whose batches come on a device."""
 
 

@@ -28,7 +28,7 @@ from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.tuning.adjusting import AdjustingDataLoader
 
-_MOVED: dict[type[BatchedDataLoader], type[BatchedDataLoader]] = {
+_MOVED: dict[type[BatchedDataLoader[Any]], type[BatchedDataLoader[Any]]] = {
     BatchedDataLoader: MovedDataLoader,
     DistributedDataLoader: MovedDistributedDataLoader,
     AdjustingDataLoader: MovedAdjustingDataLoader,
@@ -72,7 +72,7 @@ class Placement:
             self.why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"
         return True
 
-    def loader(self, kind: type[BatchedDataLoader]) -> Callable[..., BatchedDataLoader]:
+    def loader(self, kind: type[BatchedDataLoader[Any]]) -> Callable[..., BatchedDataLoader[Any]]:
         """What makes the loader in the place of ``kind``: one that shares the upload, if there is one."""
         if self._held is None:
             return partial(_MOVED[kind], device=self.device)

@@ -15,8 +15,8 @@ from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTens
 from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.one_task import TaskLoading
-from chirpid_patch.loading.tasks import EpochTasks, LoadTask
+from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.requests import Request
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -32,7 +32,7 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class ResidentDataLoader(BatchedDataLoader):
+class ResidentDataLoader(BatchedDataLoader[Any]):
     """A ``BatchedDataLoader`` whose batches are made on ``device``, from samples that were copied there once.
 
     Order, draws from the global generators, and what is augmented how are those of the loader it replaces: random
@@ -76,14 +76,15 @@ class ResidentDataLoader(BatchedDataLoader):
         """What the samples take on the device, shared with other loaders or not."""
         return self._resident.bytes
 
-    def _go_on_here(self, tasks: EpochTasks, seed: int) -> InProcessIterator:
-        batches = super()._go_on_here(tasks, seed)
+    def _iterate_here(self, seed: int | None) -> InProcessIterator:
         try:
             self._resident.begin_epoch(base_tensors(self.dataset))
         except NotResidentError as reason:
             logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
-        batches._loading = _ResidentLoading(self.dataset, self.collate_fn, self._resident)
-        return batches
+        return super()._iterate_here(seed)
+
+    def _reader(self, *, sent: bool) -> BatchReader:
+        return _ResidentReader(self.dataset, self.collate_fn, self._resident)
 
     def shutdown(self) -> None:
         """Free what is held on the device, unless another loader uses it. The next iteration uploads it again."""
@@ -106,20 +107,20 @@ class ResidentDistributedDataLoader(ResidentDataLoader, DistributedDataLoader):
     """A :class:`ResidentDataLoader` of one rank: each rank holds the whole dataset on its device."""
 
 
-class _ResidentLoading(TaskLoading):
-    """Loads tasks on the device, and those that it cannot on the CPU."""
+class _ResidentReader(BatchReader):
+    """Makes batches on the device, and those that it cannot on the CPU."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentTensors) -> None:
-        super().__init__(dataset, collate)
+        super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._device = resident.device
         self._batches = ResidentBatches(resident)
 
-    def load(self, task: LoadTask) -> Any:
-        """The batch of ``task`` on the device."""
-        batch = self._batches.read(self.dataset, task.indices, task.key)
+    def read(self, request: Request) -> Any:
+        """The batch of ``request`` on the device."""
+        batch = self._batches.read(self.dataset, request.indices, request.key)
         if batch is None or (self._as_tuple and len(batch) != 2):
-            return move_batch(super().load(task), self._device)
+            return move_batch(super().read(request), self._device)
         return tuple(batch) if self._as_tuple else batch
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from chirpid_patch.data.fetch import _is_plain
 from chirpid_patch.memory.limit import usable_memory
 from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.torch_private import version
 
 #: Bytes that are copied at a time, so that what is converted on the way stays small.
 _COPIED_AT_A_TIME = 64 << 20
@@ -45,11 +46,11 @@ class Upload:
             self._values.resize_(self.source.shape)
             for part, place in zip(torch.split(self.source, rows), torch.split(self._values, rows), strict=True):
                 place.copy_(part)
-        self._version, self._looks = self.source._version, _looks(self.source)
+        self._version, self._looks = version(self.source), _looks(self.source)
 
     def current(self) -> Tensor:
         """What ``source`` holds, on the device; not to be written to."""
-        if self.source._version != self._version:
+        if version(self.source) != self._version:
             self._write()
         if self._values.is_cuda:  # freed only after all that reads it, whatever stream that is on
             self._values.record_stream(torch.cuda.current_stream(self._values.device))

@@ -13,7 +13,7 @@ from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.randomness.keyed_random import derive
 
 
-class DistributedDataLoader(BatchedDataLoader):
+class DistributedDataLoader(BatchedDataLoader[Any]):
     """A ``BatchedDataLoader`` of one rank: all that is random follows from ``seed``, epoch and rank.
 
     The epoch is that of its ``sampler``, a ``torch.utils.data.DistributedSampler``. It counts on by itself as soon as
@@ -22,18 +22,15 @@ class DistributedDataLoader(BatchedDataLoader):
     run needs nothing else. ``sampler.epoch`` is, between epochs, the one that comes next.
 
     The order of samples follows from seed and epoch; augmentation and the seeds of workers follow from the rank as
-    well, so that no two ranks share a random stream. Neither draws from the global generators, and code of the
-    dataset's own that does so is, without workers, given separate ones. With ``persistent_workers`` these go on from
-    epoch to epoch, as PyTorch's do, and begin anew in a resumed run; the package's own augmentation does not.
+    well, so that no two ranks share a random stream. Neither draws from the global generators. Code of the dataset's
+    own that draws from global generators in workers goes on from epoch to epoch with ``persistent_workers``, as in
+    PyTorch, and begins anew in a resumed run; the package's own augmentation does not.
 
     Raises TypeError if ``sampler`` is no ``DistributedSampler``.
     """
 
-    def __init__(
-        self, dataset: Any, *args: Any, seed: int = 0, rank: int = 0, draws_ahead: int = 0, **kwargs: Any
-    ) -> None:
-        # As if there had been workers: code that they would have run has random streams of its own then.
-        super().__init__(dataset, *args, draws_ahead=max(draws_ahead, 1), **kwargs)
+    def __init__(self, dataset: Any, *args: Any, seed: int = 0, rank: int = 0, **kwargs: Any) -> None:
+        super().__init__(dataset, *args, **kwargs)
         if not isinstance(self.sampler, DistributedSampler):
             raise TypeError(f"the sampler of one rank must be a DistributedSampler, not {type(self.sampler).__name__}")
         self.seed = seed
@@ -49,7 +46,8 @@ class DistributedDataLoader(BatchedDataLoader):
         sampler = self._ranks_sampler
         epoch = self._epochs_begun = sampler.epoch
         # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
-        words = (self.seed, self.rank) if self._keeps_workers else (self.seed, self.rank, epoch)
+        is_kept = self.persistent_workers if self.num_workers else self.draws_like_persistent_workers
+        words = (self.seed, self.rank) if is_kept else (self.seed, self.rank, epoch)
         assert self.generator is not None
         self.generator.manual_seed(int(derive(np.zeros(1, dtype=np.uint64), *words)[0]))
         return _CountedEpoch(super().__iter__(), sampler)
@@ -63,11 +61,12 @@ class DistributedDataLoader(BatchedDataLoader):
         assert isinstance(self.sampler, DistributedSampler)
         return self.sampler
 
-    def state_dict(self) -> dict[str, int | None]:
-        """What lets a new loader with the same seed go on as this one would: the epoch that comes next."""
-        return {**super().state_dict(), "epochs_begun": self._ranks_sampler.epoch}
+    def state_dict(self) -> dict[str, Any]:
+        """What lets a new loader with the same seed go on as this one would: the epoch, and what was read of it."""
+        state = super().state_dict()
+        return state if "taken" in state else {**state, "epochs_begun": self._ranks_sampler.epoch}
 
-    def load_state_dict(self, state: Mapping[str, int | None]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where the loader whose ``state_dict`` this is would have. Raises KeyError for anything else's state."""
         super().load_state_dict(state)
         self._kept_seed = None  # it follows from seed and rank

@@ -16,7 +16,7 @@ import torch
 from chirpid_patch.hooks.step_clock import HostMark, StepClock, StepTimes, cuda_mark
 from chirpid_patch.hooks.step_summary import SlowBatch, SlowBatches, StepSummary, StepTally
 from chirpid_patch.hooks.trainer import TrainerHooks
-from chirpid_patch.loading.waits import make_audible
+from chirpid_patch.loading.waits import tell
 from chirpid_patch.several.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
@@ -77,7 +77,6 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._together = min(_TOGETHER, log_every or _TOGETHER)
         self._clock: StepClock | None = None
         self._begin_anew()
-        make_audible(logger)
 
     @property
     def batch_load_times(self) -> list[float]:
@@ -142,9 +141,9 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._take_down(wait=True)
         if self._epoch.steps:
             self.summaries.append(self._epoch.summary())
-            logger.info("epoch %d: %s", epoch, self.summaries[-1])
+            tell(logger, f"epoch {epoch}: {self.summaries[-1]}")
         else:
-            logger.info("epoch %d: no batches", epoch)
+            tell(logger, f"epoch {epoch}: no batches")
         self.next_epoch = epoch + 1
         self._begin_anew()
 
@@ -201,7 +200,7 @@ class DataLoaderProfilingHook(TrainerHooks):
             self._stretch.add(step, slow=slow)
             if self.log_every is not None and len(self._stretch.steps) == self.log_every:
                 last = len(self._epoch.steps)
-                logger.info("batches %d to %d: %s", last - self.log_every + 1, last, self._stretch.summary())
+                tell(logger, f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
                 self._stretch = StepTally()
 
     def _is_slow(self, step: StepTimes) -> bool:

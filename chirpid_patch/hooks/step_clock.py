@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from chirpid_patch.torch_private import profiler_enabled
+
 #: The names of the ranges in traces of ``torch.profiler`` and NVTX.
 DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid: step"
-
-_profiler_runs: Callable[[], bool] = torch.autograd._profiler_enabled  # type: ignore[attr-defined]
 
 
 class Mark(Protocol):
@@ -75,7 +75,7 @@ class TraceRange:
         """Begin the range where a profiler runs; end it first if it is open."""
         if self.is_open:
             self.end()
-        if _profiler_runs():
+        if profiler_enabled():
             self._recorded = torch.autograd.profiler.record_function(self._name)
             self._recorded.__enter__()
             self.is_open = True
@@ -168,7 +168,7 @@ class StepClock:
 
     def begin_wait(self) -> None:
         """The loop asks for a batch."""
-        if self._nvtx or _profiler_runs():
+        if self._nvtx or profiler_enabled():
             self._wait_range.begin(nvtx=self._nvtx)
         self._asked = time.perf_counter()
 
@@ -202,7 +202,7 @@ class StepClock:
                 self._wait_range.end()
         if self._step is not None:
             self.abandon_step()
-        if self._nvtx or _profiler_runs():
+        if self._nvtx or profiler_enabled():
             self._step_range.begin(nvtx=self._nvtx)
         self._step = step = _Step(batch_idx, name, wait, now, None if self._on_host else self._mark())
         if self._loose:
@@ -233,7 +233,7 @@ class StepClock:
         if self._step_range.is_open:
             self._step_range.end()
         self._ended.append(step)
-        if self._nvtx or _profiler_runs():
+        if self._nvtx or profiler_enabled():
             self._wait_range.begin(nvtx=self._nvtx)
         self._asked = now = time.perf_counter()
         step.host_seconds = now - step.begun_at

@@ -2,138 +2,126 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections import deque
 from typing import Any
 
-import torch
-from torch.utils.data._utils.pin_memory import pin_memory
-
-from chirpid_patch.data.fetch import Collate
-from chirpid_patch.device.accelerator import pinning_device
-from chirpid_patch.loading.one_task import TaskLoading
 from chirpid_patch.loading.overlap import Overlap
-from chirpid_patch.loading.prefetch import PrefetchQueue, PrefetchThreads
-from chirpid_patch.loading.tasks import EpochTasks, LoadTask
-from chirpid_patch.randomness.as_in_worker import AsInWorker
+from chirpid_patch.loading.prefetch import KeptThreads, PrefetchQueue
+from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.requests import EpochRequests, Request
+from chirpid_patch.loading.source import LoaderParts, quiet
+from chirpid_patch.torch_private import SingleProcessIterator, pin_batch, profiler_enabled
 
-#: So many tasks more are drawn at once where the sampler's draws do not depend on the moment: between two steps of the
-#: training each draw would find the CPU's caches filled with other things.
+#: So many requests more are drawn at once where the sampler's draws do not depend on the moment: between two steps of
+#: the training each draw would find the CPU's caches filled with other things.
 _DRAWN_AT_ONCE = 15
 
 
-class InProcessIterator(Iterator[Any]):
-    """One epoch loaded in this process, by threads of it that load ahead where ``overlap`` says so.
+class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
+    """An epoch of a loader, read in this process: PyTorch's own iterator, which draws as the original's would have.
 
-    ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each
-    when it is needed, except that threads may draw a whole epoch of ``free_tasks`` tasks ahead where the sampler's
-    draws do not depend on the moment (0: they do). ``as_in_worker`` is given where the original ran user code in
-    workers; such code is never run in threads, so ``overlap`` must be None then.
+    ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each when it is
+    needed, except that threads may draw a whole epoch of ``free`` requests ahead where the sampler's draws do not
+    depend on the moment (0: they do). ``reader`` reads batches as a whole; None has PyTorch's code read the samples.
+    ``overlap`` says how many threads of ``threads`` load ahead; None: none may.
+
+    ``seed`` is the base seed where it was drawn before: then nothing more is drawn than for a next epoch.
     """
 
     def __init__(
         self,
-        dataset: Any,
-        collate: Collate,
-        tasks: EpochTasks,
+        loader: Any,
+        parts: LoaderParts,
         *,
-        length: Callable[[], int],
+        reader: BatchReader | None,
         ahead: int,
-        free_tasks: int,
-        pin: bool,
-        as_in_worker: AsInWorker | None,
+        free: int,
         overlap: Overlap | None,
-        threads: Callable[[int], PrefetchThreads],
+        threads: KeptThreads,
+        seed: int | None = None,
     ) -> None:
-        self._loading = TaskLoading(dataset, collate)
-        #: What is loaded, and what of it is still owed.
-        self.tasks = tasks
-        self._first: tuple[int, Any] | None = None
-        self._length = length
-        self._draws_ahead = ahead > 0
-        self._free_tasks = free_tasks
-        self._pin = pinning_device() if pin else None
-        self._as_in_worker = as_in_worker
-        self._surroundings = as_in_worker or nullcontext
+        self._reader = reader
+        self._ahead = ahead
+        self._free = free
         self._overlap = overlap
         self._threads = threads
         self._queue: PrefetchQueue | None = None
-        while len(tasks.owed) < ahead and self._draw():
+        super().__init__(parts if seed is None else quiet(parts, seed))
+        if seed is not None:
+            self._base_seed, self._index_sampler = seed, parts._index_sampler
+        self._begin(loader, ask_again=ahead > 0 or seed is not None)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """The next epoch of a loader that keeps its iterator, as one with persistent workers does."""
+        self._drop_queue()
+        self._begin(loader, ask_again=True)
+
+    def _begin(self, loader: Any, *, ask_again: bool) -> None:
+        if ask_again:  # an iterator with workers asks its sampler twice, and once more for each epoch it is kept
+            super()._reset(loader)
+        self._requests: EpochRequests = loader._epoch_requests(self._base_seed)
+        self._undelivered: deque[Request] = deque()
+        self._requests.skip(self._sampler_iter)
+        while len(self._undelivered) < self._ahead and self._draw():
             pass
-        if overlap is not None:
-            overlap.begin_epoch()
-
-    def _draw(self) -> bool:
-        return next(self.tasks, None) is not None
-
-    def __len__(self) -> int:
-        return self._length()
-
-    def __next__(self) -> Any:
-        if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            return self._next()
-        # The name under which profilers show the wait for PyTorch's own loader, with our class in it.
-        with torch.autograd.profiler.record_function("enumerate(DataLoader)#BatchedDataLoader.__next__"):
-            return self._next()
-
-    def _next(self) -> Any:
-        if not self.tasks.owed and not self._draw():
-            raise StopIteration
-        if len(self.tasks.owed) == 1 and not self._draws_ahead:
-            self._is_drawn(_DRAWN_AT_ONCE)  # or as many as the epoch, or the sampler, allows
-        batch = self._load_here() if self._overlap is None else self._load_ahead(self._overlap)
-        return batch if self._pin is None else pin_memory(batch, self._pin)  # type: ignore[no-untyped-call]
-
-    def _load_here(self) -> Any:
-        task = self._next_task()
-        first, self._first = self._first, None
-        if first is not None and first[0] == task.number:
-            return first[1]
-        with self._surroundings():
-            return self._loading.load(task)
+        if self._overlap is not None:
+            self._overlap.begin_epoch()
 
     @property
-    def has_drawn(self) -> bool:
-        """Whether what was last read has drawn random numbers; False where nobody looked."""
-        return self._as_in_worker is not None and self._as_in_worker.has_drawn
+    def taken(self) -> int:
+        """Batches of this epoch that the loop was given, or that failed."""
+        return self._requests.drawn - len(self._undelivered)
 
-    def load_first(self) -> None:
-        """Load the next batch without delivering it: it stays owed, and no index is drawn but its own."""
-        if self.tasks.owed or self._draw():
-            with self._surroundings():
-                self._first = self.tasks.owed[0].number, self._loading.load(self.tasks.owed[0])
+    @property
+    def ended(self) -> bool:
+        """Whether the epoch is surely over."""
+        return self._requests.exhausted and not self._undelivered
 
-    def read_samples(self, count: int) -> list[float]:
-        """Read the first ``count`` samples of the next batch for nothing but the seconds that each takes."""
-        seconds: list[float] = []
-        if self.tasks.owed or self._draw():
-            task = self.tasks.owed[0]
-            for position in range(min(count, len(task.indices)) if task.is_batch else 0):
-                begun = time.perf_counter()
-                with self._surroundings():
-                    self._loading.samples(task, range(position, position + 1))
-                seconds.append(time.perf_counter() - begun)
-        return seconds
+    def _draw(self) -> bool:
+        try:
+            self._undelivered.append(self._requests.draw(self._sampler_iter))
+        except StopIteration:
+            return False
+        return True
 
-    def _next_task(self) -> LoadTask:
-        task = self.tasks.owed.popleft()
-        if self._draws_ahead:
+    def __next__(self) -> Any:
+        if profiler_enabled():
+            return super().__next__()  # which opens a range for the profiler, whether or not one runs
+        batch = self._next_data()
+        self._num_yielded += 1
+        return batch
+
+    def _next_data(self) -> Any:
+        if not self._undelivered and not self._draw():
+            raise StopIteration
+        if len(self._undelivered) == 1 and not self._ahead:
+            self._is_drawn(_DRAWN_AT_ONCE)  # or as many as the epoch, or the sampler, allows
+        batch = self._read_here() if self._overlap is None else self._load_ahead(self._overlap)
+        return pin_batch(batch, self._pin_memory_device) if self._pin_memory else batch
+
+    def _read_here(self) -> Any:
+        request = self._next_request()
+        return self._dataset_fetcher.fetch(request.indices) if self._reader is None else self._reader.read(request)
+
+    def _next_request(self) -> Request:
+        request = self._undelivered.popleft()
+        if self._ahead:
             self._draw()
-        return task
+        return request
 
     def _load_ahead(self, overlap: Overlap) -> Any:
+        assert self._reader is not None
         overlap.asked()
         queue = self._queue
         usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == overlap.threads))
         if overlap.threads and not usable:
-            queue = self._queue = PrefetchQueue(self._threads(overlap.threads), self._loading)
-        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self.tasks.owed[0]):
+            queue = self._queue = PrefetchQueue(self._threads.get(overlap.threads), self._reader)
+        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self._undelivered[0]):
             self._order(queue, 0.0)
         if queue is None or not len(queue):
-            batch, threads = self._load_here(), 0  # also the first of an epoch: no thread could have it sooner
+            batch, threads = self._read_here(), 0  # also the first of an epoch: no thread could have it sooner
         else:
-            self._next_task()
+            self._next_request()
             batch, threads = queue.take(), queue.threads
         if queue is not None and overlap.threads == queue.threads:
             self._order(queue, overlap.pause)
@@ -141,18 +129,22 @@ class InProcessIterator(Iterator[Any]):
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:
-        """Order as many tasks as keep the threads at work."""
+        """Order as many requests as keep the threads at work."""
         while queue.wants_more and self._is_drawn(len(queue)):
-            queue.order(self.tasks.owed[len(queue)], pause)
+            queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Whether the task that many places after the next one is drawn, or may be, and now is."""
-        while len(self.tasks.owed) <= position:
+        """Whether the request that many places after the next one is drawn, or may be, and now is."""
+        while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
-            if self.tasks.drawn >= self._free_tasks or not self._draw():
+            if self._requests.drawn >= self._free or not self._draw():
                 return False
         return True
 
+    def _drop_queue(self) -> None:
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.drop()
+
     def __del__(self) -> None:
-        if self._queue is not None:
-            self._queue.drop()
+        self._drop_queue()

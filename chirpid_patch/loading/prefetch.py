@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -15,10 +16,11 @@ from typing import Any
 import torch
 
 from chirpid_patch.data.dataset_state import dataset_state
-from chirpid_patch.loading.one_task import TaskLoading
-from chirpid_patch.loading.tasks import LoadTask
+from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.requests import Request
 
-#: A task's samples are read in so many parts for each thread, so that none is idle for long at its end.
+#: The samples of a request are read in so many parts for each thread, so that none is idle for long at its end.
 _PARTS_PER_THREAD = 2
 
 
@@ -66,17 +68,45 @@ def _begin_thread(all_there: threading.Barrier) -> None:
     all_there.wait()
 
 
-class PrefetchQueue:
-    """Tasks being loaded on threads, their batches taken in the order they were ordered.
+class KeptThreads:
+    """The threads of one loader, kept from epoch to epoch: new ones' memory is new, too, and slow at first."""
 
-    A batch is what loading its task gives where it is taken: with the gradient and inference mode the taker is in, and
-    from the dataset as it is then. One that was loaded in another mode, or before the dataset changed, is loaded
-    again.
+    def __init__(self) -> None:
+        self._threads: PrefetchThreads | None = None
+
+    def get(self, count: int) -> PrefetchThreads:
+        """``count`` threads at work."""
+        threads = self._threads
+        if threads is None or threads.count != count or not threads.at_work:
+            self.close(wait=False)
+            threads = self._threads = PrefetchThreads(count)
+        return threads
+
+    def close(self, *, wait: bool) -> None:
+        """End them (see ``PrefetchThreads.close``); they begin anew when they are asked for again."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close(wait=wait)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.close(wait=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KeptThreads, ()
+
+
+class PrefetchQueue:
+    """Requests being read on threads, their batches taken in the order they were ordered.
+
+    A batch is what reading its request gives where it is taken: with the gradient and inference mode the taker is in,
+    and from the dataset as it is then. One that was loaded in another mode, or from memory before the dataset changed,
+    is loaded again.
     """
 
-    def __init__(self, threads: PrefetchThreads, loading: TaskLoading) -> None:
+    def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
         self._threads = threads
-        self._loading = loading
+        self._reader = reader
         self._ordered: deque[_Order] = deque()
 
     def __len__(self) -> int:
@@ -87,9 +117,9 @@ class PrefetchQueue:
         """How many threads load."""
         return self._threads.count
 
-    def reads_at_once(self, task: LoadTask) -> bool:
-        """Whether ``task`` is loaded by one thread."""
-        return not self._loading.parts(task, 1)
+    def reads_at_once(self, request: Request) -> bool:
+        """Whether ``request`` is loaded by one thread."""
+        return not self._reader.parts(request, 1)
 
     @property
     def at_work(self) -> bool:
@@ -98,7 +128,7 @@ class PrefetchQueue:
 
     @property
     def wants_more(self) -> bool:
-        """Whether the tasks ordered are too few to keep all threads at work."""
+        """Whether the requests ordered are too few to keep all threads at work."""
         ordered = self._ordered
         if not self.at_work:
             return False
@@ -106,14 +136,14 @@ class PrefetchQueue:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, task: LoadTask, pause: float = 0.0) -> None:
-        """Have ``task`` loaded, after ``pause`` seconds, or at once and in parts where its samples are read singly."""
+    def order(self, request: Request, pause: float = 0.0) -> None:
+        """Have ``request`` read, after ``pause`` seconds, or at once and in parts where its samples are read singly."""
         modes = _modes()
-        ranges = self._loading.parts(task, _PARTS_PER_THREAD * self.threads)
-        parts = [self._submit(modes, 0.0, partial(self._loading.samples, task, part)) for part in ranges]
+        ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
+        parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
         # Threads take what was ordered first: all parts have been begun when their batch is.
-        load = partial(self._collated, parts) if parts else partial(self._loading.load, task)
-        self._ordered.append(_Order(task, parts, self._submit(modes, pause, load)))
+        load = partial(self._collated, parts) if parts else partial(self._reader.read, request)
+        self._ordered.append(_Order(request, parts, self._submit(modes, pause, load)))
 
     def _submit(self, modes: tuple[bool, bool], pause: float, load: Callable[[], Any]) -> Future[Any]:
         return self._threads.submit(partial(self._load_there, modes, pause, load))
@@ -123,22 +153,26 @@ class PrefetchQueue:
             time.sleep(pause)
         grad, inference = modes
         with torch.inference_mode(inference), torch.set_grad_enabled(grad and not inference):
-            state = dataset_state(self._loading.dataset)
-            return (modes, state), load()
+            return (modes, self._state()), load()
+
+    def _state(self) -> object:
+        """What samples in memory depend on. Other samples are read once, as worker processes read them."""
+        dataset = self._reader.dataset
+        return dataset_state(dataset) if is_in_memory(dataset) else None
 
     def _collated(self, parts: Sequence[Future[Any]]) -> Any:
-        return self._loading.collate([sample for part in parts for sample in part.result()[1]])
+        return self._reader.collate([sample for part in parts for sample in part.result()[1]])
 
     def take(self) -> Any:
-        """The batch of the task ordered first. Raises what loading it raised, and IndexError if none was ordered."""
+        """The batch of the request ordered first. Raises what reading it raised, and IndexError if none was ordered."""
         order = self._ordered.popleft()
         try:
             loaded_from, batch = order.batch.result()
         except CancelledError:  # the threads were closed before they came to it
-            return self._loading.load(order.task)
-        now = _modes(), dataset_state(self._loading.dataset)
+            return self._reader.read(order.request)
+        now = _modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
-            return self._loading.load(order.task)
+            return self._reader.read(order.request)
         return batch
 
     def drop(self) -> None:
@@ -151,8 +185,8 @@ class PrefetchQueue:
 
 @dataclass(frozen=True)
 class _Order:
-    """A task on its way: parts of its samples, if it is read in parts, and its batch."""
+    """A request on its way: parts of its samples, if it is read in parts, and its batch."""
 
-    task: LoadTask
+    request: Request
     parts: list[Future[Any]]
     batch: Future[Any]

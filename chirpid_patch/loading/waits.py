@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,14 +23,12 @@ def count_samples(batch: Any) -> int:
     return 0
 
 
-def make_audible(logger: logging.Logger) -> None:
-    """Let INFO messages through, to standard error where the program has set up no logging: they were asked for."""
-    if not logger.isEnabledFor(logging.INFO):
-        logger.setLevel(logging.INFO)
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        logger.addHandler(handler)
+def tell(logger: logging.Logger, message: str) -> None:
+    """Log ``message``, which was asked for, at INFO; on standard error where the program does not show that level."""
+    if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+        logger.info(message)
+    else:
+        print(f"{logger.name}: {message}", file=sys.stderr)
 
 
 class EpochWaits(Iterator[Any]):
@@ -58,17 +57,13 @@ class EpochWaits(Iterator[Any]):
 
     def _log(self) -> None:
         if not self._waits:
-            self._logger.info("epoch without batches")
+            tell(self._logger, "epoch without batches")
             return
         waits = np.array(self._waits)
         elapsed = time.perf_counter() - self._begun
-        self._logger.info(
-            "epoch of %d batches, %d samples: data wait mean %.2f ms, p99 %.2f ms, %.0f %% of %.2f s",
-            len(waits),
-            self._samples,
-            waits.mean() * 1e3,
-            np.percentile(waits, 99) * 1e3,
-            100 * waits.sum() / elapsed,
-            elapsed,
+        tell(
+            self._logger,
+            f"epoch of {len(waits)} batches, {self._samples} samples: data wait mean {waits.mean() * 1e3:.2f} ms, "
+            f"p99 {np.percentile(waits, 99) * 1e3:.2f} ms, {100 * waits.sum() / elapsed:.0f} % of {elapsed:.2f} s",
         )
         self._waits = []  # a further next() on the spent iterator logs nothing more than "without batches"

@@ -1,74 +1,63 @@
-"""Loading batches in worker processes, by PyTorch's own machinery, and noticing when that fails."""
+"""Loading batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import warnings
+import itertools
+import logging
+import signal
+import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
-from pickle import PicklingError
+from collections.abc import Callable
+from multiprocessing.connection import wait
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
-from chirpid_patch.data.collate import stacks_samples
-from chirpid_patch.data.compact import compact
-from chirpid_patch.data.fetch import Collate, is_in_memory
-from chirpid_patch.loading.child_watch import watch
-from chirpid_patch.loading.one_task import TaskLoading
-from chirpid_patch.loading.slots import BatchSlots, load_packed, open_slots
-from chirpid_patch.loading.tasks import EpochTasks, LoadTask, draw_base_seed
+from chirpid_patch.data.fetch import Collate
+from chirpid_patch.data.sent_copy import sent_copy
+from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.requests import EpochRequests, Request
+from chirpid_patch.loading.source import LoaderParts, parts_of, quiet
+from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
 
-_NOT_THE_USERS = (
-    "DataLoader worker (pid",
-    "Pin memory thread exited",
-    "Too many open files",
-    "received 0 items of ancdata",
-    "unable to open shared memory",
-    "unable to mmap",
-    "unable to write to file",
-    "can't start new thread",
-)
+logger = logging.getLogger("chirpid_patch")
+
+#: A process whose connection broke is given so many seconds to be seen dead.
+_SECONDS_TO_DIE = 10.0
+#: So many indices of a batch are shown in the message about a dead worker.
+_MOST_SHOWN = 64
 
 
-class WorkersLostError(Exception):
-    """Worker processes cannot be started or died; what they owed has to be loaded elsewhere."""
+#: What PyTorch's iterator knows of the epoch under way, and fresh workers go on with.
+_OF_THE_EPOCH = (
+    "_base_seed", "_index_sampler", "_num_yielded", "_rcvd_idx", "_sampler_iter", "_send_idx", "_task_info",
+)  # fmt: skip
 
 
-class WorkersClosedError(WorkersLostError):
-    """Worker processes were shut down on purpose in the middle of an epoch."""
+class WorkersNotStartedError(Exception):
+    """Worker processes cannot be started; ``seed`` is the base seed that was drawn for them, if it was."""
+
+    def __init__(self, reason: str, seed: int | None) -> None:
+        super().__init__(reason)
+        self.seed = seed
 
 
-def _is_infrastructure(error: BaseException) -> bool:
-    """Whether ``error``, raised while waiting for a batch, tells of the workers and not of the user's code.
-
-    PyTorch's message for an exception in a user's code begins with "Caught …".
-    """
-    text = str(error)
-    if isinstance(error, OSError | EOFError):
-        return not text.startswith("Caught ")
-    return isinstance(error, RuntimeError) and text.startswith(_NOT_THE_USERS)
+class _WorkerDiedError(Exception):
+    """A worker process is no more."""
 
 
-class _TaskDataset(Dataset[tuple[int, Any]]):
-    """The dataset the workers see: a task in, its number and collated batch out."""
+class _RequestedBatches(Dataset[Any]):
+    """What workers read of a dataset that is read a batch at a time: a request in, its batch out."""
 
-    def __init__(self, dataset: Any, collate: Collate) -> None:
-        self.dataset = compact(dataset)
-        self.collate = collate
-        self._loading = TaskLoading(self.dataset, collate)
+    def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
+        self.dataset = sent_copy(dataset)
+        self._reader = BatchReader(self.dataset, collate, batches=batches)
 
-    def __getitem__(self, task: LoadTask) -> tuple[int, Any]:
-        return task.number, load_packed(partial(self._load, task), task.slots)
-
-    def _load(self, task: LoadTask) -> Any:
-        with open_slots(stacks_samples(self.collate) and is_in_memory(self.dataset)):
-            return self._loading.load(task)
+    def __getitem__(self, request: Request) -> Any:
+        return self._reader.read(request)
 
 
 class _WorkerStart:
@@ -81,229 +70,285 @@ class _WorkerStart:
         info = get_worker_info()
         assert info is not None
         seen: Any = info.dataset
-        object.__setattr__(info, "dataset", seen.dataset)
+        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses to be assigned to
         if self._start is not None:
             self._start(worker_id)
 
 
-def _as_it_is(loaded: Any) -> Any:
-    return loaded
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
-class _TaskSampler(Sampler[LoadTask]):
-    """Gives PyTorch's loader tasks for indices, and draws its base seed so that this process knows it.
+def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
+    """What PyTorch's iterator is to find in ``loader``: all of it, unless its dataset is read a batch at a time."""
+    changed: dict[str, Any] = {"pin_memory": loader.pin_memory and pinning_device() is not None}
+    if keep:
+        changed["persistent_workers"] = True
+    if reads_batches:
+        changed |= {
+            "dataset": _RequestedBatches(loader.dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
+            "collate_fn": _as_it_is,
+            "batch_sampler": None,
+            "sampler": loader._index_sampler,
+            "worker_init_fn": _WorkerStart(loader.worker_init_fn),
+        }
+    return parts_of(loader, **changed)
 
-    PyTorch's iterator asks for an iterator, draws its base seed, and asks again; kept workers' later epochs
-    only ask. The seed is drawn here at that place, and ``mirror``, the generator PyTorch's loader draws
-    from, is set to the same state just before, so that it comes to the same number and every generator
-    moves once.
+
+class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
+    """PyTorch's iterator over batches of worker processes. It differs in what happens when a worker dies.
+
+    PyTorch raises RuntimeError then, wherever the main thread happens to be. Here the news interrupts nothing but the
+    wait for a batch, and fresh workers take over: the dead worker's unfinished batches are read again, one at a time,
+    then all others go on. If a worker dies over one of these again, that batch fails with PyTorch's error and its
+    indices. No sample is ever read in the training process.
+
+    Fresh workers have other random streams than those before, so that no numbers are drawn twice. Augmentation by this
+    package is the same nevertheless: it is keyed.
+
+    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed where it was
+    drawn before: then nothing more is drawn than for a next epoch.
+
+    Raises WorkersNotStartedError if no worker can be started.
     """
 
-    def __init__(
-        self, sampler: Any, generator: torch.Generator | None, batches: bool, seed: int | None, slots: BatchSlots
-    ) -> None:
-        self._sampler = sampler
-        self._generator = generator
-        self._batches = batches
-        self.mirror = torch.Generator()
-        self.seed = seed
-        self._slots = slots
-        self.epoch = 0
-        self.rank = 0
-        self.tasks: EpochTasks | None = None
-        self._going_on: EpochTasks | None = None
-        self._again: deque[LoadTask] = deque()
-        self.drawing = False
-        self.died: str | None = None
+    #: Of PyTorch: no worker to shut down, and none whose death would be told, until they are started.
+    _shutdown = True
+    _worker_pids_set = False
 
-    def __len__(self) -> int:
-        return len(self._sampler)
+    def __init__(self, loader: Any, *, reads_batches: bool, keep: bool = False, seed: int | None = None) -> None:
+        self._loader = weakref.ref(loader)
+        self._reads_batches = reads_batches
+        self._parts = _parts(loader, reads_batches, keep)
+        self._seed = seed
+        self._is_started = False
+        #: What was sent for each batch that is not delivered yet.
+        self._sent: dict[int, Any] = {}
+        #: After a death: batches of the dead worker, to be read alone, and all that is to be sent once more.
+        self._suspects: set[int] = set()
+        self._resend: deque[int] = deque()
+        self._is_behind = False
+        self._is_broken = False
+        self._restarts = 0
+        self._epoch_state: dict[str, Any] | None = None
+        _check_shared_memory()
+        try:
+            super().__init__(self._parts if seed is None else quiet(self._parts, seed))
+        except Exception as error:
+            # Between PyTorch's own checks of arguments and the first batch, only processes are made.
+            if self._is_started or "_worker_init_fn" not in vars(self):
+                raise
+            self._end_partial_start()
+            raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
 
-    def __iter__(self) -> Iterator[LoadTask]:
-        self.begin()
-        return self
+    def _end_partial_start(self) -> None:
+        for worker in getattr(self, "_workers", ()):
+            worker.terminate()
+            worker.join()
+        self._shutdown = True
 
-    def go_on(self, tasks: EpochTasks | None) -> None:
-        """Give the rest of ``tasks`` when next asked for an iterator, beginning with those owed; None: all anew."""
-        self._going_on = tasks
-        if tasks is not None:
-            self.seed = tasks.seed
-            if tasks.seed_state is not None:
-                self.mirror.set_state(tasks.seed_state)
+    # -- epochs
 
-    def begin(self) -> None:
-        """Start the sampler over, drawing the base seed where it is due."""
-        if self._going_on is not None:
-            self.tasks, self._again = self._going_on, deque(self._going_on.owed)
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._is_started = True
+        self._unwatch()
+        if self._epoch_state is not None:
+            self._take_up_epoch()
             return
-        self._again.clear()
-        indices = iter(self._sampler)
-        if self.seed is None:
-            generator = self._generator
-            self.mirror.set_state(torch.get_rng_state() if generator is None else generator.get_state())
-            self.seed = draw_base_seed(generator)
-        self.tasks = EpochTasks(indices, batches=self._batches, seed=self.seed, epoch=self.epoch, rank=self.rank)
-
-    def __next__(self) -> LoadTask:
-        assert self.tasks is not None
-        self.drawing = True
+        if first_iter and self._seed is not None:
+            self._base_seed, self._index_sampler = self._seed, self._parts._index_sampler
+        owner = self._loader()
+        assert owner is not None
+        self._requests: EpochRequests = owner._epoch_requests(self._base_seed)
+        self._sent, self._suspects, self._is_broken = {}, set(), False
+        self._resend.clear()
         try:
-            task = self._again.popleft() if self._again else next(self.tasks)
-        finally:
-            self.drawing = False
-        if self.died is not None:  # the news came while the sampler ran, where raising it would have broken it
-            raise RuntimeError(self.died)
-        return replace(task, slots=self._slots.lend(task.number))
+            super()._reset(loader, first_iter)
+        except _WorkerDiedError as death:  # kept workers, between two epochs
+            self._recover(death)
 
+    def start_over(self) -> None:
+        """Begin a next epoch with the workers there are, drawing as an iterator with new ones draws."""
+        iter(self._index_sampler)
+        generator = self._parts.generator
+        self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+        self._reset(self._parts)
 
-class WorkerPool:
-    """The worker processes of one loader and the epoch they are loading."""
-
-    def __init__(
-        self,
-        dataset: Any,
-        collate: Collate,
-        sampler: Any,
-        *,
-        batches: bool,
-        generator: torch.Generator | None,
-        worker_init_fn: Callable[[int], None] | None,
-        seed: int | None,
-        **options: Any,
-    ) -> None:
-        self._slots = BatchSlots(options["num_workers"] * (options.get("prefetch_factor") or 2))
-        self._sampler = _TaskSampler(sampler, generator, batches, seed, self._slots)
-        with warnings.catch_warnings():
-            # Of more workers than CPUs: said when the loader itself was made.
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
-            self._loader: DataLoader[Any] = DataLoader(
-                _TaskDataset(dataset, collate),
-                batch_size=None,
-                sampler=self._sampler,
-                collate_fn=_as_it_is,
-                generator=self._sampler.mirror,
-                worker_init_fn=_WorkerStart(worker_init_fn),
-                **options,
-            )
-        self._iterator: Any = None
-        self._waiting = False
-        self._owner = os.getpid()
-        self.pids: frozenset[int] | None = frozenset()
-        #: The iterator that goes on in this process once the workers are lost.
-        self.successor: Iterator[Any] | None = None
+    def end_workers(self) -> None:
+        """End the processes now. An epoch that is under way begins others when it is asked for its next batch."""
+        self._is_broken = not self._shutdown
+        self._shutdown_workers()
 
     @property
-    def seed(self) -> int | None:
-        """The base seed, once drawn."""
-        return self._sampler.seed
+    def taken(self) -> int:
+        """Batches of this epoch that the loop was given, or that failed. Raises ValueError where they have no order."""
+        if not getattr(self, "_in_order", True):
+            raise ValueError("batches come in no order (in_order=False)")
+        return self._requests.drawn - len(self._task_info)
 
     @property
-    def tasks(self) -> EpochTasks | None:
-        """The tasks of the running epoch; None before anything was drawn for it."""
-        return self._sampler.tasks
+    def ended(self) -> bool:
+        """Whether the epoch is surely over."""
+        return self._requests.exhausted and not self._task_info
 
-    def start_epoch(self, epoch: int, rank: int, *, new_seed: bool, going_on: EpochTasks | None = None) -> None:
-        """Begin an epoch, starting the workers if none run; with a base seed of its own where ``new_seed``.
+    def _next_index(self) -> Any:
+        request = self._requests.draw(self._sampler_iter)
+        self._sent = {number: sent for number, sent in self._sent.items() if number in self._task_info}
+        self._sent[self._send_idx] = request if self._reads_batches else request.indices
+        return self._sent[self._send_idx]
 
-        Or take over the rest of an epoch that began elsewhere, with its seed: what ``going_on`` owes and draws.
+    # -- dead workers
 
-        Raises WorkersLostError if workers cannot be started.
-        """
-        sampler = self._sampler
-        sampler.epoch, sampler.rank, sampler.tasks = epoch, rank, going_on
-        if new_seed:
-            sampler.seed = None
-        sampler.go_on(going_on)
-        self._slots.begin_epoch()
-        first = self._iterator is None
-        if first:
-            self._check_means()
-            self.pids = None
-            watch(self)
-        if sampler.died is None and not all(worker.is_alive() for worker in self._workers()):
-            sampler.died = "a worker process ended between epochs"
-        if sampler.died is not None:
-            sampler.begin()
-            raise WorkersLostError(_first_sentence(sampler.died))
-        begun_before = sampler.seed is not None
+    def _next_data(self) -> Any:
+        while True:
+            try:
+                if self._is_broken and not self.ended:
+                    self._start_again()
+                return super()._next_data()
+            except _WorkerDiedError as death:
+                self._recover(death)
+
+    def _try_get_data(self, *timeout: float) -> Any:
+        """What PyTorch's does; a dead worker raises _WorkerDiedError."""
         try:
-            with self._waited_for():
-                self._iterator = iter(self._loader)
-        except Exception as error:
-            if sampler.tasks is not None and sampler.tasks.failed:
+            try:
+                self._watch()
+                got, data = super()._try_get_data(*timeout)
+            finally:
+                self._unwatch()
+        except Exception as error:  # from PyTorch's SIGCHLD handler, its own look, or a message cut short
+            self._unwatch()
+            if isinstance(error, OSError | EOFError):  # the other end may be just about to be no more
+                _wait_for_a_death(self._workers)
+            if all(worker.is_alive() for worker in self._workers):
                 raise
-            pickling = first and isinstance(error, TypeError | AttributeError | PicklingError)
-            if not (pickling or _is_infrastructure(error)):
-                raise
-            if not begun_before and sampler.tasks is not None and not sampler.tasks.owed:
-                sampler.begin()  # the second time PyTorch would have asked, see _TaskSampler
-            raise WorkersLostError(_reason(error)) from None
-        self.pids = frozenset(worker.pid for worker in self._workers())
+            raise _WorkerDiedError from error
+        if got and self._suspects:
+            self._suspects.discard(data[0])
+        return got, data
 
-    def _workers(self) -> Sequence[Any]:
-        """The processes; none before the first epoch."""
-        return getattr(self._iterator, "_workers", ())
+    def _watch(self) -> None:
+        """Have PyTorch's SIGCHLD handler raise for our workers, in this thread."""
+        if threading.current_thread() is threading.main_thread():
+            self._worker_pids_set = True
+            watch_workers(id(self), tuple(worker.pid for worker in self._workers))
+            raise_for_dead_worker()
 
-    def _check_means(self) -> None:
-        """Raise WorkersLostError where workers could not run or could not hand anything over."""
-        if multiprocessing.current_process().daemon:
-            raise WorkersLostError("this process is a worker itself and may not start others")
+    def _unwatch(self) -> None:
+        while self._worker_pids_set:
+            try:
+                unwatch_workers(id(self))
+                self._worker_pids_set = False
+            except RuntimeError:  # the handler's news of a dead worker: the caller looks for itself
+                continue
+            except ValueError:  # unknown by now: the news came between the two lines above
+                self._worker_pids_set = False
+
+    def _recover(self, death: _WorkerDiedError) -> None:
+        """Have fresh workers go on. Raises PyTorch's RuntimeError if one died over what was read again alone."""
+        dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
+        sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
+        if self._suspects:
+            raise self._failed(min(sent), dead) from death.__cause__
+        self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
+        logger.warning("%s Fresh workers go on.", _obituary(self._workers[min(dead)]))
+        owner = self._loader()
+        if owner is not None:
+            owner.lost_workers = True
+        self._start_again()
+
+    def _failed(self, number: int, dead: set[int]) -> RuntimeError:
+        """The batch ``number`` killed its worker twice: it is given up."""
+        del self._task_info[number]
+        self._tasks_outstanding -= 1
+        self._suspects.discard(number)
+        self._is_broken = True
+        indices = getattr(self._sent[number], "indices", self._sent[number])
+        shown = indices
+        if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
+            shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
+        return RuntimeError(
+            f"{_obituary(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
+            f"{shown}, for the second time, after another worker had died over it. Details are lost due to "
+            "multiprocessing: reading these samples with num_workers=0 may show them."
+        )
+
+    def _start_again(self) -> None:
+        """Replace all workers, and send them what is not received yet. Those alive end as at an epoch's end."""
+        self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
+        self._shutdown_workers()
+        self._restarts += 1
+        self._is_broken = False
+        seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            torch.empty(1).share_memory_()  # type: ignore[no-untyped-call]
-        except (RuntimeError, OSError) as error:
-            raise WorkersLostError(f"there is no shared memory: {_reason(error)}") from None
-
-    @contextmanager
-    def _waited_for(self) -> Iterator[None]:
-        """Within the context a worker's death is raised at once, instead of being remembered."""
-        self._waiting = True
-        try:
-            yield
+            super().__init__(quiet(self._parts, seed))
         finally:
-            self._waiting = False
+            self._epoch_state = None
 
-    def next_batch(self) -> Any:
-        """The next batch. Raises StopIteration, the user's exception, or WorkersLostError."""
-        tasks = self._sampler.tasks
-        if self._sampler.died is not None:
-            raise WorkersLostError(_first_sentence(self._sampler.died))
-        if self._iterator is None or tasks is None:
-            raise WorkersClosedError
-        try:
-            with self._waited_for():
-                number, batch = next(self._iterator)
-        except StopIteration:
-            raise
-        except Exception as error:
-            if tasks.failed:  # an error of the user's sampler
-                tasks.failed = False
-                raise
-            if _is_infrastructure(error):
-                raise WorkersLostError(_first_sentence(self._sampler.died or _reason(error))) from None
-            if tasks.owed:  # an error of the user's dataset stands for its batch, as in PyTorch's loader
-                self._slots.forget(tasks.owed.popleft().number)
-            raise
-        tasks.settle(number)
-        return self._slots.receive(number, batch)
+    def _take_up_epoch(self) -> None:
+        """Go on with the epoch that is under way: the last part of making the iterator with fresh workers."""
+        assert self._epoch_state is not None
+        self.__dict__.update(self._epoch_state)
+        self._workers_status = [True] * self._num_workers
+        self._workers_num_tasks = [0] * self._num_workers
+        self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
+        self._tasks_outstanding = 0
+        for number, info in sorted(self._task_info.items()):
+            if len(info) == 1:
+                self._task_info[number] = (0,)  # for PyTorch: not lost, and not received
+            else:
+                self._workers_num_tasks[info[0]] += 1
+        self._resend = deque(number for number, info in sorted(self._task_info.items()) if len(info) == 1)
+        self._is_behind = True
+        self._try_put_index()
 
-    def worker_died(self, error: RuntimeError) -> None:
-        """Remember the death of a worker; raise only while this loader is waiting for a batch."""
-        self._sampler.died = str(error)
-        if self._waiting and not self._sampler.drawing:
-            raise error
+    def _try_put_index(self) -> None:
+        """Send one more batch's indices; after a death as many as have been missed, but suspects alone."""
+        if self._suspects and self._tasks_outstanding:
+            return
+        self._put_next()
+        while self._is_behind and not self._suspects:
+            outstanding = self._tasks_outstanding
+            if self._resend or len(self._task_info) < self._prefetch_factor * self._num_workers:
+                self._put_next()
+            self._is_behind = self._tasks_outstanding > outstanding
 
-    def close(self) -> None:
-        """End the worker processes now."""
-        iterator, self._iterator = self._iterator, None
-        self._loader._iterator = None
-        if iterator is not None and os.getpid() == self._owner:  # a forked copy has no workers to end
-            iterator._shutdown_workers()
+    def _put_next(self) -> None:
+        if not self._resend:
+            super()._try_put_index()
+            return
+        number, worker = self._resend.popleft(), next(self._worker_queue_idx_cycle)
+        self._index_queues[worker].put((number, self._sent[number]))
+        self._task_info[number] = (worker,)
+        self._workers_num_tasks[worker] += 1
+        self._tasks_outstanding += 1
 
 
-def _first_sentence(message: str) -> str:
-    """The first sentence of a message, to be quoted within another."""
-    return message.strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ")
+def _wait_for_a_death(workers: list[Any]) -> None:
+    """Wait until one of ``workers`` is seen to be no more, for up to ``_SECONDS_TO_DIE``."""
+    closed = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
+    for worker in workers:
+        if worker.sentinel in closed:
+            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before it can be waited for
+
+
+def _obituary(worker: Any) -> str:
+    """How a worker process ended, in PyTorch's words."""
+    code = worker.exitcode
+    if code is not None and code < 0:
+        name = signal.strsignal(-code) or f"signal {-code}"
+        return f"DataLoader worker (pid {worker.pid}) is killed by signal: {name}."
+    return f"DataLoader worker (pid {worker.pid}) exited unexpectedly with exit code {code}."
+
+
+def _check_shared_memory() -> None:
+    """Raise WorkersNotStartedError where workers could not hand anything over."""
+    try:
+        torch.empty(1).share_memory_()  # type: ignore[no-untyped-call]
+    except (RuntimeError, OSError) as error:
+        raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 
 
 def _reason(error: BaseException) -> str:
-    return _first_sentence(str(error)) or type(error).__name__
+    """The first sentence of an error's message, to be quoted within another."""
+    return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

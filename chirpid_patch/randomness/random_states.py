@@ -5,12 +5,48 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from chirpid_patch.data.held_objects import GENERATORS, held_objects
+
+
+@dataclass(frozen=True)
+class GlobalStates:
+    """The states of PyTorch's CPU generator and of those of ``numpy.random`` and ``random``."""
+
+    torch_state: torch.Tensor
+    numpy_state: Any
+    python_state: Any
+
+    @classmethod
+    def now(cls) -> GlobalStates:
+        """Those of this moment."""
+        return cls(torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
+
+    def restore(self) -> None:
+        """Set the generators to these states."""
+        torch.set_rng_state(self.torch_state)
+        np.random.set_state(self.numpy_state)
+        random.setstate(self.python_state)
+
+    def as_plain(self) -> dict[str, Any]:
+        """Tensors, numbers and containers of these, as ``torch.load(..., weights_only=True)`` reads them back."""
+        key = torch.from_numpy(self.numpy_state["state"]["key"].astype(np.int64))
+        numpy_state = {**self.numpy_state, "state": {**self.numpy_state["state"], "key": key}}
+        return {"torch": self.torch_state, "numpy": numpy_state, "python": self.python_state}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> GlobalStates:
+        """What ``as_plain`` gave."""
+        numpy_state = plain["numpy"]
+        key = numpy_state["state"]["key"].numpy().astype(np.uint32)
+        version, words, gauss = plain["python"]
+        numpy_state = {**numpy_state, "state": {**numpy_state["state"], "key": key}}
+        return cls(plain["torch"], numpy_state, (version, tuple(words), gauss))
 
 
 @contextmanager
@@ -21,15 +57,13 @@ def unmoved_generators(*owners: Any) -> Iterator[None]:
     datasets, transforms, functions) and in what they hold, and those that are globals of the modules these come from.
     """
     held = [(generator, generator_state(generator)) for generator in held_generators(*owners)]
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
-            for generator, state in held:
-                restore_generator(generator, state)
+    outside = GlobalStates.now()
+    try:
+        yield
+    finally:
+        outside.restore()
+        for generator, state in held:
+            restore_generator(generator, state)
 
 
 def held_generators(*owners: Any) -> list[Any]:

@@ -104,6 +104,11 @@ class MultiScaleDataset(WrappingDataset):
         """False: samples are dictionaries."""
         return False
 
+    @property
+    def keyed(self) -> bool:
+        """Whether the images are augmented, or those underneath draw by key."""
+        return self._augmented.keyed
+
     def __len__(self) -> int:
         return len(self._images)
 

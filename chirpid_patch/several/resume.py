@@ -6,14 +6,13 @@ and with the batches that were read since read once more and dropped.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.randomness.random_states import GlobalStates
 
 #: Plain values and tensors, so that ``torch.load(..., weights_only=True)`` reads them back.
 State = dict[str, Any]
@@ -21,7 +20,7 @@ State = dict[str, Any]
 
 def own_state(loader: Any) -> State:
     """What ``loader`` keeps from epoch to epoch: the state of one of ours, its generators', its samplers' epochs."""
-    kept = loader.state_dict() if isinstance(loader, BatchedDataLoader) else None
+    kept = loader._counters() if isinstance(loader, BatchedDataLoader) else None
     return {
         "kept": kept,
         "generators": [generator.get_state() for generator in _generators(loader)],
@@ -66,7 +65,7 @@ def set_epochs(loader: Any, numbers: Sequence[int | None]) -> None:
 
 def beginning(loader: Any) -> State:
     """All that the iterator which is about to be made begins from."""
-    return {"own": own_state(loader), "global": _global_state()}
+    return {"own": own_state(loader), "global": GlobalStates.now().as_plain()}
 
 
 def begin_again(loader: Any, begun_from: State, epochs: Sequence[int], taken: int) -> Iterator[Any]:
@@ -74,16 +73,16 @@ def begin_again(loader: Any, begun_from: State, epochs: Sequence[int], taken: in
 
     Its further batches are those it would have given, unless a sampler draws from a global generator as it goes.
     """
-    own, outside = own_state(loader), _global_state()
+    own, outside = own_state(loader), GlobalStates.now()
     restore_own_state(loader, begun_from["own"])
     set_epochs(loader, epochs)
-    _restore_global(begun_from["global"])
+    GlobalStates.of_plain(begun_from["global"]).restore()
     try:
         batches: Iterator[Any] = iter(loader)
         for _ in range(taken):
             next(batches)
     finally:
-        _restore_global(outside)
+        outside.restore()
         for generator, state in zip(_generators(loader), own["generators"], strict=True):
             generator.set_state(state)
         set_epochs(loader, own["epochs"])
@@ -112,22 +111,3 @@ def _generators(loader: Any) -> list[torch.Generator]:
     values = [value for owner in owners for value in getattr(owner, "__dict__", {}).values()]
     held = [value for value in values if isinstance(value, torch.Generator)]
     return list({id(generator): generator for generator in held}.values())
-
-
-def _global_state() -> State:
-    numpy: Any = np.random.get_state(legacy=False)
-    key = torch.from_numpy(numpy["state"]["key"].astype(np.int64))
-    return {
-        "torch": torch.get_rng_state(),
-        "numpy": {**numpy, "state": {**numpy["state"], "key": key}},
-        "python": random.getstate(),
-    }
-
-
-def _restore_global(state: State) -> None:
-    torch.set_rng_state(state["torch"])
-    numpy = state["numpy"]
-    key = numpy["state"]["key"].numpy().astype(np.uint32)
-    np.random.set_state({**numpy, "state": {**numpy["state"], "key": key}})
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,8 @@ def create_multi_dataloaders(
             (divided by the ranks on this machine), less one for the training. Shared out by ``share_workers``,
             by samples in a step; data in memory needs none, and an iterable dataset gets one at most, because with more
             each would go through a copy of it.
-        is_training: shuffled, incomplete batches dropped, read by equal weights with short loaders cycled. Otherwise
-            in order, every sample once, one loader after the other.
+        is_training: shuffled, incomplete batches dropped (but a dataset's only one), read by equal weights with short
+            loaders cycled. Otherwise in order, every sample once, one loader after the other.
         seed: makes shuffles and weighted draws independent of the global generators, and repeatable: each loader gets
             a generator of its own.
         options: further arguments for every loader, as the factory's methods take them.
@@ -97,13 +97,14 @@ def create_multi_dataloaders(
         ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),
     )
     if is_training:
-        create = OptimalDataLoaderFactory.create_training_loader
-        options = {"drop_last": True, **options}
+        create: Callable[..., DataLoader[Any]] = OptimalDataLoaderFactory.create_training_loader
     else:
         create = OptimalDataLoaderFactory.create_validation_loader
     loaders = []
     for number, (name, share) in enumerate(zip(names, shares, strict=True)):
         own: dict[str, Any] = {"max_workers": share, "persistent_workers": share > 0}
+        if is_training:
+            own["drop_last"] = _fills_a_batch(datasets[name], sizes[name])
         if seed is not None and options.get("distributed"):
             own["seed"] = _seed_of(seed, number)
         elif seed is not None:
@@ -121,6 +122,11 @@ def create_multi_dataloaders(
 
 def _dataset_of(value: Any) -> Any:
     return value[0] if _is_sized_pair(value) else value
+
+
+def _fills_a_batch(dataset: Any, batch_size: int) -> bool:
+    """Whether ``dataset`` has a full batch, or nobody knows."""
+    return isinstance(dataset, IterableDataset) or len(dataset) >= batch_size
 
 
 def _is_sized_pair(value: Any) -> bool:

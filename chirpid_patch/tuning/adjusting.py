@@ -120,7 +120,7 @@ class WorkerAdjuster:
         self.workers = workers
 
 
-class AdjustingDataLoader(BatchedDataLoader):
+class AdjustingDataLoader(BatchedDataLoader[Any]):
     """A ``BatchedDataLoader`` that changes its number of worker processes between epochs, where that helps.
 
     Samples and their order are the same as with any fixed number, and so is what is drawn from the global generators
@@ -190,7 +190,7 @@ class AdjustingDataLoader(BatchedDataLoader):
             self._refusal = why_no_processes({"multiprocessing_context": self.multiprocessing_context})
         if self._refusal is not None:
             return
-        state = self.state_dict()
+        counters = self._counters()
         self.shutdown()
         # It goes on drawing from the global generators as it did.
         if self.draws_like_persistent_workers:
@@ -198,8 +198,10 @@ class AdjustingDataLoader(BatchedDataLoader):
         if before and not workers:
             self.draws_ahead = before * (self.prefetch_factor or _TORCH_PREFETCH)
             self.draws_like_persistent_workers = self.persistent_workers
+        if workers and self.prefetch_factor is None:
+            self.prefetch_factor = _TORCH_PREFETCH
         self.num_workers = workers
-        self.load_state_dict(state)
+        self.load_state_dict(counters)
         logger.info("worker processes: %s", self._adjuster.why)
 
     def __getstate__(self) -> dict[str, Any]:

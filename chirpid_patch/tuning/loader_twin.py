@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.prefetch import KeptThreads
 from chirpid_patch.tuning.search import _twin as sampler_twin
 
 _TORCH_PREFETCH = 2
@@ -21,22 +22,20 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     twin = copy.copy(loader)
     changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
     if isinstance(twin, BatchedDataLoader):
-        changed |= {name: copy.deepcopy(vars(loader)[name]) for name in ("overlap", "demand", "_as_in_worker")}
+        changed |= {"overlap": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
     if num_workers is not None and num_workers != loader.num_workers:
         changed |= {
             "num_workers": num_workers,
             "prefetch_factor": (loader.prefetch_factor or _TORCH_PREFETCH) if num_workers else None,
             "timeout": loader.timeout if num_workers else 0,
         }
-        if isinstance(twin, BatchedDataLoader):
-            changed["demand"] = None  # so many are to be tried, whatever the loop of the first loader showed
         if not num_workers:
             changed["persistent_workers"] = False
     vars(twin).update(changed)  # past DataLoader's own guard of its attributes
     return twin
 
 
-def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader:
+def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
     """The same batches, read in this process by this package's loader: a batch at once where the dataset allows it."""
     samplers = _samplers(loader)
     if loader.batch_sampler is None:

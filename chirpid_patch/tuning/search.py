@@ -192,7 +192,7 @@ class _Measuring:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of more workers than CPUs, and of workers that cannot start
-                with BatchedDataLoader(
+                with BatchedDataLoader[Any](
                     self._dataset,
                     num_workers=num_workers,
                     persistent_workers=num_workers > 0,

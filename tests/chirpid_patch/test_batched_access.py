@@ -15,6 +15,7 @@ from originals import PairDataset, StandardizedSubset, same, tensor_data
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, default_collate
 
 from chirpid_patch import (
+    BatchedDataLoader,
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
@@ -217,3 +218,13 @@ def test_a_subclass_that_replaces_getitem_is_read_by_it_under_any_loader() -> No
     dataset = Shifted(tensor_data(SIZE), list(range(SIZE)), 0.5, 0.25)
     expected = default_collate([dataset[index] for index in range(4)])
     assert same(next(iter(DataLoader(dataset, batch_size=4))), expected)
+
+
+@pytest.mark.parametrize("second", [torch.uint8, torch.float64, torch.bfloat16, torch.float32], ids=str)
+def test_parts_of_other_dtypes_are_computed_in_their_own(second: torch.dtype) -> None:
+    first = torch.arange(8.0).reshape(4, 2)
+    parts = ConcatDataset([TensorDataset(rows, torch.arange(4)) for rows in (first, first.to(second))])
+    inner = WorkerSafeStandardizedDataset(parts, [0, 4, 1, 5, 2, 6], 1.0, 2.0)
+    for dataset in (inner, WorkerSafeStandardizedDataset(inner, [0, 1, 2, 3, 5], 0.3, 0.7)):
+        loader = BatchedDataLoader(dataset, batch_size=2)
+        assert same(list(loader), list(DataLoader(dataset, 2)))

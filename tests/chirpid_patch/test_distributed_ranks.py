@@ -99,7 +99,7 @@ class TestTwoRanks:
         samples = [x.numpy().tobytes() for rank in ranks for _, xs in rank["epochs"] for x in xs]
         assert len(set(samples)) == len(samples) == 3 * 12
 
-    @pytest.mark.parametrize("loading", ["here", "workers", "kept workers"])
+    @pytest.mark.parametrize("loading", ["workers", "kept workers"])
     def test_no_two_ranks_workers_or_epochs_share_a_random_stream(self, ranks: list[Any], loading: str) -> None:
         draws = [draw for rank in ranks for _, drawn in rank[loading] for draw in drawn.flatten().tolist()]
         assert len(set(draws)) == len(draws) == 2 * 8 * 3

@@ -10,12 +10,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from originals import PairDataset, tensor_data
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, WeightedRandomSampler
+from originals import PairDataset, same, tensor_data
+from torch.utils.data import (
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from chirpid_patch import (
     BatchedDataLoader,
     OptimalDataLoaderFactory,
+    WorkerSafeArrayDataset,
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     usable_cpus,
@@ -104,11 +112,20 @@ def test_every_data_loader_argument_is_honoured(create: Any) -> None:
         if name == "multiprocessing_context":
             actual = actual.get_start_method()
         assert actual == value, name
-    batched = create(data, batch_size=7, batch_sampler=[[0, 3], [1]])
+    batched = create(data, batch_sampler=[[0, 3], [1]])
     assert [len(y) for _, y in batched] == [2, 1]
     assert create(data, batch_size=None).batch_size is None
     with pytest.raises(TypeError, match="num_worker"):
         create(data, 4, num_worker=2)
+
+
+def test_single_items_that_workers_sent_are_no_parts_of_the_dataset() -> None:
+    data = tensor_data(4)
+    before = data.tensors[0].clone()
+    loader = Factory.create_training_loader(data, None, shuffle=False, max_workers=1)
+    for x, _ in loader:
+        x.zero_()
+    assert loader.num_workers == 1 and torch.equal(data.tensors[0], before)
 
 
 def test_shuffling_is_the_default_for_training_only() -> None:
@@ -158,3 +175,16 @@ def test_arguments_of_a_dataloader_are_understood_at_run_time() -> None:
     assert isinstance(loader.sampler, RandomSampler) and loader.num_workers == 0 and len(loader) == 3
     plain = Factory.create_loader(tensor_data(10), 4, False, None, None, 2)
     assert isinstance(plain.sampler, SequentialSampler) and plain.num_workers == 0
+
+
+DTYPES = [torch.uint8, torch.uint16, torch.uint32, torch.bool, torch.bfloat16, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_of_every_dtype_come_as_pytorch_gives_them(dtype: torch.dtype) -> None:
+    rows = torch.arange(12).reshape(6, 2).to(dtype)
+    whole = TensorDataset(rows, rows)
+    for dataset in (whole, Subset(whole, [3, 1, 5]), WorkerSafeArrayDataset(rows, rows)):
+        for workers in (0, 1):
+            loader = Factory.create_loader(dataset, batch_size=2, num_workers=workers)
+            assert same(list(loader), list(DataLoader(dataset, 2)))

@@ -1,18 +1,22 @@
-"""Worker processes that cannot be started or die: one warning, every sample exactly once, the same run."""
+"""Worker processes that die or cannot be started: every sample exactly once, every error in its place, the same run."""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
+import random
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import pytest
 import torch
@@ -34,39 +38,59 @@ posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork an
 
 
 class DyingDataset(PairDataset):
-    """Its worker process ends without a word at one sample; the training process reads it well."""
+    """Its worker process ends without a word at one sample, the first time that is read: a file remembers."""
 
-    def __init__(self, length: int, deadly: int, code: int = 1) -> None:
+    def __init__(self, length: int, deadly: int, mark: Path | None = None, code: int = 1) -> None:
         super().__init__(length)
         self.deadly = deadly
+        self.mark = mark
         self.code = code
 
     def __getitem__(self, index: Any) -> Any:
-        if index == self.deadly and get_worker_info() is not None:
-            os._exit(self.code)
+        if index == self.deadly and not (self.mark is not None and self.mark.exists()):
+            assert get_worker_info() is not None, "a sample that may kill is read in the training process"
+            if self.mark is not None:
+                self.mark.touch()
+            self.die()
         return super().__getitem__(index)
+
+    def die(self) -> None:
+        os._exit(self.code)
 
 
 class KilledDataset(DyingDataset):
     """Its worker is killed as the kernel does it when memory runs out."""
 
-    def __getitem__(self, index: Any) -> Any:
-        if index == self.deadly and get_worker_info() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return PairDataset.__getitem__(self, index)
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingDataset(DyingDataset):
+    """Its worker crashes."""
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
 
 
 class FaultyDataset(PairDataset):
     """Raises at one sample, wherever it is read."""
 
+    error: Exception = OSError("disk of the user")
+
     def __getitem__(self, index: Any) -> Any:
         if index == 5:
-            raise OSError("disk of the user")
+            raise self.error
         return super().__getitem__(index)
 
 
 def die_at_start(worker_id: int) -> None:
     os._exit(3)
+
+
+@pytest.fixture(autouse=True)
+def no_workers_of_others() -> None:
+    """Workers of loaders that earlier tests left to the garbage collector, with an error's traceback, end first."""
+    gc.collect()
 
 
 def children() -> int:
@@ -78,72 +102,138 @@ def numbers(batches: list[Any]) -> list[int]:
 
 
 @posix
-@pytest.mark.parametrize("kind", [DyingDataset, KilledDataset])
+@pytest.mark.parametrize("kind", [DyingDataset, KilledDataset, CrashingDataset])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_what_a_dead_worker_owed_is_loaded_here(kind: Any, persistent: bool) -> None:
+def test_a_fresh_worker_reads_what_a_dead_one_did_not(kind: Any, persistent: bool, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "batch_size": 2, "shuffle": True, "num_workers": 2, "persistent_workers": persistent,
     }  # fmt: skip
     expected = run(DataLoader(PairDataset(21), **options), epochs=3)
-    loader = BatchedDataLoader(kind(21, deadly=7), **options)
-    with pytest.warns(RuntimeWarning, match="no sample is lost") as caught:
-        actual = run(loader, epochs=3)
-    assert len([one for one in caught if one.category is RuntimeWarning]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with BatchedDataLoader(kind(21, 7, tmp_path / "died"), **options) as loader:
+            actual = run(loader, epochs=3)
     assert same(actual[0], expected[0])
     assert actual[1] == expected[1]
-    assert children() == 0
+    assert children() == 0 and loader.lost_workers
 
 
 @posix
-def test_a_worker_that_ends_silently_is_noticed_too() -> None:
-    loader = BatchedDataLoader(DyingDataset(6, deadly=3, code=0), batch_size=2, num_workers=1)
-    with pytest.warns(RuntimeWarning, match="exited unexpectedly"):
-        assert numbers(list(loader)) == list(range(6))
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_batch_that_kills_its_worker_twice_fails_in_its_place_and_the_others_go_on(
+    workers: int, in_order: bool
+) -> None:
+    loader = BatchedDataLoader(CrashingDataset(20, 7), batch_size=2, num_workers=workers, in_order=in_order)
+    batches, seen, errors = iter(loader), [], []
+    while True:
+        try:
+            seen.append(next(batches))
+        except StopIteration:
+            break
+        except RuntimeError as error:
+            errors.append((len(seen), str(error)))
+    ((place, error),) = errors
+    assert re.match(r"DataLoader worker \(pid \d+\) is killed by signal: Segmentation fault\. ", error)
+    assert "batch 3 of this epoch, of the indices [6, 7], for the second time" in error
+    assert sorted(numbers(seen)) == [number for number in range(20) if number not in (6, 7)]
+    assert not in_order or (place == 3 and numbers(seen) == sorted(numbers(seen)))
 
 
 @posix
-def test_a_death_during_the_training_step_does_not_interrupt_it() -> None:
-    loader = BatchedDataLoader(KilledDataset(40, deadly=4), batch_size=2, num_workers=1, persistent_workers=True)
+def test_every_batch_that_kills_its_workers_fails_by_itself() -> None:
+    loader = BatchedDataLoader(AlwaysCrashing(6), batch_size=2, num_workers=2)
+    batches = iter(loader)
+    for number in range(3):
+        with pytest.raises(RuntimeError, match=f"batch {number} of this epoch"):
+            next(batches)
+    assert not list(batches)
+
+
+class AlwaysCrashing(PairDataset):
+    """No sample of it can be read."""
+
+    def __getitem__(self, index: Any) -> Any:
+        os._exit(5)
+
+
+@posix
+def test_a_worker_that_ends_silently_is_noticed_too(tmp_path: Path) -> None:
+    loader = BatchedDataLoader(DyingDataset(6, 3, tmp_path / "died", code=0), batch_size=2, num_workers=1)
+    assert numbers(list(loader)) == list(range(6))
+
+
+@posix
+def test_a_death_during_the_training_step_does_not_interrupt_it(tmp_path: Path) -> None:
+    mark = tmp_path / "died"
+    loader = BatchedDataLoader(KilledDataset(40, 4, mark), batch_size=2, num_workers=1, persistent_workers=True)
     seen = []
-    with pytest.warns(RuntimeWarning, match="killed by signal"):
-        for batch in loader:
+    for batch in loader:
+        seen.append(batch)
+        deadline = time.monotonic() + 20
+        while len(seen) == 1 and children() and time.monotonic() < deadline:
+            time.sleep(0.01)  # a step during which the worker, reading ahead, dies
+    assert mark.exists() and numbers(seen) == list(range(40))
+
+
+@posix
+def test_workers_killed_at_random_lose_and_repeat_nothing() -> None:
+    seed_all(0)
+    expected = [batch for _ in range(4) for batch in DataLoader(PairDataset(60), 2, shuffle=True, num_workers=3)]
+    states = global_states()
+    seed_all(0)
+    seen, random_numbers = [], random.Random(4)
+    for _ in range(4):
+        deadly = random_numbers.randrange(25)
+        loader = BatchedDataLoader(PairDataset(60), batch_size=2, shuffle=True, num_workers=3)
+        for number, batch in enumerate(loader):
             seen.append(batch)
-            deadline = time.monotonic() + 20
-            while len(seen) == 1 and children() and time.monotonic() < deadline:
-                time.sleep(0.01)  # a step during which the worker, reading ahead, dies
-    assert numbers(seen) == list(range(40))
+            if number == deadly:
+                pid = random_numbers.choice(multiprocessing.active_children()).pid
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+    assert same(seen, expected) and global_states() == states
 
 
 @posix
 def test_kept_workers_killed_between_epochs_are_replaced() -> None:
-    loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, persistent_workers=True)
-    assert numbers(list(loader)) == list(range(6))
-    for child in multiprocessing.active_children():
-        assert child.pid is not None
-        os.kill(child.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    with pytest.warns(RuntimeWarning, match="no sample is lost"):
+    with BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, persistent_workers=True) as loader:
         assert numbers(list(loader)) == list(range(6))
-    assert numbers(list(loader)) == list(range(6))
+        for child in multiprocessing.active_children():
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert numbers(list(loader)) == list(range(6))
+        assert numbers(list(loader)) == list(range(6))
 
 
 @posix
-def test_workers_that_die_at_their_start_are_replaced() -> None:
+def test_workers_that_die_at_their_start_are_an_error() -> None:
     loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, worker_init_fn=die_at_start)
-    with pytest.warns(RuntimeWarning, match="no sample is lost"):
-        assert numbers(list(loader)) == list(range(6))
+    with pytest.raises(RuntimeError, match=r"exited unexpectedly with exit code 3\. It was reading batch 0"):
+        list(loader)
 
 
 @posix
-def test_augmentation_is_the_same_after_a_replay() -> None:
+def test_augmentation_is_the_same_after_a_replay(tmp_path: Path) -> None:
     def epoch(base: Any) -> list[Any]:
         torch.manual_seed(9)
         dataset = WorkerSafeAugmentedDataset(base, {"time_mask_param": 2, "p": 1.0})
         return list(BatchedDataLoader(dataset, batch_size=3, shuffle=True, num_workers=2))
 
     expected = epoch(PairDataset(14))
-    with pytest.warns(RuntimeWarning):
-        assert same(epoch(DyingDataset(14, deadly=4)), expected)
+    assert same(epoch(DyingDataset(14, 4, tmp_path / "died")), expected)
+    assert (tmp_path / "died").exists()
+
+
+@posix
+def test_a_death_in_another_thread_than_the_main_one_is_survived_too(tmp_path: Path) -> None:
+    seen: list[Any] = []
+    loader = BatchedDataLoader(KilledDataset(8, 4, tmp_path / "died"), batch_size=2, num_workers=1)
+    thread = threading.Thread(target=lambda: seen.extend(loader))
+    thread.start()
+    thread.join(60)
+    assert numbers(seen) == list(range(8)) and (tmp_path / "died").exists()
 
 
 def unpicklable(n: int) -> PairDataset:
@@ -187,16 +277,31 @@ def load_in_daemon() -> tuple[list[int], bool]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         seen = numbers(list(BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=1)))
-    return seen, any("may not start others" in str(one.message) for one in caught)
+    return seen, any("cannot be started" in str(one.message) for one in caught)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_error_of_the_users_code_is_the_users(workers: int) -> None:
-    iterator = iter(BatchedDataLoader(FaultyDataset(9), batch_size=2, num_workers=workers))
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("disk of the user"),
+        URLError("unable to open shared memory"),
+        TimeoutError("Too many open files"),
+        RuntimeError("DataLoader worker (pid 5) is killed by signal"),
+        EOFError(),
+        StopIteration(),
+        ConnectionResetError("Pin memory thread exited"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_the_users_code_is_the_users(workers: int, error: Exception) -> None:
+    dataset = FaultyDataset(9)
+    dataset.error = error
+    iterator = iter(BatchedDataLoader(dataset, batch_size=2, num_workers=workers))
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         assert numbers([next(iterator), next(iterator)]) == [0, 1, 2, 3]
-        with pytest.raises(OSError, match="disk of the user"):
+        with pytest.raises(type(error)):
             next(iterator)
         # As with PyTorch's loader, the failed batch is spent and the next one follows.
         assert numbers(list(iterator)) == [6, 7, 8]
@@ -266,18 +371,18 @@ def test_every_dataset_loads_with_eight_workers(method: str) -> None:
         assert same(epoch(num_workers=8, multiprocessing_context=method), epoch())
 
 
-def test_shutting_down_ends_kept_workers_and_the_epoch_goes_on() -> None:
+def test_shutting_down_ends_kept_workers_and_an_epoch_under_way_goes_on() -> None:
     seed_all(0)
     loader = BatchedDataLoader(PairDataset(8), batch_size=2, num_workers=2, persistent_workers=True)
     iterator = iter(loader)
     first = next(iterator)
     assert children() == 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        loader.shutdown()
-        assert children() == 0
-        assert numbers([first, *iterator]) == list(range(8))
-        assert numbers(list(loader)) == list(range(8))
+    loader.shutdown()
+    assert children() == 0
+    assert numbers([first, *iterator]) == list(range(8))
+    del iterator
+    assert children() == 0
+    assert numbers(list(loader)) == list(range(8))
     loader.shutdown()
     assert children() == 0
 

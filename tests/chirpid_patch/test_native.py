@@ -112,3 +112,77 @@ def test_gradients_flow_through_noise() -> None:
     sample = torch.full((1, 8, 9), 0.5, requires_grad=True)
     GaussianNoise(std=0.01, p=1.0)(sample).sum().backward()
     assert sample.grad is not None and torch.equal(sample.grad, torch.ones(1, 8, 9))
+
+
+def arrays(**changed: Any) -> tuple[Any, ...]:
+    """Arguments of the compiled ``standardize_rows`` that fit, but for those ``changed``."""
+    fit = {
+        "batch": np.zeros((2, 3), np.float32),
+        "source": np.zeros((5, 3), np.float32),
+        "rows": np.array([4, 0]),
+        "mean": 0.0,
+        "deviation": 1.0,
+    }
+    return tuple({**fit, **changed}.values())
+
+
+def noise_arrays(**changed: Any) -> tuple[Any, ...]:
+    """The same for ``add_noise``."""
+    fit = {
+        "batch": np.zeros((2, 3), np.float32),
+        "rows": np.array([1]),
+        "keys": np.zeros(1, np.uint64),
+        "table": np.zeros(65536, np.float32),
+    }
+    return tuple({**fit, **changed}.values())
+
+
+READ_ONLY = np.zeros((2, 3), np.float32)
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"rows": np.array([5, 0])}, IndexError),
+        ({"rows": np.array([-1, 0])}, IndexError),
+        ({"rows": np.array([0, 1, 2])}, ValueError),
+        ({"rows": np.array([0, 1], np.int32)}, TypeError),
+        ({"batch": np.zeros((2, 4), np.float32)}, ValueError),
+        ({"batch": np.zeros((2, 3), np.float64)}, TypeError),
+        ({"batch": np.zeros((4, 3), np.float32)[::2]}, ValueError),
+        ({"batch": READ_ONLY}, ValueError),
+        ({"source": np.zeros((5, 6), np.float32)[:, ::2]}, ValueError),
+        ({"source": 12345}, TypeError),
+    ],
+    ids=str,
+)
+def test_the_compiled_work_checks_what_it_is_given(changed: dict[str, Any], error: type[Exception]) -> None:
+    native._native.standardize_rows(*arrays())
+    with pytest.raises(error):
+        native._native.standardize_rows(*arrays(**changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"rows": np.array([2])}, IndexError),
+        ({"keys": np.zeros(2, np.uint64)}, ValueError),
+        ({"keys": np.zeros(1, np.int64)}, TypeError),
+        ({"table": np.zeros(65535, np.float32)}, ValueError),
+    ],
+    ids=str,
+)
+def test_compiled_noise_checks_what_it_is_given(changed: dict[str, Any], error: type[Exception]) -> None:
+    native._native.add_noise(*noise_arrays())
+    with pytest.raises(error):
+        native._native.add_noise(*noise_arrays(**changed))
+
+
+def test_a_compiled_stretch_lies_within_its_pool() -> None:
+    batch, rows = np.zeros((2, 3), np.float32), np.array([1])
+    native._native.add_rows(batch, rows, np.array([7], np.uint64), np.ones(10, np.float32))
+    assert batch.tolist() == [[0, 0, 0], [1, 1, 1]]
+    for start, length in ((8, 10), (2**64 - 1, 10), (0, 2)):
+        with pytest.raises(ValueError, match="do not fit"):
+            native._native.add_rows(batch, rows, np.array([start], np.uint64), np.ones(length, np.float32))

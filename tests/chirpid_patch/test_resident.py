@@ -115,7 +115,7 @@ def test_batches_and_random_states_are_the_ordinary_loaders(
 ) -> None:
     dataset = KINDS[kind](n)
     options: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last and n >= batch_size}
-    options |= {"max_workers": max_workers, "persistent_workers": persistent}
+    options |= {"max_workers": max_workers, "persistent_workers": persistent and max_workers > 0}
     expected = run(ordinary(dataset, batch_size, **options), epochs=3, seed=seed)
     batches, states = run(resident(dataset, batch_size, **options), epochs=3, seed=seed)
     assert same(batches, expected[0])

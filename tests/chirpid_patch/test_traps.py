@@ -55,27 +55,34 @@ def test_trap_02_validation_and_test_see_every_sample(create: Any) -> None:
         assert sum(len(y) for _, y in create(tensor_data(7), 4)) == 7
 
 
-def test_trap_03_training_never_has_an_epoch_without_batches() -> None:
-    with pytest.warns(UserWarning, match="short batch"):
-        loader = Factory.create_training_loader(tensor_data(3), 4, drop_last=True)
-    assert [len(y) for _, y in loader] == [3]
-    with pytest.warns(UserWarning, match="short batch"):
-        loader = Factory.create_training_loader(tensor_data(30), 4, drop_last=True, sampler=[1, 2])
-    assert [len(y) for _, y in loader] == [2]
+def test_trap_03_no_batch_is_dropped_unless_the_call_says_so_and_an_empty_epoch_is_told(caplog: Any) -> None:
+    loader = Factory.create_training_loader(tensor_data(3), 4)
+    assert [len(y) for _, y in loader] == [3] and not caplog.records
+    for data, options in ((tensor_data(3), {}), (tensor_data(30), {"sampler": [1, 2]})):
+        caplog.clear()
+        loader = Factory.create_training_loader(data, 4, drop_last=True, **options)
+        assert [list(loader) for _ in range(2)] == [[], []]
+        assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [
+            "drop_last=True leaves no batch in an epoch: choose a smaller batch_size"
+        ]
     enough = Factory.create_training_loader(tensor_data(7), 4, drop_last=True)
     assert [len(y) for _, y in enough] == [4]
     assert [len(y) for _, y in Factory.create_training_loader(tensor_data(7), 4)] == [4, 3]
 
 
 @pytest.mark.parametrize("create", CREATE)
-def test_trap_04_worker_arguments_without_workers_are_no_error(create: Any) -> None:
-    for workers in ({"num_workers": 0}, {"max_workers": 0}, {}):
-        loader = create(
-            tensor_data(5), 2, prefetch_factor=4, persistent_workers=True, timeout=9,
-            multiprocessing_context="spawn", **workers,
-        )  # fmt: skip
-        assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (0, None, False)
-        assert len(list(loader)) == 3
+def test_trap_04_worker_arguments_are_no_error_where_the_factory_leaves_workers_out(create: Any) -> None:
+    about: dict[str, Any] = {
+        "prefetch_factor": 4, "persistent_workers": True, "timeout": 9, "multiprocessing_context": "spawn",
+    }  # fmt: skip
+    loader = create(tensor_data(5), 2, max_workers=2, **about)
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (0, None, False)
+    assert len(list(loader)) == 3
+    for name, value in about.items():
+        if name != "timeout":  # which PyTorch takes until it iterates
+            for workers in ({"num_workers": 0}, {"max_workers": 0}, {}):
+                with pytest.raises(ValueError, match=name):
+                    create(tensor_data(5), 2, **{name: value}, **workers)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with an accelerator memory is pinned")
@@ -100,8 +107,10 @@ def test_trap_05_with_an_accelerator_every_batch_is_pinned_for_it(monkeypatch: A
         return batch
 
     monkeypatch.setattr("chirpid_patch.factory.pinning_device", lambda: "cuda")
-    monkeypatch.setattr("chirpid_patch.loading.in_process.pinning_device", lambda: "cuda")
-    monkeypatch.setattr("chirpid_patch.loading.in_process.pin_memory", pin)
+    monkeypatch.setattr("chirpid_patch.loading.loader.pinning_device", lambda: "cuda")
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr("chirpid_patch.loading.in_process.pin_batch", pin)
     assert len(list(Factory.create_training_loader(tensor_data(4), 2))) == 2
     assert pinned == ["cuda", "cuda"]
     list(Factory.create_training_loader(tensor_data(4), 2, pin_memory=False))

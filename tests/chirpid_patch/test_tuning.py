@@ -250,7 +250,8 @@ class Stacked(TensorDataset):
     ids=["list", "subset", "batches", "singly", "names", "own batches", "converted singly"],
 )
 def test_samples_are_read_as_the_callers_sampler_and_collation_have_it(dataset: Any, options: Any) -> None:
-    loader = measured(dataset, options.pop("batch_size", 2), shuffle=False, max_workers=1, **options)
+    size = options.pop("batch_size", 1 if "batch_sampler" in options else 2)
+    loader = measured(dataset, size, shuffle=False, max_workers=1, **options)
     plain = DataLoader(dataset, loader.batch_size or (None if loader.batch_sampler is None else 1), **options)
     assert "measured" in loader.decision
     seed_all(0)
@@ -290,7 +291,7 @@ class Counting(Sampler[int]):
 def test_a_sampler_does_not_notice_that_it_is_asked() -> None:
     sampler = Counting(12)
     for options in ({"sampler": sampler}, {"batch_sampler": BatchSampler(sampler, 3, False)}):
-        measured(PairDataset(12), **options)
+        measured(PairDataset(12), 1 if "batch_sampler" in options else 4, **options)
         assert sampler.order == sampler.array.tolist() == list(range(12)) and sampler.epochs == 0
 
 

@@ -92,7 +92,7 @@ def test_the_c_module_is_compiled_for_every_version(built: Built) -> None:
     _, _, _, tags = parse_wheel_filename(built.wheel.name)
 
     assert len(compiled(in_wheel(built.wheel))) == 1
-    assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp310", "abi3")}
+    assert {(tag.interpreter, tag.abi) for tag in tags} == {("cp311", "abi3")}
 
 
 def test_the_metadata_is_valid_and_agrees_with_the_packages(built: Built) -> None:

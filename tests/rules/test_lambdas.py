@@ -233,9 +233,8 @@ def test_where_lambdas_go(before: str, after: str) -> None:
         "import pandas as pd\ndef f(df, collate):\n    return df.apply(lambda row: row + 1)\n",
         "from keras.layers import Lambda\nlayer = Lambda(lambda x: x + 1)\n",
         "options = {'transform': lambda x: x + 1}\nprint(options['transform'](1))\n",
-        "import torch\ndef f(ds):\n    return DataLoader(ds, worker_init_fn=lambda i: torch.manual_seed(i))\n",
     ],
-    ids=["key", "methods", "pandas", "keras", "dict that is no arguments", "only seeds"],
+    ids=["key", "methods", "pandas", "keras", "dict that is no arguments"],
 )
 def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
     assert migrate(text) == (text, [])

@@ -411,10 +411,8 @@ def test_private_names_of_a_class_stay_in_it() -> None:
         "        return load(i)\n",
         "def f(ds):\n    global collate\n    def collate(b):\n        return b\n"
         "    return DataLoader(ds, collate_fn=collate)\n",
-        "import torch\ndef f(ds):\n    def seed(i):\n        torch.manual_seed(i)\n"
-        "    return DataLoader(ds, worker_init_fn=seed)\n",
     ],
-    ids=["key", "called", "decorator", "in a method", "global", "only seeds"],
+    ids=["key", "called", "decorator", "in a method", "global"],
 )
 def test_functions_that_no_worker_needs_are_not_mentioned(text: str) -> None:
     after, findings = migrate(text)

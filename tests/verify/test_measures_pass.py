@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -255,12 +256,24 @@ def test_migrated_datasets_are_tried_in_workers_and_timed_alone() -> None:
 
 
 @linux
-def test_a_loader_that_lost_its_workers_is_counted() -> None:
-    loader = BatchedDataLoader(Numbers(8, trouble="dies"), batch_size=4, num_workers=1)
-    with pytest.warns(RuntimeWarning, match="Worker processes could not be used"):
-        found = measured((loader, True))
+def test_a_loader_that_lost_its_workers_is_counted(tmp_path: Path) -> None:
+    found = measured((BatchedDataLoader(DiesOnce(tmp_path / "died"), batch_size=4, num_workers=1), True))
     assert found.entries["entry"].lost_workers == 1
     assert found.entries["entry"].walks[0].samples == 8, "and no sample is lost"
+
+
+class DiesOnce(Numbers):
+    """Its first worker dies."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__(8)
+        self.mark = mark
+
+    def __getitem__(self, index: int) -> Any:
+        if not self.mark.exists():
+            self.mark.touch()
+            os._exit(1)
+        return super().__getitem__(index)
 
 
 class ByName(Dataset[Any]):

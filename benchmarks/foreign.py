@@ -1,0 +1,125 @@
+"""`make bench-foreign`: datasets of somebody else's code, through PyTorch's loader and ours with the same arguments.
+
+Nothing is to be gained there, and nothing may be lost: the 95 % interval of the ratio of times may not lie above 1.05.
+Whole epochs of both alternate in one process, in an order that changes, workers started anew in each as by default, or
+kept. Writes benchmarks/results/foreign.md with --write; --check ends with exit code 1 if a ratio is above.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import time
+import warnings
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from chirp_migrate.verify import machine as machines
+from chirpid_patch import OptimalDataLoaderFactory
+
+_RESULTS = Path(__file__).resolve().parent / "results" / "foreign.md"
+_MOST = 1.05
+
+
+class Spectrograms(Dataset[Any]):
+    """Samples of 1x224x313 float32 that cost ``seconds`` of a CPU each."""
+
+    def __init__(self, n: int, seconds: float) -> None:
+        self.values = torch.rand(n, 1, 224, 313)
+        self.seconds = seconds
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        until = time.thread_time() + self.seconds
+        while time.thread_time() < until:
+            pass
+        return (self.values[index] - 0.4) / 0.2, index % 31
+
+
+class Numbers(Dataset[Any]):
+    """Samples that cost next to nothing, so that all is the loader's own."""
+
+    def __len__(self) -> int:
+        return 20_000
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        return index, index / 2
+
+
+WORK: dict[str, tuple[Any, dict[str, Any]]] = {
+    "numbers, in the process": (Numbers(), {"batch_size": 100}),
+    "numbers, 2 workers": (Numbers(), {"batch_size": 100, "num_workers": 2}),
+    "numbers, 2 kept workers": (Numbers(), {"batch_size": 100, "num_workers": 2, "persistent_workers": True}),
+    "spectrograms, in the process": (Spectrograms(600, 0.0), {"batch_size": 32}),
+    "spectrograms, 2 workers": (Spectrograms(600, 0.0), {"batch_size": 32, "num_workers": 2}),
+    "spectrograms of 1 ms, 2 workers": (Spectrograms(600, 0.001), {"batch_size": 32, "num_workers": 2}),
+    "spectrograms of 1 ms, 4 kept workers": (
+        Spectrograms(600, 0.001), {"batch_size": 32, "num_workers": 4, "persistent_workers": True},
+    ),
+}  # fmt: skip
+
+
+def _epoch(loader: Any) -> float:
+    begun = time.perf_counter()
+    for _ in loader:
+        pass
+    return time.perf_counter() - begun
+
+
+def _interval(ratios: list[float]) -> tuple[float, float]:
+    """95 % bootstrap interval of the median."""
+    draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+@click.command()
+@click.option("--rounds", default=30, show_default=True, help="Epochs of each loader, at least.")
+@click.option("--seconds-each", default=30.0, show_default=True, help="Seconds for each kind of work, at least.")
+@click.option("--check", is_flag=True, help="End with exit code 1 if ours is slower.")
+@click.option("--write", is_flag=True, help="Write benchmarks/results/foreign.md.")
+def main(rounds: int, seconds_each: float, check: bool, write: bool) -> None:
+    """Print the time of our loader as a multiple of PyTorch's."""
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
+    machine = machines.line(machines.describe(torch.get_num_threads()))
+    print(machine)
+    rows, slower = [], False
+    for name, (dataset, options) in WORK.items():
+        makers = {"torch": DataLoader, "ours": OptimalDataLoaderFactory.create_loader}
+        loaders = {kind: make(dataset, shuffle=True, **options) for kind, make in makers.items()}
+        ratios: list[float] = []
+        for loader in loaders.values():
+            _epoch(loader)  # a warm-up
+        until = time.monotonic() + seconds_each
+        while len(ratios) < rounds or time.monotonic() < until:
+            seconds = {kind: _epoch(loaders[kind]) for kind in random.sample(list(loaders), 2)}
+            ratios.append(seconds["ours"] / seconds["torch"])
+        low, high = _interval(ratios)
+        slower |= low > _MOST
+        rows.append(f"| {name} | {median(ratios):.3f} | {low:.3f} to {high:.3f} |")
+        print(rows[-1], flush=True)
+        loaders.clear()
+        gc.collect()
+    if write:
+        lines = [
+            "# Somebody else's datasets, through PyTorch's loader and ours", "",
+            f"`python benchmarks/foreign.py --rounds {rounds} --seconds-each {seconds_each:g}` on {machine}.",
+            "Time of an epoch, ours over PyTorch's: median of the rounds, and its 95 % interval.", "",
+            "| work | ratio | interval |", "|---|--:|--:|", *rows, "",
+        ]  # fmt: skip
+        _RESULTS.write_text("\n".join(lines), encoding="utf-8")
+    if check and slower:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Programs made up at random: a dataset, the arguments of a loader, and a way to use it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import SubsetRandomSampler, WeightedRandomSampler
+
+from . import parts
+
+#: Ways to go through a loader.
+USES = ("epochs", "break", "two at once", "nested", "zip", "few", "len", "again")
+_SHAPES = ("dict", "named", "text", "number", "numpy", "list", "ragged", "none", "bytes", "double", "strided")
+
+
+_WITHOUT_STATE = ("Plain", "Raising", "Slow", "Shapes", "ManyAtOnce", "tensors")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program; its parts by name, so that it can be sent and printed.
+
+    ``dataset``, ``sampler``: (name, *arguments). ``options``: arguments of ``DataLoader`` that are plain values.
+    """
+
+    number: int
+    dataset: tuple[Any, ...]
+    sampler: tuple[Any, ...]
+    options: dict[str, Any]
+    collate: str | None
+    init: str | None
+    method: str | None
+    use: str
+    seed: int
+    generator: int | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int:
+        """Worker processes that it asks for."""
+        return int(self.options.get("num_workers", 0))
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its dataset has no indices."""
+        return self.dataset[0] == "Stream"
+
+    def make_dataset(self) -> Any:
+        """The dataset."""
+        return _made(self.dataset)
+
+    def make_arguments(self, dataset: Any) -> dict[str, Any]:
+        """The arguments of ``DataLoader`` for it, ``dataset`` left out."""
+        arguments = dict(self.options)
+        if self.generator is not None:
+            arguments["generator"] = torch.Generator().manual_seed(self.generator)
+        if self.collate is not None:
+            arguments["collate_fn"] = parts.COLLATE[self.collate]
+        if self.init is not None:
+            arguments["worker_init_fn"] = parts.INIT[self.init]
+        if self.method is not None:
+            arguments["multiprocessing_context"] = self.method
+        kind, *rest = self.sampler
+        n = 12 if self.is_stream else len(dataset)
+        if kind == "own":
+            arguments["sampler"] = parts.Own(n, *rest)
+        elif kind == "batches":
+            arguments["batch_sampler"] = parts.OwnBatches(n, *rest)
+        elif kind == "list":
+            arguments["sampler"] = [place % n for place in (3, 0, 0, 5, 1)] if n else []
+        elif kind == "subset":
+            arguments["sampler"] = SubsetRandomSampler(range(0, n, 2), generator=arguments.get("generator"))
+        elif kind == "weighted":
+            arguments["sampler"] = WeightedRandomSampler([1.0] * n, n, generator=arguments.get("generator"))
+        return arguments
+
+
+def _made(named: tuple[Any, ...]) -> Any:
+    kind, *arguments = named
+    if kind == "tensors":
+        return parts.tensors(arguments[0])
+    if kind in ("TensorsAgain", "TensorsOtherwise"):
+        return parts.tensors(arguments[0], getattr(parts, kind))
+    if kind == "subset":
+        return parts.subset(_made(arguments[0]))
+    if kind == "joined":
+        return parts.joined(_made(arguments[0]), _made(arguments[1]))
+    return getattr(parts, kind)(*arguments)
+
+
+def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
+    n = lot.choice([0, 1, 2, 5, 9, 12, 12, 12, 17])
+    kinds: list[tuple[Any, ...]] = [
+        ("Plain", n),
+        ("Raising", n, lot.choice(sorted(parts.ERRORS)), lot.choice([1, 3, 5, 7])),
+        ("Raising", n, lot.choice(sorted(parts.ERRORS)), lot.choice([3, 5, 7])),
+        ("Slow", n),
+        ("Drawing", n, lot.choice(["python", "numpy", "torch"]), lot.choice([0, 0, 4])),
+        ("Drawing", n, lot.choice(["python", "numpy", "torch"]), 0),
+        ("OwnGenerators", n),
+        ("Counting", n),
+        ("CachesOnClass", n),
+        ("CachesInModule", n),
+        ("HoldsFile", n),
+        ("HoldsIterator", n),
+        ("HoldsLock", n),
+        ("ImportsLazily", n),
+        ("ManyAtOnce", n),
+        ("Dynamic", n),
+        ("Shapes", n, lot.choice(_SHAPES)),
+        ("Shapes", n, lot.choice(_SHAPES)),
+        ("tensors", n),
+        ("TensorsAgain", n),
+        ("TensorsOtherwise", n),
+        ("Stream", n, lot.random() < 0.5),
+    ]
+    if depth < 2:
+        inner = [one for one in (_dataset(lot, depth + 1), _dataset(lot, depth + 1)) if one[0] != "Stream"]
+        if inner:
+            kinds.append(("subset", inner[0]))
+        if len(inner) == 2:
+            kinds.append(("joined", *inner))
+    return lot.choice(kinds)
+
+
+def make_case(number: int, slow_methods: float = 0.02) -> Case:
+    """The program with this number; ``slow_methods`` is the share of those that do not fork their workers."""
+    lot = random.Random(number)
+    dataset, use = _dataset(lot), lot.choice(USES)
+    options: dict[str, Any] = {}
+    sampler: tuple[Any, ...] = ("none",)
+    order = lot.choice(["none", "shuffle", "shuffle", "own", "list", "subset", "weighted", "batches"])
+    if dataset[0] == "Stream" and lot.random() < 0.9:
+        order = "none"
+    if order == "shuffle":
+        options["shuffle"] = True
+    elif order == "own":
+        sampler = ("own", lot.random() < 0.5, lot.choice([None, None, None, 0, 4]))
+    elif order == "batches":
+        sampler = ("batches", lot.choice(["list", "tuple", "tensor", "array"]), lot.random() < 0.3)
+    elif order != "none":
+        sampler = (order,)
+    if order != "batches" or lot.random() < 0.1:
+        options["batch_size"] = lot.choice([1, 2, 3, 4, 4, 5, 100, None])
+        if lot.random() < 0.3:
+            options["drop_last"] = True
+    if lot.random() < 0.05:
+        options["shuffle"] = lot.choice([True, False, None])
+    workers = lot.choice([0, 1, 1, 2, 2])
+    if workers or lot.random() < 0.5:
+        options["num_workers"] = workers
+    method = None
+    if workers or lot.random() < 0.04:
+        if lot.random() < 0.4:
+            options["prefetch_factor"] = lot.choice([1, 2, 3])
+        if lot.random() < 0.4:
+            options["persistent_workers"] = True
+        if lot.random() < 0.1:
+            options["timeout"] = 60
+        if lot.random() < 0.15:
+            options["in_order"] = lot.random() < 0.5
+            if dataset[0] not in _WITHOUT_STATE or use not in ("epochs", "again", "len"):
+                options["in_order"] = True  # what a worker has drawn, or the first batch is, depends on the moment
+        if lot.random() < slow_methods:
+            method = lot.choice(["spawn", "forkserver"])
+        elif lot.random() < 0.1:
+            method = "fork"
+    if lot.random() < 0.02:
+        options[lot.choice(["num_workers", "timeout"])] = -1
+    collate = lot.choice([None, None, None, *parts.COLLATE])
+    if collate == "draws" and not options.get("in_order", True):
+        collate = None
+    if method is not None and any(kind in str(dataset) for kind in ("HoldsLock", "OwnGenerators")):
+        method = None  # cannot be sent to other processes (PyTorch loses a generator's state): see docs/loader.md
+    return Case(
+        number,
+        dataset,
+        sampler,
+        options,
+        collate=collate,
+        init=lot.choice([None, None, None, *parts.INIT]) if workers else None,
+        method=method,
+        use=use,
+        seed=lot.randrange(2**31),
+        generator=lot.randrange(2**31) if lot.random() < 0.2 else None,
+    )

@@ -1,0 +1,35 @@
+"""Which differences between two runs of one program count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .cases import Case
+
+_IN_MEMORY = ("tensors", "TensorsAgain")
+
+
+def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], side: str) -> list[str]:
+    """Names of what differs, but for what ``docs/loader.md`` lists."""
+    here = side == "factory" and case.workers > 0 and is_in_memory(case.dataset) and case.collate is None
+    if here and case.init == "fails":
+        return []  # no worker is started, so none fails
+    differing = [name for name in expected if name != "calls" and expected[name] != found[name]]
+    if here and "start method" in differing and found["start method"] is None:
+        differing.remove("start method")  # PyTorch's loader has fixed it; this one started no process
+    if not is_in_memory(case.dataset):
+        kinds = ["main", *(["worker"] if _is_read_to_its_end(case, expected) else [])]
+        differing += [f"calls in {kind}" for kind in kinds if expected["calls"][kind] != found["calls"][kind]]
+    return differing
+
+
+def is_in_memory(dataset: tuple[Any, ...]) -> bool:
+    """Whether a named dataset is one over tensors, read by PyTorch's code alone."""
+    if dataset[0] in ("subset", "joined"):
+        return all(map(is_in_memory, dataset[1:]))
+    return dataset[0] in _IN_MEMORY
+
+
+def _is_read_to_its_end(case: Case, expected: dict[str, Any]) -> bool:
+    """Whether workers have read all that they were asked for when the program goes on, whatever their speed."""
+    return case.use in ("epochs", "again") and not any(event[0] == "error" for event in expected["events"])

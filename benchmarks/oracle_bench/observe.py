@@ -1,0 +1,234 @@
+"""Runs one program with one loader, and writes down all that can be seen of it from outside."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+
+from . import parts
+from .cases import Case
+
+#: What makes the loader: PyTorch's class, ours in its place, and the factory as a migrated call uses it.
+SIDES: dict[str, Callable[..., Any]] = {
+    "torch": DataLoader,
+    "ours": BatchedDataLoader,
+    "factory": OptimalDataLoaderFactory.create_loader,
+}
+_MOST_STEPS = 150
+_MOST_ERRORS = 12
+
+
+def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
+    """What the program does with the loader of ``side``: plain values. ``folder`` is empty, and its own."""
+    os.chdir(folder)
+    os.environ[parts.LOG] = str(folder / "log")
+    (folder / "this_is_lazy.py").write_text("VALUE = 7\n", encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    warnings.simplefilter("ignore")
+    torch.manual_seed(case.seed)
+    np.random.seed(case.seed)
+    random.seed(case.seed)
+    threads = threading.active_count()
+    program = _Program(case, SIDES[side])
+    program.run()
+    program.loader = None
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while _is_busy(threads) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return {
+        "events": program.events,
+        "states": _states(),
+        "generator": None if program.generator is None else _digest(program.generator.get_state().numpy().tobytes()),
+        "dataset": _looks(program.dataset),
+        "caches": [_looks(parts.CachesOnClass.kept), _looks(parts.CACHE)],
+        "calls": _calls(folder / "log"),
+        "start method": multiprocessing.get_start_method(allow_none=True),
+        "imported": "this_is_lazy" in sys.modules,
+        "handlers": [str(signal.getsignal(one)) for one in (signal.SIGINT, signal.SIGTERM)],
+        "logging": sum(len(logging.getLogger(name).handlers) for name in (None, "chirpid_patch")),
+        "threads": threading.active_count() - threads,
+        "children": len(multiprocessing.active_children()),
+    }
+
+
+def _is_busy(threads: int) -> bool:
+    """Whether processes or threads of a loader are left: those on their way out take a moment."""
+    return bool(multiprocessing.active_children()) or threading.active_count() > threads
+
+
+class _Program:
+    """A case while it runs; ``events`` is what a training loop would see of it."""
+
+    def __init__(self, case: Case, make: Callable[..., Any]) -> None:
+        self.case = case
+        self.events: list[Any] = []
+        self.dataset: Any = case.make_dataset()
+        self.loader: Any = None
+        self.generator: torch.Generator | None = None
+        self._steps = self._errors = 0
+        self._make = make
+
+    def run(self) -> None:
+        """Make the loader and use it."""
+        try:
+            arguments = self.case.make_arguments(self.dataset)
+            self.generator = arguments.get("generator")
+            self.loader = self._make(self.dataset, **arguments)
+            {
+                "epochs": self._epochs, "break": self._break, "two at once": self._two, "nested": self._nested,
+                "zip": self._zip, "few": self._few, "len": self._len, "again": self._again,
+            }[self.case.use]()  # fmt: skip
+        except Exception as error:
+            self._tell(error)
+        if not self.case.options.get("in_order", True):
+            self.events.sort(key=repr)
+
+    def _tell(self, error: Exception) -> None:
+        where = str(error).split("\n", 1)[0]
+        self.events.append(("error", type(error).__name__, where if where.startswith("Caught ") else ""))
+        # PyTorch's errors of workers hold the frames that hold them: as garbage of that kind, workers end after 5 s.
+        traceback.clear_frames(error.__traceback__)
+
+    def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """The batches of an iterator, errors told and passed over, with draws between as a training has them."""
+        while self._steps < _MOST_STEPS and self._errors < _MOST_ERRORS:
+            self._steps += 1
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:
+                self._errors += 1
+                self._tell(error)
+                continue
+            self.events.append(("batch", _looks(batch)))
+            if self.case.workers == 0 or self.case.options.get("batch_size", 1) is not None:
+                _change(batch)  # a single item may be memory that a worker shares with its dataset: a matter of time
+            torch.rand(1)
+            random.random()
+            yield batch
+
+    def _epoch(self) -> None:
+        for _ in self._batches(iter(self.loader)):
+            pass
+        self.events.append(("end", _states()))
+
+    def _epochs(self) -> None:
+        for _ in range(3):
+            self._epoch()
+
+    def _break(self) -> None:
+        for count, _ in enumerate(self._batches(iter(self.loader))):
+            if count == 1:
+                break
+        self.events.append(("broken off", _states()))
+        self._epoch()
+        self._epoch()
+
+    def _two(self) -> None:
+        one, other = self._batches(iter(self.loader)), self._batches(iter(self.loader))
+        alive = [one, other]
+        while alive:
+            alive = [each for each in alive if next(each, None) is not None]
+        self._epoch()
+
+    def _nested(self) -> None:
+        for count, _ in enumerate(self._batches(iter(self.loader))):
+            if count < 2:
+                for _ in self._batches(iter(self.loader)):
+                    pass
+        self._epoch()
+
+    def _zip(self) -> None:
+        for pair in zip(self.loader, self.loader, strict=False):
+            self.events.append(("pair", _looks(pair)))
+        self._epoch()
+
+    def _few(self) -> None:
+        for _ in range(3):
+            next(self._batches(iter(self.loader)), None)
+        self._epoch()
+
+    def _len(self) -> None:
+        self.events.append(("len", len(self.loader), len(iter(self.loader))))
+        self._epoch()
+
+    def _again(self) -> None:
+        iterator = iter(self.loader)
+        for _ in range(3):
+            for _ in self._batches(iterator):
+                pass
+            self.events.append(("end", _states()))
+        self._epoch()
+
+
+def _change(batch: Any) -> None:
+    """Write into a batch, as a caller may."""
+    if isinstance(batch, torch.Tensor):
+        if not batch.is_inference() and batch.numel():
+            batch.zero_()
+    elif isinstance(batch, dict):
+        _change(list(batch.values()))
+    elif isinstance(batch, list | tuple):
+        for part in batch:
+            _change(part)
+
+
+def _looks(value: Any) -> Any:
+    """What can be seen of a value, as text."""
+    if isinstance(value, torch.Tensor):
+        return f"tensor {value.dtype} {tuple(value.shape)} {value.requires_grad} {value.tolist()}"
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape} {_digest(value.tobytes())}"
+    if isinstance(value, torch.Generator):
+        return _digest(value.get_state().numpy().tobytes())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, dict):
+        return {str(name): _looks(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(_looks, value)]
+    if type(value).__module__.startswith(("oracle_bench", "torch.utils.data")):
+        return [type(value).__name__, _looks(getattr(value, "__dict__", {}))]
+    if isinstance(value, int | float | str | bytes | None):
+        return f"{type(value).__name__} {value!r}"
+    return type(value).__name__
+
+
+def _states() -> str:
+    return _digest(repr((torch.get_rng_state().tolist(), np.random.get_state(), random.getstate())).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _calls(log: Path) -> dict[str, dict[str, int]]:
+    """How often each of the user's methods was called, by kind of process."""
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    found: dict[str, Counter[str]] = {"main": Counter(), "worker": Counter()}
+    for line in lines:
+        kind, _, call = line.partition(" ")
+        found[kind][call] += 1
+    return {kind: dict(counted) for kind, counted in found.items()}

@@ -1,0 +1,394 @@
+"""What the generated programs are made of: datasets, samplers and functions as users write them.
+
+Every call of a user's method is written to the file in ``LOG``, with the kind of process that it was made in.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Sampler, Subset, TensorDataset, get_worker_info
+
+LOG = "LOADER_ORACLE_LOG"
+Pair = namedtuple("Pair", "x y")
+CACHE: dict[int, Any] = {}
+
+
+def log(call: str) -> None:
+    """Write one line about a call."""
+    info = get_worker_info()
+    line = f"{'main' if info is None else 'worker'} {call}\n"
+    handle = os.open(os.environ[LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
+
+class OwnError(Exception):
+    """A user's exception that cannot be made from a message alone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+
+
+ERRORS = {
+    "value": ValueError("bad sample"),
+    "os": OSError("unable to open shared memory object"),
+    "timeout": TimeoutError("Too many open files"),
+    "runtime": RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed."),
+    "key": KeyError("robin"),
+    "stop": StopIteration(),
+    "own": OwnError(3, "text"),
+    "eof": EOFError("received 0 items of ancdata"),
+    "import": ImportError("no such codec"),
+}
+
+
+class Plain(Dataset[Any]):
+    """Tensor and number."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.values = torch.arange(n * 3, dtype=torch.float32).reshape(n, 3)
+
+    def __len__(self) -> int:
+        log("len")
+        return self.n
+
+    def __getitem__(self, index: Any) -> Any:
+        log(f"get {index}")
+        if not -self.n <= index < self.n:
+            raise IndexError(index)
+        return self.read(int(index))
+
+    def read(self, index: int) -> Any:
+        """The sample, in memory of its own: a worker shares the memory of what it sends with its dataset otherwise."""
+        return self.values[index].clone(), index
+
+
+class Raising(Plain):
+    """Fails at some samples."""
+
+    def __init__(self, n: int, error: str, every: int) -> None:
+        super().__init__(n)
+        self.error, self.every = error, every
+
+    def read(self, index: int) -> Any:
+        if index % self.every == self.every - 1:
+            raise ERRORS[self.error]
+        return super().read(index)
+
+
+class Slow(Plain):
+    """Takes its time for some samples."""
+
+    def read(self, index: int) -> Any:
+        if index % 5 == 0:
+            time.sleep(0.004)
+        return super().read(index)
+
+
+class Drawing(Plain):
+    """Draws from the global generators."""
+
+    def __init__(self, n: int, source: str, since: int) -> None:
+        super().__init__(n)
+        self.source, self.since = source, since
+
+    def read(self, index: int) -> Any:
+        noise = 0.0
+        if index >= self.since:
+            draws = {
+                "python": random.random,
+                "numpy": np.random.rand,
+                "torch": lambda: float(torch.rand(1, dtype=torch.float64)),
+            }
+            noise = float(draws[self.source]())
+        return self.values[index] + noise, index
+
+
+class OwnGenerators(Plain):
+    """Draws from generators that it holds."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.torch = torch.Generator().manual_seed(1)
+        self.numpy = np.random.default_rng(1)
+
+    def read(self, index: int) -> Any:
+        return self.values[index] + torch.rand(1, generator=self.torch), self.numpy.random()
+
+
+class Counting(Plain):
+    """Numbers its reads, in an attribute, a list and an array."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.reads, self.seen, self.counts = 0, [0], np.zeros(40_000, dtype=np.int64)
+
+    def read(self, index: int) -> Any:
+        self.reads += 1
+        self.seen[0] += 1
+        self.counts[index * 1000] += 1
+        return self.values[index].clone(), self.reads + self.seen[0] + int(self.counts.sum())
+
+
+class CachesOnClass(Plain):
+    """Remembers samples in its class."""
+
+    kept: dict[int, int] = {}  # noqa: RUF012
+
+    def read(self, index: int) -> Any:
+        return self.values[index].clone(), self.kept.setdefault(index, len(self.kept))
+
+
+class CachesInModule(Plain):
+    """Remembers samples in a global."""
+
+    def read(self, index: int) -> Any:
+        return self.values[index].clone(), CACHE.setdefault(index, len(CACHE))
+
+
+class HoldsFile(Plain):
+    """Opens a file when it is first read, and keeps it open."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.file: Any = None
+
+    def read(self, index: int) -> Any:
+        if self.file is None:
+            self.file = open(__file__, "rb")  # noqa: SIM115, PTH123
+        here = self.file.tell()
+        self.file.read(3)
+        return self.values[index].clone(), here
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "file": None}
+
+
+class HoldsIterator(Plain):
+    """Takes what it adds from an iterator."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.iterator = iter(range(10**6))
+
+    def read(self, index: int) -> Any:
+        return self.values[index].clone(), next(self.iterator)
+
+
+class HoldsLock(Plain):
+    """Cannot be pickled."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.lock = threading.Lock()
+
+    def read(self, index: int) -> Any:
+        with self.lock:
+            return super().read(index)
+
+
+class ImportsLazily(Plain):
+    """Imports a module when it is first read."""
+
+    def read(self, index: int) -> Any:
+        import this_is_lazy  # made by the runner
+
+        return self.values[index].clone(), this_is_lazy.VALUE
+
+
+class ManyAtOnce(Plain):
+    """Has PyTorch's protocol for many samples."""
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        log(f"many {list(map(int, indices))}")
+        return [(self.values[int(index)] + 1, index) for index in indices]
+
+
+class Dynamic(Plain):
+    """Answers for attributes that it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        log(f"attribute {name}")
+        raise AttributeError(name)
+
+
+class Shapes(Plain):
+    """Samples of other kinds."""
+
+    def __init__(self, n: int, kind: str) -> None:
+        super().__init__(n)
+        self.kind = kind
+
+    def read(self, index: int) -> Any:
+        x = self.values[index].clone()
+        return {
+            "dict": {"x": x, "deep": {"y": index, "name": f"bird {index}"}},
+            "named": Pair(x, index),
+            "text": f"bird {index}",
+            "number": index / 2,
+            "numpy": (x.numpy() + 1, np.int16(index)),
+            "list": [x, [x * 2, index]],
+            "ragged": (torch.zeros(index % 3 + 1), index),
+            "none": (x, None),
+            "bytes": b"x" * (index % 4),
+            "double": (x.double(), torch.tensor(index, dtype=torch.int32)),
+            "strided": (x.expand(2, 3).t(), index),
+        }[self.kind]
+
+
+class Stream(IterableDataset[Any]):
+    """Samples without indices, shared among workers or not."""
+
+    def __init__(self, n: int, shares: bool) -> None:
+        self.n, self.shares = n, shares
+
+    def __iter__(self) -> Iterator[Any]:
+        log("iter")
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if self.shares and info is not None else (0, 1)
+        return iter([torch.tensor([number, number + 1]) for number in range(first, self.n, step)])
+
+
+class TensorsAgain(TensorDataset):
+    """A subclass of PyTorch's that changes nothing but counts."""
+
+    def __len__(self) -> int:
+        log("len")
+        return super().__len__()
+
+
+class TensorsOtherwise(TensorDataset):
+    """A subclass of PyTorch's that reads its samples itself."""
+
+    def __getitem__(self, index: Any) -> Any:
+        log(f"get {index}")
+        return tuple(tensor[index] * 2 for tensor in self.tensors)
+
+
+def tensors(n: int, kind: type[TensorDataset] = TensorDataset) -> Any:
+    """A dataset over tensors."""
+    return kind(torch.arange(n * 4, dtype=torch.float32).reshape(n, 2, 2), torch.arange(n))
+
+
+def subset(dataset: Any) -> Any:
+    """Every other sample, from the back."""
+    return Subset(dataset, list(range(len(dataset)))[::-2])
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Two datasets, one after the other."""
+    return ConcatDataset([first, second])
+
+
+class Own(Sampler[int]):
+    """A sampler that counts how it is used and may draw, or fail, as it goes."""
+
+    def __init__(self, n: int, draws: bool, fails_at: int | None) -> None:
+        self.n, self.draws, self.fails_at = n, draws, fails_at
+
+    def __len__(self) -> int:
+        log("sampler len")
+        return self.n
+
+    def __iter__(self) -> Iterator[int]:
+        log("sampler iter")
+        for place in range(self.n):
+            if place == self.fails_at:
+                raise LookupError("sampler of the user")
+            yield int(torch.randint(self.n, ())) if self.draws else self.n - 1 - place
+
+
+class OwnBatches(Sampler[Any]):
+    """A batch sampler whose batches are lists, tuples, tensors or generators."""
+
+    def __init__(self, n: int, kind: str, repeats: bool) -> None:
+        self.n, self.kind, self.repeats = n, kind, repeats
+
+    def __len__(self) -> int:
+        log("sampler len")
+        return (self.n + 2) // 3
+
+    def __iter__(self) -> Iterator[Any]:
+        log("sampler iter")
+        for start in range(0, self.n, 3):
+            batch = list(range(start, min(start + 3, self.n)))
+            if self.repeats:
+                batch[-1] = batch[0]
+            yield {"list": list, "tuple": tuple, "tensor": torch.tensor, "array": np.array}[self.kind](batch)
+
+
+def as_list(samples: Any) -> Any:
+    """Samples as they are."""
+    return list(samples) if isinstance(samples, list) else samples
+
+
+def drawing_collate(samples: Any) -> Any:
+    """Collates with a draw."""
+    log("collate")
+    return len(samples), float(torch.rand(1)), random.random()
+
+
+def failing_collate(samples: Any) -> Any:
+    """Fails for batches of one."""
+    if len(samples) == 1:
+        raise ArithmeticError("one is not enough")
+    return torch.utils.data.default_collate(samples)
+
+
+class OwnBatch:
+    """A batch of a class of the user's."""
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+
+
+def own_batch(samples: Any) -> OwnBatch:
+    """Collates into an object."""
+    return OwnBatch(samples)
+
+
+COLLATE = {"list": as_list, "draws": drawing_collate, "fails": failing_collate, "own": own_batch}
+
+
+def seeds_worker(worker_id: int) -> None:
+    """Seeds as the documentation says."""
+    seed = torch.initial_seed() % 2**32
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def marks_worker(worker_id: int) -> None:
+    """Leaves a mark in the dataset of the worker."""
+    info = get_worker_info()
+    assert info is not None
+    log(f"init {worker_id} of {info.num_workers} with {type(info.dataset).__name__}")
+
+
+def failing_worker(worker_id: int) -> None:
+    """Fails in the second worker."""
+    if worker_id == 1:
+        raise PermissionError("no device left")
+
+
+def pinned_worker(worker_id: int) -> None:
+    """Binds the worker to one CPU."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+INIT = {"seeds": seeds_worker, "marks": marks_worker, "fails": failing_worker, "pins": pinned_worker}

@@ -1,0 +1,145 @@
+"""Each program in processes of its own, one for each loader, several programs at a time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .cases import Case
+from .compare import differences
+from .observe import SIDES, observe
+
+_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one program: for each of our loaders, what differed from PyTorch's."""
+
+    case: Case
+    found: dict[str, dict[str, Any]]
+    differing: dict[str, list[str]]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differed."""
+        return not any(self.differing.values())
+
+
+def run_case(case: Case) -> Outcome:
+    """Run one program with each loader and compare."""
+    found = {side: _in_child(case, side) for side in SIDES}
+    expected = found["torch"]
+    differing = {}
+    for side in SIDES:
+        if side != "torch":
+            if "crash" in expected or "crash" in found[side]:
+                differing[side] = [] if expected.get("crash") == found[side].get("crash") else ["crash"]
+            else:
+                differing[side] = differences(case, expected, found[side], side)
+    return Outcome(case, found, differing)
+
+
+def run_cases(cases: list[Case], jobs: int) -> Iterator[Outcome]:
+    """Run many, ``jobs`` at a time."""
+    with ThreadPoolExecutor(jobs) as executor:
+        yield from executor.map(run_case, cases)
+
+
+def _in_child(case: Case, side: str) -> dict[str, Any]:
+    """``observe`` in a fork of this process; its crash or silence is a finding, too."""
+    folder = Path(tempfile.mkdtemp(prefix="loader-oracle-"))
+    receive, send = os.pipe()
+    child = os.fork()
+    if not child:
+        _be_child(case, side, folder, send)
+    os.close(send)
+    try:
+        content = _read(receive, _SECONDS)
+    finally:
+        os.close(receive)
+        _end(child)
+        shutil.rmtree(folder, ignore_errors=True)
+    if not content:
+        return {"crash": "silence"}
+    found: dict[str, Any] = pickle.loads(content)
+    return found
+
+
+def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            found = observe(case, side, folder)
+        except BaseException:
+            found = {"crash": traceback.format_exc()}
+        with os.fdopen(send, "wb") as pipe:
+            pickle.dump(found, pipe)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _read(receive: int, seconds: float) -> bytes:
+    """All that comes until the other end closes; nothing where that takes too long."""
+    chunks, deadline = [], time.monotonic() + seconds
+    while True:
+        ready, _, _ = select.select([receive], [], [], max(deadline - time.monotonic(), 0))
+        if not ready:
+            return b""
+        chunk = os.read(receive, 1 << 16)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+
+
+def _end(child: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def explain(outcome: Outcome) -> str:
+    """The program and what differed, for people."""
+    lines = [repr(outcome.case)]
+    for side, names in outcome.differing.items():
+        for name in names:
+            kind = name.removeprefix("calls in ") if name.startswith("calls in ") else None
+            values = [
+                one.get("crash") if name == "crash" else one["calls"][kind] if kind else one[name]
+                for one in (outcome.found["torch"], outcome.found[side])
+            ]
+            lines.append(f"  {side}: {name}")
+            if isinstance(values[0], list) and isinstance(values[1], list):
+                place = next(
+                    (n for n, (a, b) in enumerate(zip(*values, strict=False)) if a != b), min(map(len, values))
+                )
+                values = [f"[{place}] {value[place : place + 2]} of {len(value)}" for value in values]
+            elif isinstance(values[0], dict) and isinstance(values[1], dict):
+                keys = [key for key in {**values[0], **values[1]} if values[0].get(key) != values[1].get(key)]
+                values = [{key: value.get(key) for key in keys[:6]} for value in values]
+            lines += [f"    torch {str(values[0])[:600]}", f"    {side:5} {str(values[1])[:600]}"]
+    return "\n".join(lines)
+
+
+if sys.platform == "win32":
+    raise ImportError("programs are run in forks of this process: use Linux or macOS")

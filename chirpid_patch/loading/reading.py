@@ -1,0 +1,41 @@
+"""Reading what one request asks for: a batch, or a single item where automatic batching is off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chirpid_patch.data.fetch import Collate, fetch_samples, load_batch, reads_singly
+from chirpid_patch.loading.requests import Request
+
+
+class BatchReader:
+    """How the requests of one loader are read: each at once, or its samples in parts and then collated."""
+
+    def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
+        self.dataset = dataset
+        self._collate = collate
+        self._makes_batches = batches
+        self._singly = reads_singly(dataset)
+
+    def read(self, request: Request) -> Any:
+        """The batch of ``request``, or the single converted sample where automatic batching is off."""
+        if self._makes_batches:
+            return load_batch(self.dataset, request.indices, request.key, self._collate)
+        return self._collate(self.dataset[request.indices])
+
+    def parts(self, request: Request, most: int) -> list[range]:
+        """The positions of the samples in up to ``most`` parts; none where they have to be read at once."""
+        if not self._makes_batches or not self._singly:
+            return []
+        count = len(request.indices)
+        most = min(most, count)
+        return [range(part * count // most, (part + 1) * count // most) for part in range(most)]
+
+    def samples(self, request: Request, part: range) -> list[Any]:
+        """The samples of one part."""
+        key = None if request.key is None else request.key.take(slice(part.start, part.stop))
+        return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
+
+    def collate(self, samples: list[Any]) -> Any:
+        """The batch of all parts' samples."""
+        return self._collate(samples)

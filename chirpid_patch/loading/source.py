@@ -1,0 +1,27 @@
+"""A loader's parts, as PyTorch's iterators ask for them, some of them others than the loader's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+#: A ``DataLoader`` made of another one's attributes. It holds no reference to that one, whose workers therefore end
+#: when nobody refers to it any more.
+LoaderParts = Any
+
+
+def parts_of(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
+    """The attributes of ``loader``, with those ``changed``."""
+    parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
+    vars(parts).update({**vars(loader), "_iterator": None, **changed})
+    return parts
+
+
+def quiet(parts: LoaderParts, seed: int) -> LoaderParts:
+    """``parts`` for an iterator that neither asks the sampler nor draws from the loader's generator when it is made."""
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    batches = None if parts.batch_sampler is None else ()
+    return parts_of(parts, batch_sampler=batches, sampler=(), generator=generator)

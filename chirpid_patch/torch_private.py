@@ -1,0 +1,93 @@
+"""Every name used here that PyTorch does not document, in one place, with what happens without it.
+
+Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test for each and fails where one changed.
+
+| name | used for | without it |
+|---|---|---|
+| ``_SingleProcessDataLoaderIter``, ``_MultiProcessingDataLoaderIter`` and their members listed in ``MEMBERS`` | our iterators are PyTorch's own, with a few steps of theirs replaced | loaders are PyTorch's, as if ``optimize=False`` |
+| ``DataLoader._get_iterator``, ``_iterator``, ``_auto_collation``, ``_index_sampler`` | where a loader makes its iterator, and what it keeps of one | the same |
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
+| ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
+| ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
+| ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
+| ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, _utils, dataloader
+
+__all__ = [
+    "IS_COMPLETE",
+    "MEMBERS",
+    "MultiProcessingIterator",
+    "SingleProcessIterator",
+    "end_workers",
+    "pin_batch",
+    "profiler_enabled",
+    "raise_for_dead_worker",
+    "shared_memory",
+    "unwatch_workers",
+    "version",
+    "watch_workers",
+]
+
+#: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced.
+MEMBERS = {
+    "_SingleProcessDataLoaderIter": ("_next_data", "_next_index", "_reset"),
+    "_MultiProcessingDataLoaderIter": (
+        "_next_data", "_next_index", "_reset", "_shutdown_workers", "_try_get_data", "_try_put_index",
+    ),
+    "DataLoader": ("_auto_collation", "_get_iterator", "_index_sampler"),
+}  # fmt: skip
+
+try:
+    pin_batch: Callable[..., Any] = _utils.pin_memory.pin_memory
+    watch_workers: Callable[[int, tuple[int, ...]], None] = torch._C._set_worker_pids
+    unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
+    raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
+    #: Whether all that the iterators need is there.
+    IS_COMPLETE = all(
+        hasattr(getattr(dataloader, kind), member) for kind, members in MEMBERS.items() for member in members
+    )
+except AttributeError:
+    IS_COMPLETE = False
+
+SingleProcessIterator: Any = getattr(dataloader, "_SingleProcessDataLoaderIter", object)
+MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIter", object)
+
+#: Whether a profiler of PyTorch runs.
+profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+
+
+def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """An uninitialised contiguous CPU tensor in shared memory; in ordinary memory where that cannot be asked for."""
+    make = getattr(torch.UntypedStorage, "_new_shared", None)
+    if make is None:
+        return torch.empty(tuple(shape), dtype=dtype)
+    size = math.prod(shape)
+    flat = torch.empty(0, dtype=dtype).set_(make(size * dtype.itemsize), 0, (size,), (1,))
+    return flat.view(tuple(shape))
+
+
+def version(tensor: Tensor) -> object:
+    """A value that is another one after each in-place operation of PyTorch on ``tensor``."""
+    if tensor.is_inference():
+        return 0  # those count nothing
+    return getattr(tensor, "_version", object())
+
+
+def end_workers(loader: DataLoader[Any]) -> None:
+    """End the workers that PyTorch's ``loader`` keeps, now instead of when it is garbage-collected (trap 13)."""
+    iterator = getattr(loader, "_iterator", None)
+    if iterator is not None:
+        shut_down = getattr(iterator, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
+        loader._iterator = None

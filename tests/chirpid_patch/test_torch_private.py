@@ -1,0 +1,172 @@
+"""What is used of PyTorch without being documented is there and does what it did: a test for each name.
+
+One of these failing on a new version of PyTorch says which line of ``torch_private.py`` to look at.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+import torch
+from originals import PairDataset, run, same, tensor_data
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import dataloader as torch_dataloader
+
+from chirpid_patch import BatchedDataLoader, torch_private
+from chirpid_patch.loading.in_process import InProcessIterator
+from chirpid_patch.loading.workers import _OF_THE_EPOCH, WorkerIterator
+
+posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork and signals")
+
+
+@pytest.mark.parametrize(
+    ("kind", "member"), [(kind, member) for kind, names in torch_private.MEMBERS.items() for member in names]
+)
+def test_every_member_is_there(kind: str, member: str) -> None:
+    assert torch_private.IS_COMPLETE
+    assert hasattr(getattr(torch_dataloader, kind), member)
+
+
+def test_methods_take_what_they_took() -> None:
+    iterator = torch_private.MultiProcessingIterator
+    assert list(inspect.signature(iterator._reset).parameters) == ["self", "loader", "first_iter"]
+    assert list(inspect.signature(iterator._try_get_data).parameters) == ["self", "timeout"]
+    for name in ("_next_data", "_next_index", "_try_put_index", "_shutdown_workers"):
+        assert list(inspect.signature(getattr(iterator, name)).parameters) == ["self"]
+    assert list(inspect.signature(DataLoader._get_iterator).parameters) == ["self"]
+
+
+def test_an_iterator_with_workers_keeps_its_books_as_it_did() -> None:
+    iterator: Any = iter(DataLoader(PairDataset(9), 2, num_workers=2))
+    for name in _OF_THE_EPOCH:
+        assert name in vars(iterator), name
+    # The next number to send and to deliver, the worker of each batch under way, and how many each has.
+    assert (iterator._send_idx, iterator._rcvd_idx, iterator._tasks_outstanding) == (4, 0, 4)
+    assert iterator._task_info == {0: (0,), 1: (1,), 2: (0,), 3: (1,)}
+    assert iterator._workers_num_tasks == [2, 2] and iterator._workers_status == [True, True]
+    assert isinstance(iterator._worker_queue_idx_cycle, itertools.cycle)
+    assert len(iterator._workers) == len(iterator._index_queues) == 2
+    assert (iterator._shutdown, iterator._worker_pids_set) == (False, True)
+    next(iterator)
+    assert (iterator._send_idx, iterator._rcvd_idx, iterator._num_yielded) == (5, 1, 1)
+    iterator._shutdown_workers()
+    assert iterator._shutdown and not iterator._worker_pids_set
+    assert not any(worker.is_alive() for worker in iterator._workers)
+
+
+def test_a_loader_makes_and_keeps_its_iterators_as_it_did() -> None:
+    loader = DataLoader(PairDataset(4), 2, num_workers=1, persistent_workers=True)
+    assert loader._iterator is None and loader._auto_collation
+    assert loader._index_sampler is loader.batch_sampler
+    iterator: Any = iter(loader)
+    assert loader._iterator is iterator and iter(loader) is iterator
+    torch_private.end_workers(loader)
+    assert loader._iterator is None
+    plain = DataLoader(PairDataset(4), None)
+    assert not plain._auto_collation and plain._index_sampler is plain.sampler
+
+
+def test_an_iterator_in_the_process_has_a_fetcher_and_a_seed() -> None:
+    iterator: Any = iter(DataLoader(PairDataset(4), 2))
+    assert isinstance(iterator._base_seed, int)
+    assert same(iterator._dataset_fetcher.fetch([0, 1]), next(iterator))
+
+
+@posix
+def test_a_dead_worker_is_told_of_only_while_it_is_watched() -> None:
+    process = multiprocessing.get_context("fork").Process(target=os._exit, args=(3,))
+    process.start()
+    assert process.pid is not None
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    torch_private.raise_for_dead_worker()
+    torch_private.watch_workers(7, (process.pid,))
+    with pytest.raises(ValueError, match="only once"):
+        torch_private.watch_workers(7, (process.pid,))
+    with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid \d+\) exited unexpectedly with exit code 3"):
+        torch_private.raise_for_dead_worker()
+    with pytest.raises(ValueError, match="Cannot find"):  # as told once, it is forgotten, or not: both are met
+        torch_private.unwatch_workers(7)
+        torch_private.unwatch_workers(7)
+    process.join()
+
+
+def test_batches_are_pinned_by_pytorchs_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *device: self + 1)
+    pinned = torch_private.pin_batch({"x": [torch.zeros(2), 3]}, "cuda")
+    assert pinned["x"][0].tolist() == [1, 1] and pinned["x"][1] == 3
+
+
+def test_shared_memory_is_shared_or_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in (torch.float32, torch.uint8, torch.bfloat16):
+        for shape in ((3, 2), (0, 4), (5,)):
+            tensor = torch_private.shared_memory(shape, dtype)
+            assert (tensor.shape, tensor.dtype, tensor.is_contiguous()) == (shape, dtype, True)
+            assert tensor.is_shared()
+    monkeypatch.setattr(torch.UntypedStorage, "_new_shared", None, raising=False)
+    assert torch_private.shared_memory((3, 2), torch.float32).shape == (3, 2)
+
+
+def test_a_version_changes_in_place() -> None:
+    tensor = torch.zeros(3)
+    before = torch_private.version(tensor)
+    assert torch_private.version(tensor) == before
+    tensor.add_(1)
+    assert torch_private.version(tensor) != before
+    with torch.inference_mode():
+        assert torch_private.version(torch.zeros(1)) == 0
+
+
+def test_a_running_profiler_is_seen() -> None:
+    assert not torch_private.profiler_enabled()
+    with torch.autograd.profiler.profile():
+        assert torch_private.profiler_enabled()
+
+
+class TellsItsDataset(Dataset[Any]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> str:
+        info = get_worker_info()
+        assert info is not None
+        return type(info.dataset).__name__
+
+
+def test_the_workers_own_dataset_can_be_put_in_its_place() -> None:
+    info = torch.utils.data._utils.worker.WorkerInfo(id=0, num_workers=1, seed=0, dataset=1)
+    with pytest.raises((RuntimeError, AttributeError), match=r"(?i)cannot assign"):
+        info.dataset = 2
+    object.__setattr__(info, "dataset", 2)
+    assert info.dataset == 2
+    with BatchedDataLoader(TellsItsDataset(), collate_fn=list, num_workers=1) as loader:
+        assert list(loader) == [["TellsItsDataset"], ["TellsItsDataset"]]
+
+
+def test_without_the_iterators_the_loader_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"batch_size": 2, "shuffle": True}
+    for workers in (0, 1):
+        expected = run(DataLoader(tensor_data(7), num_workers=workers, **options))
+        with monkeypatch.context() as patch:
+            patch.setattr("chirpid_patch.loading.loader.IS_COMPLETE", False)
+            loader = BatchedDataLoader(tensor_data(7), num_workers=workers, **options)
+            assert not isinstance(iter(loader), InProcessIterator | WorkerIterator)
+            actual = run(loader)
+        assert same(actual[0], expected[0]) and actual[1] == expected[1]
+
+
+@posix
+def test_the_news_of_a_death_waits_for_the_loop_to_ask() -> None:
+    batches: Any = iter(BatchedDataLoader(PairDataset(40), batch_size=2, num_workers=1))
+    next(batches)
+    os.kill(batches._workers[0].pid, signal.SIGKILL)
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        time.sleep(0.01)  # PyTorch's handler would raise here
+    assert len(list(batches)) == 19
