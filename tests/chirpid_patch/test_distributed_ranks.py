@@ -26,7 +26,13 @@ DEADLINE = 150  # for a machine that is very busy
 def environment(**changes: object) -> dict[str, str]:
     path = os.pathsep.join([str(SCRIPTS.parents[1]), *(entry for entry in sys.path if entry)])
     kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")}
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **{name: str(one) for name, one in changes.items()}}
+    return {
+        **kept,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONFAULTHANDLER": "1",
+        **{name: str(one) for name, one in changes.items()},
+    }
 
 
 def torchrun(ranks: int, script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

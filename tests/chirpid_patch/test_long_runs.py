@@ -353,5 +353,8 @@ def test_ctrl_c_ends_everything_soon(tmp_path: Path) -> None:
         assert errors.rstrip().endswith("KeyboardInterrupt"), errors
         assert seconds < 10, way
         assert running[way].left == [], way
-        assert shared_files({running[way].process.pid, *workers}) == set(), way
+        assert shared_files({running[way].process.pid}) == set(), way
+        # A worker of PyTorch's ends without waiting for its thread that hands over the last batch: the file which that
+        # has made and not yet removed stays.
+        assert len(shared_files(workers)) <= len(workers), way
     assert not (tmp_path / "profile.json").exists()  # what was not measured to its end is not remembered
