@@ -1,15 +1,13 @@
 """Whether a class draws the same masks or the same noise as the shipped transform, read from its source.
 
-The control flow may be laid out in any way; what must hold are the facts that fix the distribution: one gate
-``random.random()`` against ``p``; every width drawn uniformly from 0 to a parameter (at most the size of the axis);
-every start drawn uniformly from the positions that leave room; the stretch overwritten with ``mask_value``; as many
-times as the count says; and no other source of randomness.
+Both checks know one grammar of statements each, and refuse whatever else stands there. Names may be any, sizes may be
+kept in names or not, the gate may return early or enclose the work, and a mask may be a method of its own.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 MASK_PARAMETERS = (
     "time_mask_param",
@@ -19,283 +17,252 @@ MASK_PARAMETERS = (
     "mask_value",
     "p",
 )
-_AXES = {"time_mask_param": ("num_time_masks", -1), "freq_mask_param": ("num_freq_masks", -2)}
-_HARMLESS_CALLS = frozenset(
-    {"range", "min", "max", "len", "int", "super", "isinstance", "ValueError", "super().__init__"}
-    | {"clone", "dim", "size", "squeeze", "unsqueeze", "ndimension"}
-)
+#: How often an axis is masked, how wide at most, and where it is in the shape.
+_AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
+_EARLY = ("random.random() > self.p", "random.random() >= self.p")
+_ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
+
+
+class _OtherwiseError(Exception):
+    """The class does something that the grammar does not know; the message names it."""
 
 
 def masks_like_spec_augment(class_source: str) -> str | None:
-    """``None`` when the class masks as the shipped ``SpecAugment`` does, else the reason why that is not certain."""
-    tree = ast.parse(class_source).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    widths: dict[tuple[str, str], str] = {}
-    starts: dict[tuple[str, str], str] = {}
-    gates = 0
-    for function in _functions(tree):
-        sizes = _sizes(function)
-        known = _assigned_once(function)
-        if any("self." in test.replace("self.p", "") for test in _tests(function)):
-            return "it depends on more than its parameters"
-        for node in ast.walk(function):
-            if not isinstance(node, ast.Call):
-                continue
-            called = ast.unparse(node.func)
-            if called == "random.random":
-                gates += 1
-            elif called == "random.randint":
-                continue
-            elif called.rpartition(".")[2] not in _HARMLESS_CALLS and not _is_own_method(tree, called):
-                return f"it calls `{called}`"
-        for target, low, high in _draws(function):
-            if isinstance(high, ast.Name) and high.id in known and high.id not in sizes:
-                high = known[high.id]
-            if ast.unparse(low) != "0":
-                return f"`{target}` is not drawn from 0"
-            width = _width_parameter(high, sizes)
-            if width is not None:
-                widths[function.name, target] = width
-                continue
-            room = _room(high, sizes)
-            if room is None or (function.name, room) not in widths:
-                return f"`{target}` is drawn from a range this tool does not know"
-            starts[function.name, target] = room
-        problem = _check_masks(function, widths, starts)
-        if problem is not None:
-            return problem
-    if gates != 1 or not _has_gate(tree):
-        return "it is not gated by one `random.random() > self.p`"
-    if set(widths.values()) != set(_AXES):
-        return "it does not mask both time and frequency"
-    return _check_counts(tree, widths)
+    """``None`` when the class masks as the shipped ``SpecAugment`` does, else the reason why that is not certain.
+
+    With probability 1 - p the sample is returned; else a clone of it, in which so many stretches of each axis are
+    overwritten with ``mask_value``, of widths uniform in 0..min(parameter, size) and starts uniform where they fit.
+    """
+    try:
+        _Masks(_methods(class_source)).check()
+    except _OtherwiseError as reason:
+        return str(reason)
+    return None
 
 
 def adds_noise_like_gaussian_noise(class_source: str) -> str | None:
-    """``None`` when the class adds noise as the shipped ``GaussianNoise`` does, else the reason why not."""
+    """``None`` when the class adds noise as the shipped ``GaussianNoise`` does, else the reason why not.
+
+    With probability 1 - p the sample is returned; else ``clamp(x + randn_like(x) * std, 0, 1)``.
+    """
+    try:
+        _check_noise(_methods(class_source)["forward"])
+    except _OtherwiseError as reason:
+        return str(reason)
+    return None
+
+
+def _methods(class_source: str) -> dict[str, ast.FunctionDef]:
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
-    function = next((f for f in _functions(tree) if f.name in ("forward", "__call__")), None)
-    if function is None or len(function.args.args) != 2:
-        return "it has no `forward(x)`"
-    x = function.args.args[1].arg
+    found: dict[str, ast.FunctionDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name not in found:
+            found[node.name] = node
+        elif not _is_text(node):
+            raise _OtherwiseError(f"its body has `{_line(node)}`")
+    special = {"__call__", "__getattr__", "__getattribute__", "__setattr__"} & found.keys()
+    if special:
+        raise _OtherwiseError(f"it has a `{min(special)}`")
+    return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _line(node: ast.AST) -> str:
+    return ast.unparse(node).splitlines()[0]
+
+
+def _statements(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
+    """The name of the only parameter besides ``self``, and the statements but for the docstring."""
+    given = function.args
+    names = [one.arg for one in given.args]
+    others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
+    if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
+        raise _OtherwiseError(f"`{function.name}` does not take one sample")
+    body = function.body[1:] if _is_text(function.body[0]) else function.body
+    return names[1], list(body)
+
+
+def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements that one gate ``random.random()`` against ``p`` lets run, their ``return`` the last."""
+    gate = body[0] if body else None
+    if not isinstance(gate, ast.If) or ast.unparse(gate.test) not in (*_EARLY, *_ENCLOSING):
+        raise _OtherwiseError("it is not gated by one `random.random() > self.p`")
+    rest = [*gate.orelse, *body[1:]]
+    work, left = (rest, list(gate.body)) if ast.unparse(gate.test) in _EARLY else (list(gate.body), rest)
+    if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
+        raise _OtherwiseError("its gate does not return the sample as it is")
+    return work
+
+
+def _pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """Targets and values of an assignment, a tuple of as many values taken apart."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        raise _OtherwiseError(f"it does `{_line(node)}`")
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+class _Masks:
+    """The grammar of masks."""
+
+    def __init__(self, methods: Mapping[str, ast.FunctionDef]) -> None:
+        self._methods = methods
+
+    def check(self) -> None:
+        x, body = _statements(self._methods["forward"])
+        work = _work(x, body)
+        if len(work) < 2 or ast.unparse(work[0]) != f"{x} = {x}.clone()":
+            raise _OtherwiseError("it does not mask a clone")
+        if ast.unparse(work[-1]) != f"return {x}":
+            raise _OtherwiseError("it does not return the clone")
+        sizes: dict[str, int] = {}
+        masked: list[str] = []
+        for statement in work[1:-1]:
+            if isinstance(statement, ast.For):
+                masked.append(self._loop(statement, x, sizes))
+            else:
+                self._size(statement, x, sizes)
+        if sorted(masked) != sorted(_AXES):
+            raise _OtherwiseError("it does not mask time and frequency once each")
+
+    def _size(self, statement: ast.stmt, x: str, sizes: dict[str, int]) -> None:
+        """Sizes of the last two axes kept in names, each of which means one size throughout."""
+        for target, value in _pairs(statement):
+            named: list[tuple[ast.expr, int | None]] = [(target, _axis(value, x, {}))]
+            if isinstance(target, ast.Tuple) and ast.unparse(value) in (f"{x}.shape", f"{x}.size()"):
+                others, *known = target.elts
+                if not isinstance(others, ast.Starred) or len(known) > 2:
+                    raise _OtherwiseError(f"it does `{_line(statement)}`")
+                named = [(one, place - len(known)) for place, one in enumerate(known)]
+            for one, axis in named:
+                fresh = isinstance(one, ast.Name) and one.id != x and sizes.get(one.id, axis) == axis
+                if axis is None or not fresh:
+                    raise _OtherwiseError(f"it does `{_line(statement)}`")
+                assert isinstance(one, ast.Name)
+                sizes[one.id] = axis
+
+    def _loop(self, loop: ast.For, x: str, sizes: Mapping[str, int]) -> str:
+        """The count that a loop of masks is over."""
+        count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
+        unused = isinstance(loop.target, ast.Name) and loop.target.id not in {x, *sizes}
+        names = {node.id for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+        if count is None or loop.orelse or not unused or ast.unparse(loop.target) in names:
+            raise _OtherwiseError(f"it does `{_line(loop)}`")
+        body = list(loop.body)
+        if len(body) == 1 and (called := self._called(body[0], x)) is not None:
+            inner, steps = _statements(called)
+            if not steps or ast.unparse(steps[-1]) != f"return {inner}":
+                raise _OtherwiseError(f"`{called.name}` does not return its argument")
+            self._mask(steps[:-1], inner, {}, count)
+        else:
+            self._mask(body, x, sizes, count)
+        return count
+
+    def _called(self, statement: ast.stmt, x: str) -> ast.FunctionDef | None:
+        """The method that ``x = self.method(x)`` calls."""
+        for name, method in self._methods.items():
+            if ast.unparse(statement) == f"{x} = self.{name}({x})" and name not in ("forward", "__init__"):
+                return method
+        return None
+
+    def _mask(self, steps: Sequence[ast.stmt], x: str, outer: Mapping[str, int], count: str) -> None:
+        """One mask: sizes, a width, a start and the stretch."""
+        parameter, axis = _AXES[count]
+        sizes = dict(outer)
+        if len(steps) < 3:
+            raise _OtherwiseError("a mask is not a width, a start and a stretch")
+        for statement in steps[:-3]:
+            self._size(statement, x, sizes)
+        (width, widest), (start, room) = (_draw(one, x, sizes) for one in steps[-3:-1])
+        if not _is_widest(widest, parameter, axis, x, sizes):
+            raise _OtherwiseError(f"`{width}` is not drawn from 0 to min({parameter}, size)")
+        if start == width or not _is_room(room, width, axis, x, sizes):
+            raise _OtherwiseError(f"`{start}` is not drawn from where the mask fits")
+        after = "" if axis == -1 else ", :"
+        stretches = [f"{x}[..., {start}:{stop}{after}] = self.mask_value" for stop in _sums(start, width)]
+        if ast.unparse(steps[-1]) not in stretches:
+            raise _OtherwiseError(f"it does `{_line(steps[-1])}`")
+
+
+def _sums(one: str, other: str) -> tuple[str, str]:
+    return f"{one} + {other}", f"{other} + {one}"
+
+
+def _draw(statement: ast.stmt, x: str, sizes: Mapping[str, int]) -> tuple[str, ast.expr]:
+    """Name and upper end of ``name = random.randint(0, end)``."""
+    [(target, value), *more] = _pairs(statement)
+    drawn = isinstance(value, ast.Call) and ast.unparse(value.func) == "random.randint" and len(value.args) == 2
+    if more or not drawn or not isinstance(target, ast.Name) or target.id in {x, *sizes}:
+        raise _OtherwiseError(f"it does `{_line(statement)}`")
+    assert isinstance(value, ast.Call)
+    if value.keywords or ast.unparse(value.args[0]) != "0":
+        raise _OtherwiseError(f"`{target.id}` is not drawn from 0")
+    return target.id, value.args[1]
+
+
+def _axis(value: ast.expr, x: str, sizes: Mapping[str, int]) -> int | None:
+    """The axis whose size ``value`` is."""
+    if isinstance(value, ast.Name):
+        return sizes.get(value.id)
+    text = ast.unparse(value)
+    return next((axis for axis in (-1, -2) if text in (f"{x}.shape[{axis}]", f"{x}.size({axis})")), None)
+
+
+def _is_widest(value: ast.expr, parameter: str, axis: int, x: str, sizes: Mapping[str, int]) -> bool:
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "min" or len(value.args) != 2 or value.keywords:
+        return False
+    others = [one for one in value.args if ast.unparse(one) != f"self.{parameter}"]
+    return len(others) == 1 and _axis(others[0], x, sizes) == axis
+
+
+def _is_room(value: ast.expr, width: str, axis: int, x: str, sizes: Mapping[str, int]) -> bool:
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "max" and len(value.args) == 2 and not value.keywords:
+        # The width is never larger than the size.
+        others = [one for one in value.args if ast.unparse(one) != "0"]
+        return len(others) == 1 and _is_room(others[0], width, axis, x, sizes)
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Sub) or ast.unparse(value.right) != width:
+        return False
+    return _axis(value.left, x, sizes) == axis
+
+
+def _check_noise(forward: ast.FunctionDef) -> None:
+    x, body = _statements(forward)
+    *steps, last = _work(x, body)
+    if not isinstance(last, ast.Return) or last.value is None:
+        raise _OtherwiseError(f"it does `{_line(last)}`")
     names: dict[str, ast.expr] = {}
-    returned: list[str] = []
-    for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            allowed = {"random.random", "torch.randn_like", "torch.clamp", "torch.randn", "super"}
-            if called not in allowed and not called.endswith((".clamp", ".clone")):
-                return f"it calls `{called}`"
-    if not _has_gate(tree) or ast.unparse(tree).count("random.random()") != 1:
-        return "it is not gated by one `random.random() > self.p`"
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in names:
-                return "it computes its result in steps this tool does not follow"
-            names[node.targets[0].id] = node.value
-        elif isinstance(node, ast.Return) and node.value is not None:
-            returned.append(_expanded(node.value, names, x))
-    noise = [f"torch.randn_like({x}) * self.std", f"self.std * torch.randn_like({x})"]
-    sums = {f"{x} + {n}" for n in noise} | {f"{n} + {x}" for n in noise}
-    results = {
-        text
-        for s in sums
-        for zero, one in (("0", "1"), ("0.0", "1.0"))
-        for text in (
-            f"torch.clamp({s}, {zero}, {one})",
-            f"torch.clamp({s}, min={zero}, max={one})",
-            f"({s}).clamp({zero}, {one})",
-            f"({s}).clamp(min={zero}, max={one})",
-        )
-    }
-    if not returned or any(text != x and text not in results for text in returned):
-        return "its result is not `clamp(x + randn_like(x) * std, 0, 1)`"
-    return None
+    for statement in steps:
+        [(target, value), *more] = _pairs(statement)
+        if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
+            raise _OtherwiseError(f"it does `{_line(statement)}`")
+        names[target.id] = value
+    noise = (f"torch.randn_like({x}) * self.std", f"self.std * torch.randn_like({x})")
+    sums = [text for one in noise for text in _sums(x, one)]
+    ends = [f"{low}, {high}" for zero, one in (("0", "1"), ("0.0", "1.0")) for low, high in _ends(zero, one)]
+    results = {text for one in sums for end in ends for text in (f"torch.clamp({one}, {end})", f"({one}).clamp({end})")}
+    result = _expanded(last.value, names)
+    if names or result not in results:  # what is left in names was never used
+        raise _OtherwiseError("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
 
 
-def _expanded(value: ast.expr, names: dict[str, ast.expr], argument: str) -> str:
+def _ends(zero: str, one: str) -> list[tuple[str, str]]:
+    return [(zero, one), (f"min={zero}", f"max={one}")]
+
+
+def _expanded(value: ast.expr, names: dict[str, ast.expr]) -> str:
+    """The text of ``value`` with ``names`` replaced by what they stand for; those used are removed."""
+
     class Expand(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            if node.id == argument or node.id not in names:
+            if node.id not in names:
                 return node
-            return self.visit(names[node.id])  # type: ignore[no-any-return]
+            found: ast.expr = self.visit(names.pop(node.id))
+            return found
 
-    copied = ast.parse(ast.unparse(value), mode="eval").body
-    return ast.unparse(Expand().visit(copied))
-
-
-def _functions(tree: ast.ClassDef) -> list[ast.FunctionDef]:
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name != "__init__"]
-
-
-def _is_own_method(tree: ast.ClassDef, called: str) -> bool:
-    return called.startswith("self.") and any(f"self.{f.name}" == called for f in _functions(tree))
-
-
-def _draws(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr, ast.expr]]:
-    """Names assigned from ``random.randint(low, high)``, in order of the text."""
-    found = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func) == "random.randint"
-    ]
-    for node in sorted(found, key=lambda n: n.lineno):
-        assert isinstance(node.value, ast.Call)
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and len(node.value.args) == 2:
-            yield node.targets[0].id, node.value.args[0], node.value.args[1]
-
-
-def _tests(function: ast.FunctionDef) -> list[str]:
-    return [ast.unparse(node.test) for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp | ast.While)]
-
-
-def _assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
-    """Names with a single assignment in the function, and what they are assigned."""
-    values: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    values.setdefault(target.id, []).append(node.value)
-    return {name: found[0] for name, found in values.items() if len(found) == 1}
-
-
-def _sizes(function: ast.FunctionDef) -> dict[str, int]:
-    """Names that hold the size of the time axis (-1) or the frequency axis (-2)."""
-    sizes: dict[str, int] = {}
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-            continue
-        target, value = node.targets[0], node.value
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            pairs = list(zip(target.elts, value.elts, strict=True))
-        else:
-            pairs = [(target, value)]
-        for one, source in pairs:
-            axis = _axis_of_size(source)
-            if isinstance(one, ast.Name) and axis is not None:
-                sizes[one.id] = axis
-        if isinstance(target, ast.Tuple) and ast.unparse(value).endswith((".shape", ".size()", ".shape[-2:]")):
-            for position, element in enumerate(target.elts):
-                if isinstance(element, ast.Name) and position - len(target.elts) in (-1, -2):
-                    sizes[element.id] = position - len(target.elts)
-    return sizes
-
-
-def _axis_of_size(value: ast.expr) -> int | None:
-    text = ast.unparse(value)
-    for axis in (-1, -2):
-        if text.endswith((f".shape[{axis}]", f".size({axis})")):
-            return axis
-    return None
-
-
-def _size_axis(value: ast.expr, sizes: dict[str, int]) -> int | None:
-    return sizes.get(value.id) if isinstance(value, ast.Name) else _axis_of_size(value)
-
-
-def _width_parameter(high: ast.expr, sizes: dict[str, int]) -> str | None:
-    """The mask parameter that bounds a width: ``self.P`` or ``min(self.P, size)``."""
-    candidates = [high]
-    if isinstance(high, ast.Call) and ast.unparse(high.func) == "min" and len(high.args) == 2:
-        candidates = list(high.args)
-    parameters = [a.attr for a in candidates if isinstance(a, ast.Attribute) and a.attr in _AXES]
-    if len(parameters) != 1:
-        return None
-    axis = _AXES[parameters[0]][1]
-    others = [a for a in candidates if not (isinstance(a, ast.Attribute) and a.attr in _AXES)]
-    return parameters[0] if all(_size_axis(a, sizes) == axis for a in others) else None
-
-
-def _room(high: ast.expr, sizes: dict[str, int]) -> str | None:
-    """The width whose room bounds a start: ``size - width`` or ``max(0, size - width)``."""
-    if isinstance(high, ast.Call) and ast.unparse(high.func) == "max" and len(high.args) == 2:
-        rest = [a for a in high.args if ast.unparse(a) != "0"]
-        if len(rest) != 1:
-            return None
-        high = rest[0]
-    if isinstance(high, ast.BinOp) and isinstance(high.op, ast.Sub) and isinstance(high.right, ast.Name):
-        return high.right.id if _size_axis(high.left, sizes) is not None else None
-    return None
-
-
-def _check_masks(
-    function: ast.FunctionDef, widths: dict[tuple[str, str], str], starts: dict[tuple[str, str], str]
-) -> str | None:
-    masked: set[str] = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.AugAssign):
-            return "it updates values in place"
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
-            continue
-        if ast.unparse(node.value) != "self.mask_value":
-            return "it writes something other than `self.mask_value`"
-        index = node.targets[0].slice
-        parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
-        stretches = [
-            (p, part) for p, part in enumerate(parts) if isinstance(part, ast.Slice) and part.lower is not None
-        ]
-        if len(stretches) != 1:
-            return "it masks something other than one stretch"
-        position, stretch = stretches[0]
-        assert isinstance(stretch, ast.Slice) and stretch.lower is not None
-        start = ast.unparse(stretch.lower)
-        width = starts.get((function.name, start))
-        upper = ast.unparse(stretch.upper) if stretch.upper is not None else ""
-        if width is None or upper not in (f"{start} + {width}", f"{width} + {start}"):
-            return "a masked stretch is not `start : start + width`"
-        if _AXES[widths[function.name, width]][1] != position - len(parts):
-            return "a mask lies on another axis than its parameter says"
-        masked.add(width)
-    drawn = {name for owner, name in widths if owner == function.name}
-    return None if masked == drawn else "a drawn width is not used"
-
-
-def _has_gate(tree: ast.ClassDef) -> bool:
-    gates = (
-        "random.random() > self.p",
-        "random.random() >= self.p",
-        "random.random() < self.p",
-        "random.random() <= self.p",
-    )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in gates:
-            returns_input = len(node.body) == 1 and isinstance(node.body[0], ast.Return)
-            return returns_input == (">" in ast.unparse(node.test))
-    return False
-
-
-def _check_counts(tree: ast.ClassDef, widths: dict[tuple[str, str], str]) -> str | None:
-    """Every width is drawn (or its method called) in a loop over the count that belongs to it, and no other loop."""
-    for (owner, target), parameter in widths.items():
-        count = _AXES[parameter][0]
-        function = next(f for f in _functions(tree) if f.name == owner)
-        loops = _loops_around(function, lambda n, t=target: _assigns(n, t))
-        callers = [f for f in _functions(tree) if f"self.{owner}(" in ast.unparse(f)]
-        for caller in callers:
-            loops += _loops_around(caller, lambda n, o=owner: f"self.{o}(" in ast.unparse(n))
-        if loops != [f"range(self.{count})"]:
-            return f"masks are not drawn once for each of `{count}`"
-    return None
-
-
-def _assigns(node: ast.AST, target: str) -> bool:
-    return any(
-        isinstance(n, ast.Assign)
-        and isinstance(n.targets[0], ast.Name)
-        and n.targets[0].id == target
-        and "randint" in ast.unparse(n.value)
-        for n in ast.walk(node)
-    )
-
-
-def _loops_around(function: ast.FunctionDef, contains: object) -> list[str]:
-    assert callable(contains)
-    return [
-        ast.unparse(node.iter) if isinstance(node, ast.For) else "while"
-        for node in ast.walk(function)
-        if isinstance(node, ast.For | ast.While) and contains(node)
-    ]
+    return ast.unparse(Expand().visit(ast.parse(ast.unparse(value), mode="eval").body))

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.dataset_meaning import INDEX, SELF, Meaning, meaning_of
+from chirp_migrate.dataset_meaning import (
+    INDEX,
+    SELF,
+    Augmenting,
+    Listing,
+    Meaning,
+    Standardizing,
+    meaning_of,
+    none_tested,
+    settled,
+)
 from chirp_migrate.module import Module, matching
+from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit
 from chirp_migrate.project import Project
 from chirp_migrate.statements import block_deletion, line_deletion
@@ -80,7 +92,7 @@ def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> 
             methods[statement.name.value] = statement
         elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
             read.problem = "it has class-level state"
-    if node.decorators:
+    if any(not _is_declaration(module, project, one) for one in node.decorators):
         read.problem = "it is decorated"
     if "__getitem__" not in methods or any(key in methods for key in ("__getitems__", "__iter__", "__getattr__")):
         read.problem = read.problem or "it has its own batched, iterable or attribute access"
@@ -98,6 +110,189 @@ def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> 
         if read.meaning is None:
             read.problem = "its samples are computed in a way this rule does not know"
     return read
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a class can declare of its samples: the decorator of the runtime that says it, and its arguments."""
+
+    decorator: str
+    arguments: tuple[str, ...]
+
+
+def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Declared | str | None:
+    """What ``node`` can declare; the reason why it cannot, though it looks like it; ``None`` for any other class.
+
+    See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
+    """
+    if node.keywords or node.decorators:
+        return None
+    if not is_torch_dataset(module, project, [base.value for base in node.bases]):
+        return None
+    methods: dict[str, cst.FunctionDef] = {}
+    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
+        if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
+            methods[statement.name.value] = statement
+        elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
+            return None
+    getitem = methods.get("__getitem__")
+    if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
+        return None
+    reader = _DeclaredReader(module, methods)
+    try:
+        traced = reader.value_of(getitem)
+    except NotStraightLine:
+        return None
+    read = settled(traced)
+    meaning = None if read is None else meaning_of(read[0], None)
+    if read is None or meaning is None:
+        return None
+    if not read[1]:
+        return "its `__getitem__` does something that is not part of the sample"
+    return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
+
+
+_OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
+
+
+class _DeclaredReader:
+    """Reads a ``__getitem__`` and the methods it calls."""
+
+    def __init__(self, module: Module, methods: Mapping[str, cst.FunctionDef]) -> None:
+        self._module = module
+        self._methods = methods
+        self._held = _held_methods(methods)
+        #: Methods that were looked into, called by name or through an attribute that holds them.
+        self._calls: set[str] = set()
+        self._called_held: set[str] = set()
+
+    def value_of(self, getitem: cst.FunctionDef) -> Value:
+        """The traced value of ``getitem``."""
+        self_name, index = _parameters(getitem, 2)
+        evaluating = Evaluator(self._module.source, self._inline, traced=True)
+        return evaluating.function(getitem, {self_name: SELF, index: INDEX})
+
+    def _inline(self, function: Value) -> cst.FunctionDef | None:
+        if function.kind != "attr" or function.parts[0] != SELF:
+            return None
+        called = str(function.parts[1])
+        if called in self._held:
+            self._called_held.add(called)
+            called = self._held[called]
+        elif called in self._methods:
+            self._calls.add(called)
+        else:
+            return None
+        method = self._methods[called]
+        _parameters(method, len(method.params.params))
+        return method
+
+    def unclear_name(self) -> str | None:
+        """Why a name in the methods read may mean anything: it is none of their own, nor a module imported once."""
+        read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
+        unclear = (self._unclear_name(self._methods[method]) for method in sorted(read))
+        name = next((one for one in unclear if one is not None), None)
+        return None if name is None else f"what `{name}` is may change"
+
+    def _unclear_name(self, method: cst.FunctionDef) -> str | None:
+        for found in matching(method.body, m.Name()):
+            assert isinstance(found, cst.Name)
+            parent = self._module.parents[found]
+            if isinstance(parent, cst.Attribute) and parent.attr is found:
+                continue
+            if isinstance(parent, cst.Arg) and parent.keyword is found:
+                continue
+            owner = self._module.scopes.lookup(found.value, found)
+            if owner is None:
+                if found.value not in ("None", "True", "False"):
+                    return found.value
+            elif owner[0].node is not method and (len(owner[1]) != 1 or owner[1][0].kind is not Kind.IMPORT):
+                return found.value
+        return None
+
+    def declared(self, meaning: Meaning, none_tested: set[Value]) -> Declared | str:
+        """The decorator that says ``meaning``, or why there is none."""
+        arguments: list[tuple[str, Value]] = []
+        if isinstance(meaning, Listing):
+            decorator, said = "lists", [_attribute(meaning.samples)]
+        elif isinstance(meaning, Standardizing):
+            decorator = "standardizes"
+            arguments = [(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
+            said = [_said(key, _attribute(value)) for key, value in arguments]
+            said += [f"eps={_short(meaning.eps)}"] if meaning.eps else []
+        else:
+            decorator, said = "augments", _said_stages(meaning, none_tested)
+        if None in said:
+            return "its samples depend on more than its attributes, or on whether a switch is None"
+        said += [f"calls={_tuple(sorted(self._calls))}"] if self._calls else []
+        held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
+        said += [f"held={{{held}}}"] if held else []
+        return Declared(decorator, tuple(str(one) for one in said))
+
+
+def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
+    """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    given = function.params
+    plain = not given.star_kwarg and not given.kwonly_params and not given.posonly_params
+    names = [one.name.value for one in given.params]
+    defaults = any(one.default is not None for one in given.params)
+    if function.decorators or function.asynchronous or defaults or not plain or len(names) != count or not names:
+        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
+    if isinstance(given.star_arg, cst.Param):
+        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
+    return names
+
+
+def _held_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
+    """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
+    found: dict[str, str] = {}
+    own = m.Attribute(m.Name("self"), m.Name())
+    for one in matching(methods["__init__"], m.Assign([m.AssignTarget(own)], own)) if "__init__" in methods else ():
+        assert isinstance(one, cst.Assign)
+        target, value = one.targets[0].target, one.value
+        assert isinstance(target, cst.Attribute) and isinstance(value, cst.Attribute)
+        if value.attr.value in methods:
+            found[target.attr.value] = value.attr.value
+    return found
+
+
+def _attribute(value: Value) -> str | None:
+    """``"x"`` for ``self.x``."""
+    return f'"{value.parts[1]}"' if value.kind == "attr" and value.parts[0] == SELF else None
+
+
+def _said(key: str, attribute: str | None) -> str | None:
+    return None if attribute is None else f"{key}={attribute}"
+
+
+def _said_stages(meaning: Augmenting, none_tested: set[Value]) -> list[str | None]:
+    """The arguments that say what is applied when; None among them where they cannot."""
+    flags = [] if meaning.training is None else [meaning.training]
+    flags += [stage.gate for stage in meaning.stages if stage.gate not in (None, stage.function)]
+    states = [meaning.dataset, *flags, *(stage.function for stage in meaning.stages)]
+    if any(_attribute(one) is None for one in states) or not none_tested.isdisjoint(flags):
+        return [None]
+    pairs = ((_attribute(one.function), one.gate) for one in meaning.stages)
+    stages = ", ".join(f"{name}: {None if gate is None else _attribute(gate)}" for name, gate in pairs)
+    said = [_said("dataset", _attribute(meaning.dataset)), f"transforms={{{stages}}}"]
+    return said if meaning.training is None else [*said, _said("training", _attribute(meaning.training))]
+
+
+def _short(number: float) -> str:
+    """``1e-8`` for 1e-08."""
+    return re.sub("e-0", "e-", repr(number))
+
+
+def _tuple(names: Sequence[str]) -> str:
+    quoted = [f'"{name}"' for name in names]
+    return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"
+
+
+def _is_declaration(module: Module, project: Project, decorator: cst.Decorator) -> bool:
+    """Whether a decorator is one of the runtime's, which leave a class as it is."""
+    called = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
+    names = project.resolved_names(module, called)
+    return bool(names) and names <= {f"chirpid_patch.{one}" for one in ("augments", "lists", "standardizes")}
 
 
 def local_functions(module: Module, node: cst.CSTNode) -> dict[str, cst.FunctionDef]:

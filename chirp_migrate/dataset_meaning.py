@@ -6,7 +6,7 @@ a function-local class or a dictionary of lambdas, nor how its steps are spelled
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -69,6 +69,91 @@ def meaning_of(getitem: Value, length: Value | None) -> Meaning | None:
     return None
 
 
+def settled(getitem: Value) -> tuple[Value, bool] | None:
+    """The value of a traced ``__getitem__`` without its traces, and whether all that it evaluates is part of it.
+
+    Every value that is kept must be part of what is returned, every call be one of ``self.x`` and made once, and every
+    condition decide about something. ``None`` where there are too many conditions.
+    """
+    conditions = sorted(_conditions(getitem), key=str)
+    if len(conditions) > _MAX_CONDITIONS:
+        return None
+    complete = True
+
+    def settle(truths: dict[Value, bool]) -> Value:
+        nonlocal complete
+        if len(truths) < len(conditions):
+            condition = conditions[len(truths)]
+            return Value("if", (condition, *(settle({**truths, condition: holds}) for holds in (True, False))))
+        path = _under(getitem, truths)
+        value, trace = _stripped(path), _flat(path)
+        made = [one for what, one in trace if what == "made"]
+        parts = set(_subvalues(value))
+        known = made == _calls_in(value) and all(_is_own_call(one) for one in made)
+        complete = complete and known and all(_is_part(one, parts) for _, one in trace)
+        return value
+
+    tree = settle({})
+    return tree, complete and all(_decides(tree, one) for one in conditions)
+
+
+def none_tested(value: Value) -> set[Value]:
+    """What ``value`` compares with None."""
+    return {tested for one in _subvalues(value) if (tested := _none_test(one)) is not None}
+
+
+def _decides(tree: Value, condition: Value) -> bool:
+    """Whether ``condition`` makes a difference somewhere in a tree of all conditions."""
+    if tree.kind != "if" or tree.parts[0] == condition:
+        return tree.kind == "if" and tree.parts[1] != tree.parts[2]
+    return any(_decides(side, condition) for side in tree.parts[1:])  # type: ignore[arg-type]
+
+
+def _stripped(value: Value) -> Value:
+    """``value`` without traces."""
+    if value.kind == "path":
+        return _stripped(value.parts[0])  # type: ignore[arg-type]
+    return _rebuilt(value, _stripped)
+
+
+def _flat(path: Value) -> list[tuple[str, Value]]:
+    """What was kept and which calls were made on a path, and on the paths that it ran."""
+    found: list[tuple[str, Value]] = []
+    assert isinstance(path.parts[1], tuple)
+    for one in path.parts[1]:
+        found += _flat(one.parts[0]) if one.kind == "ran" else [(one.kind, _stripped(one.parts[0]))]
+    return found
+
+
+def _subvalues(value: Value) -> Iterator[Value]:
+    yield value
+    for part in value.parts:
+        for one in part if isinstance(part, tuple) else (part,):
+            if isinstance(one, Value):
+                yield from _subvalues(one)
+
+
+def _is_part(value: Value, parts: set[Value]) -> bool:
+    """Whether ``value`` is among ``parts``, or a tuple of such, or nothing that had to be computed."""
+    if value.kind == "tuple" and isinstance(value.parts[0], tuple):
+        return all(_is_part(one, parts) for one in value.parts[0])
+    return value in parts or value.kind in ("name", "const")
+
+
+def _is_own_call(value: Value) -> bool:
+    function = value.parts[0]
+    return isinstance(function, Value) and function.kind == "attr" and function.parts[0] == SELF
+
+
+def _calls_in(value: Value) -> list[Value]:
+    """The calls that ``value`` consists of, in the order in which they are made."""
+    found: list[Value] = []
+    for one in reversed(list(_subvalues(value))):
+        if one.kind == "call" and one not in found:
+            found.append(one)
+    return found
+
+
 def standardized_sample(value: Value, index: Value = INDEX) -> Standardizing | None:
     """Read ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[index]]``."""
     pair = _pair(value)
@@ -115,6 +200,8 @@ def standardized_pair(pair: tuple[Value, Value]) -> tuple[Value, Value, Value, f
         try:
             std, eps = left, float(str(right.parts[0]))
         except ValueError:
+            return None
+        if not eps:  # which is what nothing added is read as
             return None
     return sample, mean, std, eps
 
@@ -250,10 +337,15 @@ def _under(value: Value, truths: Mapping[Value, bool]) -> Value:
         condition, then, otherwise = value.parts
         assert isinstance(condition, Value) and isinstance(then, Value) and isinstance(otherwise, Value)
         return _under(then if _holds(condition, truths) else otherwise, truths)
+    return _rebuilt(value, lambda part: _under(part, truths))
+
+
+def _rebuilt(value: Value, change: Callable[[Value], Value]) -> Value:
+    """``value`` of changed parts."""
     parts = tuple(
-        _under(part, truths)
+        change(part)
         if isinstance(part, Value)
-        else tuple(_under(p, truths) if isinstance(p, Value) else p for p in part)
+        else tuple(change(p) if isinstance(p, Value) else p for p in part)
         if isinstance(part, tuple)
         else part
         for part in value.parts

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import libcst as cst
 
@@ -59,7 +60,8 @@ class Value:
 
     Kinds: ``name(n)``, ``const(source)``, ``attr(base, n)``, ``item(base, index)``, ``call(function, args, keywords)``,
     ``op(symbol, a, b)``, ``compare(symbol, a, b)``, ``bool(symbol, a, b)``, ``not(a)``, ``tuple(items)``,
-    ``if(condition, then, otherwise)``, ``opaque(source)``.
+    ``if(condition, then, otherwise)``, ``opaque(source)``; of a traced evaluation also ``path(value, trace)``, what a
+    function gives and what it did on the way: ``kept(value)`` in a name, ``made(call)``, ``ran(path)``.
     """
 
     kind: str
@@ -174,10 +176,15 @@ class Evaluator:
         source: gives the source text of a node (for values that are not modelled).
         inline: maps the function part of a call to its definition when the call may be looked into
             (a method of the same class, say), else ``None``.
+        traced: wrap what functions give into ``path`` values, so that nothing they do is lost.
     """
 
-    def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
+    def __init__(
+        self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None, *, traced: bool = False
+    ) -> None:
         self._source = source
+        self._traced = traced
+        self._trace: list[Value] = []
         self._inline = inline or (lambda function: None)
         self._budget = _STATEMENT_LIMIT
         self._depth = 0
@@ -188,7 +195,28 @@ class Evaluator:
         Raises:
             NotStraightLine: when the body cannot be evaluated.
         """
-        return self._run(statements_of(function.body), dict(arguments))
+        outer, self._trace = self._trace, []
+        value = self._run(statements_of(function.body), dict(arguments))
+        self._trace = outer
+        self._note("ran", value)
+        return value
+
+    def _note(self, what: str, value: Value) -> None:
+        if self._traced:
+            self._trace.append(Value(what, (value,)))
+
+    def _left(self, value: Value) -> Value:
+        """What a path through a function gives."""
+        return Value("path", (value, tuple(self._trace))) if self._traced else value
+
+    def _either(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+        before = self._trace
+        self._trace = list(before)
+        first = then()
+        self._trace = list(before)
+        second = otherwise()
+        self._trace = before
+        return Value("if", (condition, first, second)) if self._traced else _if(condition, first, second)
 
     def block(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> None:
         """Run statements for their effect on the names in ``env`` (no ``return`` among them).
@@ -210,7 +238,7 @@ class Evaluator:
             if isinstance(statement, cst.SimpleStatementLine):
                 for small in statement.body:
                     if isinstance(small, cst.Return):
-                        return self.expression(small.value, env) if small.value else const("None")
+                        return self._left(self.expression(small.value, env) if small.value else const("None"))
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
                 rest = statements[position + 1 :]
@@ -220,11 +248,12 @@ class Evaluator:
                 elif statement.orelse is not None:
                     otherwise = statements_of(statement.orelse.body)
                 condition = self.expression(statement.test, env)
-                then = self._run([*statements_of(statement.body), *rest], dict(env))
-                return _if(condition, then, self._run([*otherwise, *rest], dict(env)))
+                sides = [*statements_of(statement.body), *rest], [*otherwise, *rest]
+                then, instead = (partial(self._run, side, dict(env)) for side in sides)
+                return self._either(condition, then, instead)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
-        return const("None")
+        return self._left(const("None"))
 
     def _assign(self, small: cst.CSTNode, env: dict[str, Value]) -> None:
         if isinstance(small, cst.Pass):
@@ -232,11 +261,14 @@ class Evaluator:
         if isinstance(small, cst.Expr) and isinstance(small.value, cst.SimpleString | cst.ConcatenatedString):
             return
         if isinstance(small, cst.AnnAssign) and small.value is not None:
-            self._bind(small.target, self.expression(small.value, env), env)
+            value = self.expression(small.value, env)
+            self._note("kept", value)
+            self._bind(small.target, value, env)
             return
         if not isinstance(small, cst.Assign):
             raise NotStraightLine(f"`{self._source(small).strip()}`")
         value = self.expression(small.value, env)
+        self._note("kept", value)
         for target in small.targets:
             self._bind(target.target, value, env)
 
@@ -273,7 +305,11 @@ class Evaluator:
             return Value("op", (_OPERATORS[type(node.operator)], left, right))
         if isinstance(node, cst.BooleanOperation):
             symbol = "and" if isinstance(node.operator, cst.And) else "or"
-            return Value("bool", (symbol, self.expression(node.left, env), self.expression(node.right, env)))
+            left, known = self.expression(node.left, env), len(self._trace)
+            right = self.expression(node.right, env)
+            if self._traced and len(self._trace) > known:
+                raise NotStraightLine(f"`{self._source(node)}`")
+            return Value("bool", (symbol, left, right))
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
             return Value("not", (self.expression(node.expression, env),))
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
@@ -289,7 +325,15 @@ class Evaluator:
                 return Value("compare", (_COMPARISONS[type(target.operator)], left, right))
         if isinstance(node, cst.IfExp):
             condition = self.expression(node.test, env)
-            return _if(condition, self.expression(node.body, env), self.expression(node.orelse, env))
+            outer = self._trace
+            self._trace = []
+            sides = [
+                partial(lambda side: self._left(self.expression(side, env)), one) for one in (node.body, node.orelse)
+            ]
+            value = self._either(condition, *sides)
+            self._trace = outer
+            self._note("ran", value)
+            return value
         if isinstance(node, cst.Call):
             return self._call(node, env)
         return self._opaque(node, env)
@@ -325,7 +369,10 @@ class Evaluator:
                     return self.function(definition, dict(zip(parameters, args, strict=True)))
                 finally:
                     self._depth -= 1
-        return call(function, tuple(args), tuple(keywords))
+        value = call(function, tuple(args), tuple(keywords))
+        if value.kind == "call":
+            self._note("made", value)
+        return value
 
     def _opaque(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         mentioned = _NameCollector()

@@ -12,6 +12,7 @@ from chirpid_patch.data.arrays import WorkerSafeArrayDataset
 from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.collate import collate_pairs
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.data.declared import augments, lists, standardizes
 from chirpid_patch.data.fetch import fetch_batch
 from chirpid_patch.data.labels import read_labels
 from chirpid_patch.data.stacking import stack_samples
@@ -148,6 +149,7 @@ __all__ = [
     "WorkerSafeStandardizedDataset",
     "WrappedDataLoader",
     "__version__",
+    "augments",
     "autocast_for",
     "calculate_optimal_batch_size",
     "collate_pairs",
@@ -168,6 +170,7 @@ __all__ = [
     "handle_oom_errors",
     "largest_batch_size",
     "lightning_callback",
+    "lists",
     "move_batch",
     "read_labels",
     "scale_images",
@@ -176,6 +179,7 @@ __all__ = [
     "setup_mixed_precision",
     "share_workers",
     "stack_samples",
+    "standardizes",
     "streaming_standardization_stats",
     "sum_metrics",
     "usable_cpus",

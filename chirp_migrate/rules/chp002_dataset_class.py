@@ -1,41 +1,49 @@
-"""CHP002: dataset classes that standardise, augment or list samples become subclasses of the shipped ones.
+"""CHP002: dataset classes that standardise, augment or list samples declare what they do.
 
 R-000-1.1, R-000-1.2, R-000-1.3.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_class import (
-    DatasetClass,
-    Store,
-    obsolete_methods,
-    read_dataset_class,
-    superclass_edits,
-)
-from chirp_migrate.dataset_meaning import Augmenting
-from chirp_migrate.handover import PROVIDED, hand_over
+from chirp_migrate.dataset_class import Declared, read_declared
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
+from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.symbolic import Value
+
+#: Longer generated lines are broken, one argument a line.
+_LINE_LENGTH = 100
+_DOES = {
+    "standardizes": "standardises one sample at a time",
+    "augments": "augments one sample at a time",
+    "lists": "hands out the samples of a list",
+}
 
 
 class WorkerSafeDatasetClass(Rule):
+    """Requires, besides a class whose only base is PyTorch's ``Dataset``:
+
+    - nothing in the class body but methods and a docstring, and no decorator;
+    - no ``__getitems__``, ``__iter__``, ``__getattr__`` or ``__getattribute__``;
+    - a ``__getitem__(self, index)`` of assignments, ``if`` and ``return``, calling methods of the class and the
+      transforms only, in which everything that is evaluated becomes part of the sample, and no names but those of
+      imported modules come from outside;
+    - samples ``((x - mean) / (std + number), y)``, ``(transform(x), y)`` or those of a sequence, all state of which is
+      read from attributes of the object.
+    """
+
     code: ClassVar[str] = "CHP002"
     name: ClassVar[str] = "worker-safe-dataset-class"
     reason: ClassVar[str] = (
-        "Standardising and augmenting one sample at a time costs more than reading it, and an augmentation object made "
-        "once is shared by everything that copies the dataset. The shipped classes do the same arithmetic for a whole "
-        "batch, keep primitive state that goes to worker processes, and key augmentation by sample. The class keeps "
-        "its name, its constructor and its other methods."
+        "Standardising and augmenting one sample at a time costs more than reading it. A class that declares which of "
+        "its attributes hold dataset, indices, statistics and transforms is read a whole batch at a time, where that "
+        "gives the same; it stays what it was, and everything else is read by its own code."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
@@ -45,64 +53,26 @@ class WorkerSafeDatasetClass(Rule):
         return "__getitem__" in text and super().concerns(text, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite top-level dataset classes whose samples are understood."""
+        """Decorate top-level dataset classes whose samples are understood."""
         for statement in module.tree.body:
-            if not isinstance(statement, cst.ClassDef):
-                continue
-            read = read_dataset_class(module, project, statement)
-            if read is not None and read.meaning is not None:
-                yield _rewrite(read, project)
+            if isinstance(statement, cst.ClassDef):
+                declared = read_declared(module, project, statement)
+                if isinstance(declared, Declared):
+                    yield _decorated(module, statement, declared)
+                elif declared is not None:
+                    title, place = statement.name.value, module.span(statement.name)[0]
+                    yield Proposal(place, f"{title} is left alone: {declared}")
 
 
-def _rewrite(read: DatasetClass, project: Project) -> Proposal:
-    assert read.meaning is not None
-    module, title = read.module, read.node.name.value
-    offset = module.span(read.node.name)[0]
-    consumed: list[Store] = []
-
-    def lookup(state: Value) -> Value | None:
-        store = read.stored(state)
-        if store is None:
-            return None
-        consumed.append(store)
-        return store.value
-
-    handover = hand_over(read.meaning, lookup)
-    if handover is None:
-        return Proposal(offset, f"{title} is left alone: not all of its state comes from its `__init__`")
-    aliases: list[tuple[str, str]] = []
-    provided = PROVIDED[handover.shipped]
-    if isinstance(read.meaning, Augmenting):
-        for position, stage in enumerate(read.meaning.stages):
-            attribute = str(stage.function.parts[1])
-            provided |= {attribute}
-            if _mentioned_outside(read, project, attribute) or _used_by_methods(read, attribute):
-                aliases.append((attribute, f"self.transforms[{position}]"))
-            if read.assigned_outside_init(attribute) or project.search(rf"(?<!self)\.{attribute}\s*=[^=]"):
-                return Proposal(offset, f"{title} is left alone: its augmentation `{attribute}` is replaced later")
-    dropped: list[Store] = []
-    for store in read.stores:
-        used = _mentioned_outside(read, project, store.attribute) or _used_by_methods(read, store.attribute)
-        if store.function is not None and not used:
-            # A lambda that only its own `__getitem__` called; what it did is part of the meaning.
-            dropped.append(store)
-            provided |= {store.attribute}
-    edits = superclass_edits(read, handover.shipped, handover.arguments, consumed, provided, aliases, dropped)
-    if isinstance(edits, str):
-        return Proposal(offset, f"{title} is left alone: {edits}")
-    message = f"{title} does its work sample by sample: it now inherits {handover.shipped}"
-    return Proposal(offset, message, edits, frozenset({runtime(handover.shipped)}))
-
-
-def _mentioned_outside(read: DatasetClass, project: Project, attribute: str) -> bool:
-    """Whether code outside the class, in this file or another, names an attribute of that spelling."""
-    word = re.compile(rf"\.\s*{attribute}\b")
-    start, end = read.module.span(read.node)
-    elsewhere = read.module.text[:start] + read.module.text[end:]
-    return bool(word.search(elsewhere)) or project.mentions(attribute, besides=read.module.path)
-
-
-def _used_by_methods(read: DatasetClass, attribute: str) -> bool:
-    gone = {"__init__", *obsolete_methods(read)}
-    others = (method for key, method in read.methods.items() if key not in gone)
-    return any(f"self.{attribute}" in read.module.source(method) for method in others)
+def _decorated(module: Module, node: cst.ClassDef, declared: Declared) -> Proposal:
+    name = declared.decorator
+    line = f"@{name}({', '.join(declared.arguments)})"
+    if len(line) > _LINE_LENGTH:
+        inner = "".join(f"    {argument},{module.newline}" for argument in declared.arguments)
+        line = f"@{name}({module.newline}{inner})"
+    place = module.span(node)[0]
+    message = f"{node.name.value} {_DOES[name]}: it now says so, and is read a batch at a time where that is the same"
+    # With the keyword: what others insert above the class stays above the decorator, too.
+    keyword = module.text[place : place + len("class")]
+    edit = Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
+    return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

@@ -73,11 +73,24 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         problem = check(textwrap.dedent(module.source(node)))
         if problem is None:
             problem = _init_problem(module, init, parameters)
+        if problem is None:
+            problem = _names_problem(module, node)
         if problem is None and "random" in ast.unparse(ast.parse(textwrap.dedent(module.source(init)))):
             problem = "its `__init__` draws random numbers"
         if problem is not None:
             return Proposal(offset, f"{title} is left alone, not surely drawing like the shipped {shipped}: {problem}")
         return _rewrite(module, project, node, methods, shipped, parameters)
+    return None
+
+
+def _names_problem(module: Module, node: cst.ClassDef) -> str | None:
+    """``random`` and ``torch`` must be the modules, and nothing may stand for Python's own functions."""
+    for call in matching(node, m.Call()):
+        assert isinstance(call, cst.Call)
+        spelled = module.source(call.func)
+        meant = f"builtins.{spelled}" if spelled in ("min", "max", "range") else spelled
+        if meant.startswith(("builtins.", "random.", "torch.")) and module.qualified_names(call.func) != {meant}:
+            return f"`{spelled}` is not what it seems"
     return None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chirpid_patch.data.fetch import Batch, BatchedDataset, batch_like, can_gather, gather, positions_of
+from chirpid_patch.data.fetch import Batch, BatchedDataset, RowKinds, batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 
@@ -107,6 +107,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
     def gathers(self) -> bool:
         """True: each array has one shape."""
         return True
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the two arrays."""
+        return [(self._stored_as(), self.x.shape[1:]), (self.y.dtype, self.y.shape[1:])]
 
     @property
     def keyed(self) -> bool:

@@ -11,8 +11,10 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.augment.composition import Position, parts_of
 from chirpid_patch.augment.transforms import BatchTransform, GaussianNoise, SpecAugment, Transform, is_batchable
+from chirpid_patch.data.declaration import served
 from chirpid_patch.data.fetch import (
     Batch,
+    RowKinds,
     WrappingDataset,
     fetch_pairs,
     fetch_sample,
@@ -20,6 +22,7 @@ from chirpid_patch.data.fetch import (
     has_rows,
     is_in_memory,
     is_shipped,
+    row_kinds,
     stack_pairs,
 )
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
@@ -113,6 +116,13 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return not (self.training and self._stages()) and has_fixed_samples(self.base_dataset)
 
     @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the samples underneath, unless augmentation may change them."""
+        stages = self._stages() if self.training else []
+        kept = all(type(one) in (SpecAugment, GaussianNoise) and is_batchable(one) for _, one in stages)
+        return row_kinds(self.base_dataset) if kept else None
+
+    @property
     def keyed(self) -> bool:
         """True: augmentation draws by key."""
         return True
@@ -153,7 +163,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         below = None if key is None else key.deeper()
         batchable = self._is_batchable()
         # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
-        gathers = not self.training or batchable or is_shipped(self.base_dataset)
+        gathers = not self.training or batchable or is_shipped(served(self.base_dataset))
         pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
         if not self.training:
             return None if pairs is None else list(pairs)

@@ -13,6 +13,7 @@ from torch.utils.data import default_collate
 from chirpid_patch.data.fetch import (
     Batch,
     BatchedDataset,
+    RowKinds,
     WrappingDataset,
     batch_like,
     fetch_batch,
@@ -24,6 +25,7 @@ from chirpid_patch.data.fetch import (
     is_in_memory,
     is_keyed,
     map_indices,
+    row_kinds,
     stack_pairs,
     tensors_behind,
 )
@@ -118,6 +120,19 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the samples underneath, if they are pairs that standardising leaves as they are."""
+        kinds = row_kinds(self.base_dataset)
+        if kinds is None or len(kinds) != 2:
+            return None
+        dtype, shape = kinds[0]
+        return kinds if self.keeps_rows(torch.empty((1, *shape), dtype=dtype, device="meta")) else None
+
+    def keeps_rows(self, batch: Tensor) -> bool:
+        """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""
+        return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def _operands(self) -> tuple[Any, Any]:
         """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
@@ -238,6 +253,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def gathers(self) -> bool:
         """Whether the samples are those of a dataset over tensors."""
         return has_rows(self.data_list)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the dataset whose samples they are."""
+        return row_kinds(self.data_list)
 
     @property
     def keyed(self) -> bool:

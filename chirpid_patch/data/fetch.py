@@ -14,11 +14,13 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, defa
 
 from chirpid_patch.data.buffers import batch_memory
 from chirpid_patch.data.collate import collate_pairs, stacks_samples
+from chirpid_patch.data.declaration import served
 from chirpid_patch.data.heap import keep_freed_memory
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.torch_private import shared_memory
 
 Batch = list[Any]
+RowKinds = list[tuple[torch.dtype, torch.Size]]
 Collate = Callable[[Any], Any]
 
 
@@ -70,6 +72,11 @@ class BatchedDataset(Dataset[Any], ABC):
     @abstractmethod
     def gathers(self) -> bool:
         """Whether samples are rows of tensors, hence equal in shape and dtype."""
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Dtypes and shapes of all samples, which are rows of tensors; None where that is not sure."""
+        return None
 
     @property
     def keyed(self) -> bool:
@@ -164,6 +171,7 @@ def is_in_memory(dataset: Any) -> bool:
         return is_in_memory(dataset.dataset)
     if is_exactly(dataset, ConcatDataset):
         return all(is_in_memory(part) for part in dataset.datasets)
+    dataset = served(dataset)
     if is_shipped(dataset):
         return bool(dataset.in_memory)
     return _is_gatherable(dataset)
@@ -173,18 +181,23 @@ def has_rows(dataset: Any) -> bool:
     """Whether the samples of ``dataset`` are rows of tensors, hence equal in shape and dtype."""
     if is_exactly(dataset, Subset):
         return has_rows(dataset.dataset)
+    dataset = served(dataset)
     if is_shipped(dataset):
         return bool(dataset.gathers)
-    return _row_kinds(dataset) is not None
+    return row_kinds(dataset) is not None
 
 
-def _row_kinds(dataset: Any) -> list[tuple[torch.dtype, torch.Size]] | None:
-    """Dtypes and shapes of all samples of PyTorch's datasets over tensors; None where they may differ."""
+def row_kinds(dataset: Any) -> RowKinds | None:
+    """Dtypes and shapes of all samples of a dataset over tensors; None where they may differ, or are not known."""
     if is_exactly(dataset, Subset):
-        return _row_kinds(dataset.dataset)
+        return row_kinds(dataset.dataset)
     if is_exactly(dataset, ConcatDataset):
-        kinds = [_row_kinds(part) for part in dataset.datasets]
+        kinds = [row_kinds(part) for part in dataset.datasets]
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+    dataset = served(dataset)
+    if is_shipped(dataset):
+        known: RowKinds | None = dataset.row_kinds
+        return known
     return [(rows.dtype, rows.shape[1:]) for rows in dataset.tensors] if _is_gatherable(dataset) else None
 
 
@@ -217,6 +230,7 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     """
     if len(indices) == 0:
         return None
+    dataset = served(dataset)
     if is_shipped(dataset):
         batch: Batch | None = dataset.read_batch(indices, key)
         return batch
@@ -275,6 +289,7 @@ def has_fixed_samples(dataset: Any) -> bool:
         return has_fixed_samples(dataset.dataset)
     if is_exactly(dataset, ConcatDataset):
         return all(has_fixed_samples(part) for part in dataset.datasets)
+    dataset = served(dataset)
     if is_shipped(dataset):
         return bool(dataset.fixed_samples)
     return _is_gatherable(dataset)
@@ -324,7 +339,7 @@ def reads_batches(dataset: Any) -> bool:
     """
     if is_exactly(dataset, Subset):
         return reads_batches(dataset.dataset)
-    return is_shipped(dataset) or is_in_memory(dataset)
+    return is_shipped(served(dataset)) or is_in_memory(dataset)
 
 
 def is_keyed(dataset: Any) -> bool:
@@ -333,6 +348,7 @@ def is_keyed(dataset: Any) -> bool:
         return is_keyed(dataset.dataset)
     if is_exactly(dataset, ConcatDataset):
         return any(map(is_keyed, dataset.datasets))
+    dataset = served(dataset)
     return is_shipped(dataset) and bool(dataset.keyed)
 
 
@@ -387,7 +403,7 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 
     A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
     """
-    if is_shipped(dataset) and not has_rows(dataset):
+    if is_shipped(served(dataset)) and not has_rows(dataset):
         return None
     batch = fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):

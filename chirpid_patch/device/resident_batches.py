@@ -14,6 +14,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from chirpid_patch.data.arrays import WorkerSafeArrayDataset
 from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.data.declaration import served
 from chirpid_patch.data.fetch import Batch, is_exactly, is_shipped, map_indices, positions_of
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
 from chirpid_patch.device.resident_transforms import on_device, standardized
@@ -36,6 +37,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
         return base_tensors(dataset.dataset)
     if is_exactly(dataset, ConcatDataset):
         return list(chain.from_iterable(map(base_tensors, dataset.datasets)))
+    dataset = served(dataset)
     if _reads_as(dataset, WorkerSafeArrayDataset):
         return [dataset.x, dataset.y]
     if _reads_as(dataset, WorkerSafeSequenceDataset):
@@ -81,6 +83,7 @@ class ResidentBatches:
             return None if mapped is None else self.read(dataset.dataset, mapped, key)
         if is_exactly(dataset, ConcatDataset):
             return self._concatenated(dataset, positions_of(indices, len(dataset)), key)
+        dataset = served(dataset)
         for kind, read in self._readers.items():
             if _reads_as(dataset, kind):
                 return read(dataset, indices, key)
