@@ -13,8 +13,8 @@ _CONFIG_NAMES = ("config", "cfg")
 def config_expression(module: Module, node: cst.CSTNode) -> str | None:
     """Source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if there is one.
 
-    Only a mapping that the surrounding code itself reads with ``.get('key', …)`` counts: a namespace of
-    parsed arguments has no ``get``.
+    Only a mapping that the surrounding code itself reads with ``.get('key')`` or ``.get('key', number)`` counts (None,
+    True and False too): a namespace of parsed arguments has no ``get``, and a ConfigParser's takes two names.
     """
     function = module.enclosing_function(node)
     if function is None:
@@ -40,5 +40,7 @@ def _has_self(function: cst.FunctionDef) -> bool:
 
 
 def _reads(scope: cst.CSTNode, mapping: m.BaseMatcherNode) -> bool:
-    get = m.Call(m.Attribute(mapping, m.Name("get")), args=[m.Arg(m.SimpleString()), m.ZeroOrMore()])  # type: ignore[arg-type]
-    return bool(matching(scope, get))
+    get = m.Attribute(mapping, m.Name("get"))  # type: ignore[arg-type]
+    default = m.Integer() | m.Float() | m.Name("None") | m.Name("True") | m.Name("False")
+    plain = m.Arg(m.SimpleString(), keyword=None)
+    return bool(matching(scope, m.Call(get, [plain]) | m.Call(get, [plain, m.Arg(default, keyword=None)])))

@@ -25,7 +25,16 @@ from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit
 from chirp_migrate.project import Project
 from chirp_migrate.statements import block_deletion, line_deletion
-from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, name, names_in, names_in_code, statements_of
+from chirp_migrate.symbolic import (
+    Evaluator,
+    NotStraightLine,
+    Value,
+    name,
+    names_in,
+    names_in_code,
+    statements_of,
+    takes_plain_arguments,
+)
 
 _DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
 
@@ -144,10 +153,10 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     except NotStraightLine:
         return None
     read = settled(traced)
-    meaning = None if read is None else meaning_of(read[0], None)
+    meaning = None if read is None else meaning_of(read.value, None)
     if read is None or meaning is None:
         return None
-    if not read[1]:
+    if not read.complete:
         return "its `__getitem__` does something that is not part of the sample"
     return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
 
@@ -219,7 +228,7 @@ class _DeclaredReader:
             decorator = "standardizes"
             arguments = [(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
             said = [_said(key, _attribute(value)) for key, value in arguments]
-            said += [f"eps={_short(meaning.eps)}"] if meaning.eps else []
+            said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
         else:
             decorator, said = "augments", _said_stages(meaning, none_tested)
         if None in said:
@@ -232,13 +241,9 @@ class _DeclaredReader:
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
-    given = function.params
-    plain = not given.star_kwarg and not given.kwonly_params and not given.posonly_params
-    names = [one.name.value for one in given.params]
-    defaults = any(one.default is not None for one in given.params)
-    if function.decorators or function.asynchronous or defaults or not plain or len(names) != count or not names:
-        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
-    if isinstance(given.star_arg, cst.Param):
+    names = [one.name.value for one in function.params.params]
+    unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
+    if unusual or not names or len(names) != count:
         raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
     return names
 
@@ -278,7 +283,7 @@ def _said_stages(meaning: Augmenting, none_tested: set[Value]) -> list[str | Non
     return said if meaning.training is None else [*said, _said("training", _attribute(meaning.training))]
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 
@@ -295,27 +300,28 @@ def _is_declaration(module: Module, project: Project, decorator: cst.Decorator) 
     return bool(names) and names <= {f"chirpid_patch.{one}" for one in ("augments", "lists", "standardizes")}
 
 
-def local_functions(module: Module, node: cst.CSTNode) -> dict[str, cst.FunctionDef]:
-    """Functions that ``node`` can call by a bare name: of the module, and local to the functions around it."""
-    found = {s.name.value: s for s in module.tree.body if isinstance(s, cst.FunctionDef)}
-    for ancestor in reversed(list(module.ancestors(node))):
-        if isinstance(ancestor, cst.FunctionDef) and isinstance(ancestor.body, cst.IndentedBlock):
-            found.update({s.name.value: s for s in ancestor.body.body if isinstance(s, cst.FunctionDef)})
-    return found
-
-
-def evaluator(module: Module, node: cst.CSTNode, methods: Mapping[str, cst.FunctionDef | cst.Lambda]) -> Evaluator:
-    """An evaluator that looks into methods called on ``self`` and functions in reach of ``node``."""
-    functions = local_functions(module, node)
+def evaluator(
+    module: Module,
+    node: cst.CSTNode,
+    methods: Mapping[str, cst.FunctionDef | cst.Lambda],
+    *,
+    traced: bool = False,
+) -> Evaluator:
+    """An evaluator that looks into methods called on ``self`` and functions defined right where ``node`` is."""
+    around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | cst.Lambda | None:
         if function.kind == "name":
-            return functions.get(str(function.parts[0]))
+            owner = module.scopes.lookup(str(function.parts[0]), node)
+            if owner is None or owner[0] is not around or len(owner[1]) != 1:
+                return None
+            definition = owner[1][0].node
+            return definition if isinstance(definition, cst.FunctionDef) else None
         if function.kind == "attr" and function.parts[0] == SELF:
             return methods.get(str(function.parts[1]))
         return None
 
-    return Evaluator(module.source, inline)
+    return Evaluator(module.source, inline, traced=traced)
 
 
 def _evaluate(read: DatasetClass, method: str, known: Mapping[int, Value]) -> Value:
@@ -463,8 +469,6 @@ def superclass_edits(
     arguments: Sequence[str],
     consumed: Sequence[Store],
     provided: frozenset[str],
-    aliases: Sequence[tuple[str, str]] = (),
-    dropped: Sequence[Store] = (),
 ) -> tuple[Edit, ...] | str:
     """Edits that turn the class into a subclass of ``base``; or the reason why not.
 
@@ -473,14 +477,12 @@ def superclass_edits(
         arguments: source of the arguments of ``super().__init__``.
         consumed: stores whose values the shipped class now holds.
         provided: attributes that the shipped class itself has.
-        aliases: further ``self.<name> = <source>`` to set after ``super().__init__``.
-        dropped: stores that nothing needs any more.
     """
     module, init = read.module, read.methods.get("__init__")
     if init is None:
         return "it has no `__init__`"
-    late = [s for s in read.stores if s not in (*consumed, *dropped) and s.attribute in provided]
-    gone = [s for s in (*consumed, *dropped) if s.attribute in provided]
+    late = [s for s in read.stores if s not in consumed and s.attribute in provided]
+    gone = [s for s in consumed if s.attribute in provided]
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
     if not gone:
@@ -500,7 +502,6 @@ def superclass_edits(
         inner = "".join(f"{module.newline}{indent}    {argument}," for argument in arguments)
         lines = [f"super().__init__({inner}{module.newline}{indent})"]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]
-    lines += [f"self.{attribute} = {source}" for attribute, source in aliases]
     edits = [Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines))]
     removed = {id(store.statement): store.statement for store in (*gone, *late)}
     removed |= {id(s): s for s in statements if is_super_init(s)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from chirp_migrate.symbolic import Value, attr, const, item, name
+from chirp_migrate.symbolic import Value, const, item, name
 
 SELF = name("self")
 INDEX = name("<index>")
@@ -69,32 +69,45 @@ def meaning_of(getitem: Value, length: Value | None) -> Meaning | None:
     return None
 
 
-def settled(getitem: Value) -> tuple[Value, bool] | None:
-    """The value of a traced ``__getitem__`` without its traces, and whether all that it evaluates is part of it.
+@dataclass(frozen=True)
+class Settled:
+    """The value of a traced ``__getitem__``, without its traces.
 
-    Every value that is kept must be part of what is returned, every call be one of ``self.x`` and made once, and every
-    condition decide about something. ``None`` where there are too many conditions.
+    Attributes:
+        value: what it returns.
+        complete: whether that is all it does: every value that is kept is part of it, every call is one of state and
+            made once, and every condition decides about something.
+        reads_once: whether nothing is subscripted twice alike.
     """
+
+    value: Value
+    complete: bool
+    reads_once: bool
+
+
+def settled(getitem: Value) -> Settled | None:
+    """The value of a traced ``__getitem__``; ``None`` where there are too many conditions."""
     conditions = sorted(_conditions(getitem), key=str)
     if len(conditions) > _MAX_CONDITIONS:
         return None
-    complete = True
+    complete = reads_once = True
 
     def settle(truths: dict[Value, bool]) -> Value:
-        nonlocal complete
+        nonlocal complete, reads_once
         if len(truths) < len(conditions):
             condition = conditions[len(truths)]
             return Value("if", (condition, *(settle({**truths, condition: holds}) for holds in (True, False))))
         path = _under(getitem, truths)
         value, trace = _stripped(path), _flat(path)
         made = [one for what, one in trace if what == "made"]
-        parts = set(_subvalues(value))
         known = made == _calls_in(value) and all(_is_own_call(one) for one in made)
-        complete = complete and known and all(_is_part(one, parts) for _, one in trace)
+        complete = complete and known and all(is_part(one, value) for _, one in trace)
+        read = [one for what, one in trace if what == "read"]
+        reads_once = reads_once and len(set(read)) == len(read)
         return value
 
     tree = settle({})
-    return tree, complete and all(_decides(tree, one) for one in conditions)
+    return Settled(tree, complete and all(_decides(tree, one) for one in conditions), reads_once)
 
 
 def none_tested(value: Value) -> set[Value]:
@@ -133,16 +146,15 @@ def _subvalues(value: Value) -> Iterator[Value]:
                 yield from _subvalues(one)
 
 
-def _is_part(value: Value, parts: set[Value]) -> bool:
-    """Whether ``value`` is among ``parts``, or a tuple of such, or nothing that had to be computed."""
-    if value.kind == "tuple" and isinstance(value.parts[0], tuple):
-        return all(_is_part(one, parts) for one in value.parts[0])
-    return value in parts or value.kind in ("name", "const")
+def is_part(one: Value, value: Value) -> bool:
+    """Whether ``one`` is a part of ``value``, or a tuple of such, or nothing that had to be computed."""
+    if one.kind == "tuple" and isinstance(one.parts[0], tuple):
+        return all(is_part(item, value) for item in one.parts[0])
+    return one.kind in ("name", "const") or one in _subvalues(value)
 
 
 def _is_own_call(value: Value) -> bool:
-    function = value.parts[0]
-    return isinstance(function, Value) and function.kind == "attr" and function.parts[0] == SELF
+    return isinstance(value.parts[0], Value) and _is_state(value.parts[0])
 
 
 def _calls_in(value: Value) -> list[Value]:
@@ -381,31 +393,3 @@ def _bare_index(value: Value) -> Value:
 
 def _len(value: Value) -> Value:
     return Value("call", (name("len"), (value,), ()))
-
-
-def substitute(value: Value, values: Mapping[Value, Value]) -> Value:
-    """``value`` with every occurrence of a key replaced."""
-    if value in values:
-        return values[value]
-    parts = tuple(
-        substitute(part, values)
-        if isinstance(part, Value)
-        else tuple(_substitute_part(p, values) for p in part)
-        if isinstance(part, tuple)
-        else part
-        for part in value.parts
-    )
-    return Value(value.kind, parts)
-
-
-def _substitute_part(part: object, values: Mapping[Value, Value]) -> object:
-    if isinstance(part, Value):
-        return substitute(part, values)
-    if isinstance(part, tuple):  # a keyword and its value
-        return tuple(_substitute_part(p, values) for p in part)
-    return part
-
-
-def state(attribute: str) -> Value:
-    """``self.<attribute>``."""
-    return attr(SELF, attribute)

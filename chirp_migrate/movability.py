@@ -71,6 +71,12 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
         raise NotMovable(problem)
 
 
+#: Attributes that functions have, and partial objects have not.
+LOOKS_AT_FUNCTIONS = (
+    r"(?<!type\(self\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b|\bisfunction\b"
+)
+
+
 def check_calls(module: Module, uses: Iterable[cst.Name], positional: int) -> None:
     """See that no direct call of a function gives more than its first ``positional`` parameters by position.
 

@@ -214,7 +214,7 @@ class Project:
             }
         return self._aliases[name]
 
-    def search(self, pattern: str, word: str = "") -> bool:
+    def search(self, pattern: str | re.Pattern[str], word: str = "") -> bool:
         """Whether a regular expression, every match of which holds ``word``, matches in any file of the backend."""
         compiled = re.compile(pattern)
         return any(word in text and compiled.search(text) for text in self._texts.values())

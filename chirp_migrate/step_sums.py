@@ -71,6 +71,8 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     sums = [_sum(module, there, wait) for wait in waits]
     _look_around(module, loop)
     if any(not one.is_count for one in sums):
+        if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])"):
+            raise NotProven("a loss may have one value a sample, which is refused where it is read, now in every step")
         if backend_holds(project, r"\b(DTensor|distribute_tensor|loss_parallel)\b"):
             raise NotProven("a loss may be spread over several devices, and is put together when it is read")
         kinds = [device_types(module, project, device) for device in there.moves.values()]

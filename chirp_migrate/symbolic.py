@@ -61,7 +61,8 @@ class Value:
     Kinds: ``name(n)``, ``const(source)``, ``attr(base, n)``, ``item(base, index)``, ``call(function, args, keywords)``,
     ``op(symbol, a, b)``, ``compare(symbol, a, b)``, ``bool(symbol, a, b)``, ``not(a)``, ``tuple(items)``,
     ``if(condition, then, otherwise)``, ``opaque(source)``; of a traced evaluation also ``path(value, trace)``, what a
-    function gives and what it did on the way: ``kept(value)`` in a name, ``made(call)``, ``ran(path)``.
+    function gives and what it did on the way: ``kept(value)`` in a name, ``read(item)``, ``made(call)`` and
+    ``ran(path)``.
     """
 
     kind: str
@@ -184,19 +185,27 @@ class Evaluator:
     ) -> None:
         self._source = source
         self._traced = traced
-        self._trace: list[Value] = []
+        self._trace: list[Value] = []  # of the function being evaluated
         self._inline = inline or (lambda function: None)
         self._budget = _STATEMENT_LIMIT
         self._depth = 0
 
-    def function(self, function: cst.FunctionDef, arguments: Mapping[str, Value]) -> Value:
+    @property
+    def trace(self) -> Sequence[Value]:
+        """What was done so far, where evaluation is traced."""
+        return self._trace
+
+    def function(self, function: cst.FunctionDef | cst.Lambda, arguments: Mapping[str, Value]) -> Value:
         """Value that ``function`` returns when its parameters have the given values.
 
         Raises:
             NotStraightLine: when the body cannot be evaluated.
         """
         outer, self._trace = self._trace, []
-        value = self._run(statements_of(function.body), dict(arguments))
+        if isinstance(function, cst.Lambda):
+            value = self._left(self.expression(function.body, arguments))
+        else:
+            value = self._run(statements_of(function.body), dict(arguments))
         self._trace = outer
         self._note("ran", value)
         return value
@@ -297,7 +306,10 @@ class Evaluator:
             return attr(self.expression(node.value, env), node.attr.value)
         if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
             index = self.expression(node.slice[0].slice.value, env)
-            return item(self.expression(node.value, env), index)
+            value = item(self.expression(node.value, env), index)
+            if value.kind == "item" and index.kind != "const":
+                self._note("read", value)
+            return value
         if isinstance(node, cst.Tuple) and all(type(e) is cst.Element for e in node.elements):
             return Value("tuple", (tuple(self.expression(e.value, env) for e in node.elements),))
         if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
@@ -363,7 +375,7 @@ class Evaluator:
                 receiver = function.parts[0]
                 assert isinstance(receiver, Value)
                 args.insert(0, receiver)
-            if len(parameters) == len(args) and not definition.decorators:
+            if len(parameters) == len(args) and not definition.decorators and takes_plain_arguments(definition):
                 self._depth += 1
                 try:
                     return self.function(definition, dict(zip(parameters, args, strict=True)))
@@ -400,6 +412,13 @@ def names_in_code(node: cst.CSTNode) -> set[str]:
 
 def _if(condition: Value, then: Value, otherwise: Value) -> Value:
     return then if then == otherwise else Value("if", (condition, then, otherwise))
+
+
+def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
+    """Whether all parameters of ``function`` are positional, named, and given by every caller."""
+    given = function.params
+    others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
+    return not others and all(one.default is None for one in given.params)
 
 
 def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:

@@ -15,7 +15,7 @@ from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeSta
 from chirpid_patch.data.declared import augments, lists, standardizes
 from chirpid_patch.data.fetch import fetch_batch
 from chirpid_patch.data.labels import read_labels
-from chirpid_patch.data.stacking import stack_samples
+from chirpid_patch.data.stacking import stack_samples, standardized_samples
 from chirpid_patch.data.statistics import compute_standardization_stats, streaming_standardization_stats
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -179,6 +179,7 @@ __all__ = [
     "setup_mixed_precision",
     "share_workers",
     "stack_samples",
+    "standardized_samples",
     "standardizes",
     "streaming_standardization_stats",
     "sum_metrics",

@@ -1,4 +1,4 @@
-"""CHP004: lists of standardised samples become a standardised dataset (R-000-1.1, R-000-4.2)."""
+"""CHP004: lists of standardised samples are made without temporaries (R-000-1.1, R-000-4.2)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,52 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.closures import is_variable
-from chirp_migrate.dataset_class import read_dataset_class
-from chirp_migrate.dataset_meaning import Listing, standardized_pair
+from chirp_migrate.dataset_class import short
+from chirp_migrate.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module, matching
+from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import line_deletion
-from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, item, name
+from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, item, name, names_in_code
 
-_SHIPPED = "WorkerSafeStandardizedDataset"
+_SHIPPED = "standardized_samples"
+_MESSAGE = f"standardised samples are collected one by one: {_SHIPPED} makes the same list where it can do so faster"
+#: Longer generated lines are broken.
+_LINE_LENGTH = 100
+#: Around these an `or` needs brackets.
+_BINDS_TIGHTER = (
+    cst.BinaryOperation,
+    cst.BooleanOperation,
+    cst.Attribute,
+    cst.Subscript,
+    cst.Comparison,
+    cst.UnaryOperation,
+    cst.CompFor,
+    cst.IfExp,
+    cst.StarredElement,
+)
 _SAMPLE = name("<sample>")
 #: The look of a division behind a bracket, or by name.
 _DIVIDES = re.compile(r"\)\s*/|div|normalize")
 
 
 class MaterializedStandardization(Rule):
+    """Requires a comprehension, or a loop right after ``samples = []`` that appends:
+
+    - elements ``((x - mean) / (std + number), y)`` of the samples ``dataset[i]`` for the ``i`` of a sequence, or of
+      ``for x, y in dataset``;
+    - ``dataset``, ``mean``, ``std`` and the sequence that are names which the loop does not bind;
+    - of a loop: nothing else in it but assignments to names, none of which is read after it.
+    """
+
     code: ClassVar[str] = "CHP004"
     name: ClassVar[str] = "materialized-standardization"
     reason: ClassVar[str] = (
-        "A Python list of standardised samples is built one sample at a time, holds a second copy of the data, and is "
-        "collated sample by sample in every epoch. The shipped dataset standardises whole batches as they are read; "
-        "samples that are not plainly in memory are still read once, as before."
+        "A list of standardised samples is built one sample at a time, each through two temporaries. The shipped "
+        "function makes the same list, with tensors of their own, where the samples are rows of tensors in memory; "
+        "anything else is read by the code that stood there."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
@@ -45,11 +68,11 @@ class MaterializedStandardization(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
-            found = _from_comprehension(module, node)
+            found = None if _stands_in(module, node) else _from_comprehension(module, node)
             if found is not None:
-                yield _rewrite_comprehension(module, project, node, found)
+                yield _rewrite_comprehension(module, node, found)
         for loop in module.find(cst.For):
-            proposal = _examine_loop(module, project, loop)
+            proposal = _examine_loop(module, loop)
             if proposal is not None:
                 yield proposal
 
@@ -66,8 +89,8 @@ class _Built:
 
     @property
     def call(self) -> str:
-        eps = "" if self.eps == 1e-8 else f", eps={self.eps!r}"
-        return f"{_SHIPPED}.from_samples({self.dataset}, {self.indices}, {self.mean}, {self.std}{eps})"
+        eps = f", eps={short(self.eps)}" if self.eps else ""
+        return f"{_SHIPPED}({self.dataset}, {self.indices}, {self.mean}, {self.std}{eps})"
 
 
 def _from_comprehension(module: Module, node: cst.ListComp) -> _Built | None:
@@ -85,7 +108,7 @@ def _built(
     body: Sequence[cst.CSTNode],
 ) -> _Built | None:
     """Meaning of one pass of the loop, if it standardises one sample."""
-    evaluator = Evaluator(module.source)
+    evaluator = Evaluator(module.source, traced=True)
     env: dict[str, Value] = {}
     index: Value | None = None
     if isinstance(target, cst.Name):
@@ -98,7 +121,6 @@ def _built(
             env[part.value.value] = item(_SAMPLE, const(str(position)))
     else:
         return None
-    bound = set(env)
     try:
         evaluator.block(body, env)
         value = evaluator.expression(element, env)
@@ -110,48 +132,48 @@ def _built(
     if parts is None:
         return None
     sample, mean, std, eps = parts
-    iterated = module.source(source)
+    made = any(one.kind == "made" for one in evaluator.trace)
+    kept = (one.parts[0] for one in evaluator.trace if one.kind == "kept")
+    if (
+        made
+        or not all(isinstance(one, Value) and is_part(one, value) for one in kept)
+        or not isinstance(source, cst.Name)
+    ):
+        return None
+    if "torch" in names_in_code(element) | {one for line in body for one in names_in_code(line)}:
+        owner = module.scopes.lookup("torch", element)
+        if owner is None or [one.kind for one in owner[1]] != [Kind.IMPORT]:
+            return None
+    iterated = source.value
     if sample == _SAMPLE:
         # `for x, y in subset`: the samples of subset in order.
-        if not isinstance(source, cst.Name | cst.Attribute):
-            return None
-        built = _Built(evaluator.expression(source, {}), f"range(len({iterated}))", mean, std, eps)
+        built = _Built(evaluator.expression(source, {}), "None", mean, std, eps)
     elif index is not None and sample.kind == "item" and sample.parts[1] == index:
         dataset = sample.parts[0]
         assert isinstance(dataset, Value)
         built = _Built(dataset, iterated, mean, std, eps)
     else:
         return None
-    stable = all(part.kind in ("name", "attr") for part in (built.dataset, mean, std))
-    changed = bound | (set(env) - bound)
-    return (
-        built if stable and not any(str(p).partition(".")[0] in changed for p in (built.dataset, mean, std)) else None
-    )
+    stable = all(part.kind == "name" for part in (built.dataset, mean, std))
+    changed = not env.keys().isdisjoint({str(part) for part in (built.dataset, mean, std)} | {iterated})
+    return built if stable and not changed else None
 
 
-def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp, built: _Built) -> Proposal:
-    offset = module.span(node)[0]
-    parent = module.parents[node]
-    usable = False
-    if isinstance(parent, cst.Arg):
-        call = module.parents[parent]
-        usable = isinstance(call, cst.Call) and _wraps_samples(module, project, call)
-    elif isinstance(parent, cst.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0].target, cst.Name):
-        usable = _only_wrapped(module, project, parent.targets[0].target.value, node, ())
-    if not usable:
-        return Proposal(offset, _NOT_WRAPPED)
-    message = f"standardised samples collected in a list: {_SHIPPED} standardises batches instead"
-    return Proposal(offset, message, (Edit(*module.span(node), built.call),), frozenset({runtime(_SHIPPED)}))
+def _rewrite_comprehension(module: Module, node: cst.ListComp, built: _Built) -> Proposal:
+    span, newline = module.span(node), module.newline
+    parts = [built.call, f"or {module.source(node)}"]
+    text = " ".join(parts)
+    indent = module.indentation(span[0])
+    if len(indent) + len(text) > _LINE_LENGTH:
+        inner = f"{newline}{indent}{module.tree.default_indent}"
+        text = f"({inner}{inner.join(parts)}{newline}{indent})"
+    elif isinstance(module.parents[node], _BINDS_TIGHTER):
+        text = f"({text})"
+    return Proposal(span[0], _MESSAGE, (Edit(*span, text),), frozenset({runtime(_SHIPPED)}))
 
 
-_NOT_WRAPPED = (
-    "standardised samples are collected in a list, but the list is used for more than being wrapped in a dataset, "
-    f"so it is left alone; use {_SHIPPED} where it is read"
-)
-
-
-def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal | None:
-    """``for i in indices: …; samples.append((standardised x, y))`` with ``samples = []`` before it."""
+def _examine_loop(module: Module, node: cst.For) -> Proposal | None:
+    """``for i in indices: …; samples.append((standardised x, y))`` right after ``samples = []``."""
     if node.orelse is not None or node.asynchronous is not None or not isinstance(node.body, cst.IndentedBlock):
         return None
     *body, last = node.body.body
@@ -164,30 +186,49 @@ def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal |
     if built is None:
         return None
     offset = module.span(node)[0]
+    if _stands_in(module, node, collected):
+        return None
     empty = _empty_list_before(module, node, collected)
     if empty is None:
-        return Proposal(offset, f"{_NOT_WRAPPED} (`{collected}` does not start empty right before the loop)")
-    loop_names = {n.value for n in matching(node, m.Name()) if isinstance(n, cst.Name) and _is_bound(module, node, n)}
-    if _read_after(module, node, loop_names):
+        message = f"standardised samples are collected in a list, but `{collected}` is not made right before the loop"
+        return Proposal(offset, message)
+    names = (one for one in matching(node, m.Name()) if isinstance(one, cst.Name))
+    bound = {one.value for one in names if _is_bound(module, node, one)}
+    if _read_after(module, node, bound):
         return Proposal(offset, "standardised samples are collected in a list, but a name of the loop is used after it")
-    if not _only_wrapped(module, project, collected, node, (empty,)):
-        return Proposal(offset, _NOT_WRAPPED)
-    message = f"standardised samples collected in a list: {_SHIPPED} standardises batches instead"
-    edits = (line_deletion(module, empty), Edit(*module.span(node), f"{collected} = {built.call}"))
-    return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
+    outer = module.indentation(module.span(empty)[0])
+    step = module.tree.default_indent
+    start, end = module.text.rindex("\n", 0, module.span(node)[0]) + 1, module.span(node)[1]
+    lines = module.text[start:end].split(module.newline)
+    moved = module.newline.join(f"{step}{line}" if line.strip() else line for line in lines)
+    first = f"{collected} = {built.call}{module.newline}{outer}if {collected} is None:{module.newline}"
+    edits = (
+        Edit(*module.span(empty), f"{first}{outer}{step}{collected} = []"),
+        Edit(start, end, moved),
+    )
+    return Proposal(offset, _MESSAGE, edits, frozenset({runtime(_SHIPPED)}))
+
+
+def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = "") -> bool:
+    """Whether ``node`` is what stood there before this rule: behind ``or``, or where ``collected`` is None."""
+    parent = module.parents[node]
+    if isinstance(node, cst.ListComp):
+        made = m.BooleanOperation(left=m.Call(m.Name(_SHIPPED)), operator=m.Or())
+        return m.matches(parent, made)
+    around = module.parents.get(parent)
+    unmade = m.Comparison(m.Name(collected), [m.ComparisonTarget(m.Is(), m.Name("None"))])
+    return isinstance(around, cst.If) and m.matches(around.test, unmade)
 
 
 def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.SimpleStatementLine | None:
-    """The line ``collected = []`` in the same block before the loop, with nothing in between that names it."""
+    """The line ``collected = []`` right before the loop."""
     block = module.parents[node]
     statements = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
-    for statement in reversed(statements[: statements.index(node)] if node in statements else []):
-        assign = m.Assign([m.AssignTarget(m.Name(collected))], m.List([]))
-        if m.matches(statement, m.SimpleStatementLine([assign])):
-            assert isinstance(statement, cst.SimpleStatementLine)
-            return statement
-        if matching(statement, m.Name(collected)):
-            return None
+    place = statements.index(node) if node in statements else 0
+    before = statements[place - 1] if place else None
+    assign = m.Assign([m.AssignTarget(m.Name(collected))], m.List([]))
+    if isinstance(before, cst.SimpleStatementLine) and m.matches(before, m.SimpleStatementLine([assign])):
+        return before
     return None
 
 
@@ -230,45 +271,3 @@ def _read_after(module: Module, loop: cst.For, names: set[str]) -> bool:
 def _within(module: Module, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
     start, end = module.span(outer)
     return start <= module.span(node)[0] < end
-
-
-def _only_wrapped(
-    module: Module, project: Project, collected: str, builder: cst.CSTNode, besides: Sequence[cst.CSTNode]
-) -> bool:
-    """Whether every read of the list hands it to a dataset of its samples or asks its length."""
-    scope = _scope(module, builder)
-    if isinstance(scope, cst.Module):
-        return False
-    inside = (builder, *besides)
-    for mention in matching(scope, m.Name(collected)):
-        if any(_within(module, mention, node) for node in inside):
-            continue
-        parent = module.parents[mention]
-        if isinstance(parent, cst.AssignTarget) or not is_variable(module, mention):
-            continue
-        call = module.parents[parent] if isinstance(parent, cst.Arg) else None
-        if not isinstance(call, cst.Call):
-            return False
-        if not (m.matches(call.func, m.Name("len")) or _wraps_samples(module, project, call)):
-            return False
-    return True
-
-
-def _wraps_samples(module: Module, project: Project, call: cst.Call) -> bool:
-    """Whether a call builds a dataset that hands out the samples of its only argument."""
-    if len(call.args) != 1 or call.args[0].star:
-        return False
-    for qualified in project.resolved_names(module, call.func):
-        if qualified == "chirpid_patch.WorkerSafeSequenceDataset":
-            return True
-        found = project.class_definition(qualified)
-        if found is None:
-            continue
-        owner, definition = found
-        names = {n for base in definition.bases for n in project.resolved_names(owner, base.value)}
-        if names == {"chirpid_patch.WorkerSafeSequenceDataset"}:
-            return True
-        read = read_dataset_class(owner, project, definition)
-        if read is not None and isinstance(read.meaning, Listing):
-            return True
-    return False

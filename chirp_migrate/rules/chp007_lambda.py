@@ -9,7 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import captures
+from chirp_migrate.closures import captures, reads_of
 from chirp_migrate.dataset_names import dotted
 from chirp_migrate.destinations import Destinations, may_have_destinations
 from chirp_migrate.imports import runtime
@@ -27,13 +27,28 @@ from chirp_migrate.lifting import (
     whole_span,
 )
 from chirp_migrate.module import Module
-from chirp_migrate.movability import check_body, check_values, method_name, outer_name, owning_method
+from chirp_migrate.movability import (
+    LOOKS_AT_FUNCTIONS,
+    check_body,
+    check_calls,
+    check_values,
+    method_name,
+    outer_name,
+    owning_method,
+)
 from chirp_migrate.names import Kind
+from chirp_migrate.origins import backend_holds
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.signatures import bindings_of, bound_defaults, parameter_edits, partial_call
 from chirp_migrate.source import apply_edits
+
+#: Copies of an object with all it holds; those of models, their state and settings hold no lambda of a dataset's.
+_COPIES = (
+    r"\b(deepcopy|copy\.copy)\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
+    r"|__(deep)?copy__"
+)
 
 
 class PicklableFunction(Rule):
@@ -87,6 +102,11 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         return Proposal(span[0], message, joined(edits), frozenset({runtime(shipped.name)}))
     own = captured.get("self")
     method = owning_method(module, own) if own is not None else None
+    if own is not None and backend_holds(project, _COPIES):
+        raise NotMovable("a copy of its object goes on with the lambda of the original, and not with a method of it")
+    check_calls(module, _uses(module, node), len(_positional(node)) - len(bound))
+    if (bound or len(captured) > len(imported)) and backend_holds(project, LOOKS_AT_FUNCTIONS):
+        raise NotMovable("the backend asks functions for what functools.partial does not have")
     keywords = [one.name for one in values if method is None or one is not own]
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
@@ -113,6 +133,20 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     message = f"a lambda cannot go to worker processes: it becomes {what}"
     edits = [Edit(*span, value), place, *left_over_imports(module, span, imported)]
     return Proposal(span[0], message, joined(edits), imports)
+
+
+def _positional(node: cst.Lambda) -> list[cst.Param]:
+    return [*node.params.posonly_params, *node.params.params]
+
+
+def _uses(module: Module, node: cst.Lambda) -> list[cst.Name]:
+    """Where the name that a lambda is assigned to is read."""
+    parent = module.parents[node]
+    if not isinstance(parent, cst.Assign):
+        return []
+    named = [one.target.value for one in parent.targets if isinstance(one.target, cst.Name)]
+    scope = module.scopes.scope_of(node)
+    return [use for name in named for use in reads_of(module, name, scope)]
 
 
 def _forwarded(module: Module, node: cst.Lambda) -> str | None:

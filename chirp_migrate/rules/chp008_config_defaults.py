@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -47,6 +48,8 @@ class ConfigDefaults(Rule):
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
         if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):
             return
+        if project.search(_WHOLE):
+            return
         for assign in module.find(cst.Assign):
             if not m.matches(assign, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
                 continue
@@ -57,6 +60,18 @@ class ConfigDefaults(Rule):
                 proposal = _complete(module, project, assign.value)
                 if proposal is not None:
                     yield proposal
+
+
+#: A configuration that is splatted into a call, gone through, compared, saved, printed or hashed as a whole shows what
+#: it gained.
+_WHOLE = re.compile(
+    r"\((?:[^(){}]*,)?\s*\*\*\s*(?:self\.)?\w*config\b"
+    r"|\b(?:print|str|repr|len|hash|sorted|list|tuple|set|dumps?|save|savez?|info|debug|log|log_params|write|pprint)\("
+    r"[^()]*\b\w*config\b(?!\s*[\[.=(])"
+    r"|\b\w*config\s*(?:[!=]=|\.(?:items|keys|values|copy|update|pop|popitem)\b)|[!=]=\s*(?:self\.)?\w*config\b(?![\[.])"
+    r"|\bin\s+(?:self\.)?\w*config\s*:|\breturn\s+(?:self\.)?\w*config\s*$|\{\s*(?:self\.)?\w*config\b[^\[.:]",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:

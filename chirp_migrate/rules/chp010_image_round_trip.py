@@ -10,13 +10,14 @@ import libcst as cst
 
 from chirp_migrate.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
-from chirp_migrate.handover import PROVIDED
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
+#: Attributes that the shipped class keeps from the classes it replaces.
+_PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
 _SHIPPED = "WorkerSafeAugmentedDataset"
 _CONSTRUCTION = re.compile(r"(?P<augmenter>\w+)\((?P<arguments>.*)\)", re.DOTALL)
 
@@ -66,7 +67,7 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
         sources.append(f"training={training.value}")
     sources.append(f"transforms=[{mine}({arguments})]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
-    provided = PROVIDED[_SHIPPED] | {augmenter.attribute}
+    provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(read, _SHIPPED, sources, consumed, provided)
     if isinstance(edits, str):
         return Proposal(

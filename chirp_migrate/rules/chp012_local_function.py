@@ -26,6 +26,7 @@ from chirp_migrate.lifting import (
 )
 from chirp_migrate.module import Module
 from chirp_migrate.movability import (
+    LOOKS_AT_FUNCTIONS,
     check_body,
     check_calls,
     check_values,
@@ -34,6 +35,7 @@ from chirp_migrate.movability import (
     outer_name,
     owning_method,
 )
+from chirp_migrate.origins import backend_holds
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -116,6 +118,8 @@ class _Lifted:
         own = self.captured.get("self")
         method = owning_method(module, own) if own is not None else None
         keywords = [one.name for one in self.values if method is None or one is not own]
+        if (keywords or bound) and backend_holds(self.project, LOOKS_AT_FUNCTIONS):
+            raise NotMovable("the backend asks functions for what functools.partial does not have")
         goes = self._is_plain() and not (keywords or bound or method)
         if self.is_recursive and not goes:
             raise NotMovable("it calls itself by a name that is local to the function")

@@ -28,7 +28,9 @@ _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
 #: How many positional arguments of a loader may come before ``collate_fn``.
 _COLLATE_FN = 7
 #: A ``to`` of the backend itself that would not take the argument.
-_OWN_TO = r"def\s+(to|cuda)\s*\(\s*self\b(?![^)]*(non_blocking|\*))"
+_OWN_TO = (
+    r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|\b(to|cuda)\s*=(?!=)|setattr\([^)]*['\"](to|cuda)['\"]"
+)
 
 
 class NonBlockingTransfer(Rule):

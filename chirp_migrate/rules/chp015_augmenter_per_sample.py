@@ -30,6 +30,10 @@ _LITERALS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Concat
 _CONDITIONS = (cst.If, cst.IfExp, cst.For, cst.While, cst.Try, cst.BooleanOperation, cst.ExceptHandler, cst.Match)
 
 
+#: Ways to give attributes values without naming them.
+_SET_BY_NAME = r"\b(setattr|vars)\s*\(|__(dict|new|setattr|setstate)__|\bcopyreg\b"
+
+
 class _PerSample(Exception):
     """What a transform is made from is not known before the sample."""
 
@@ -247,7 +251,11 @@ def _is_set_once(module: Module, project: Project, methods: dict[str, cst.Functi
     at_top = module.parents[module.parents[assign]] is methods["__init__"].body
     written = re.compile(rf"\.\s*{attribute}\s*([-+*/%&|^]|//|\*\*|<<|>>|@)?=(?!=)")
     others = rf"(?<!\bself)\.\s*{attribute}\s*([-+*/%&|^]|//|\*\*|<<|>>|@)?=(?!=)"
-    return at_top and len(written.findall(module.text)) == 1 and not backend_holds(project, others)
+    if not at_top or len(written.findall(module.text)) != 1 or backend_holds(project, others):
+        return False
+    # As one target of several or of a loop, by name, and in objects made without `__init__`.
+    among = rf"\.\s*{attribute}\s*[,)\]][^=\n]*(?<![=!<>])=(?!=)|\bfor\b[^:\n]*\.\s*{attribute}\b[^:\n]*\bin\b"
+    return not backend_holds(project, among) and not backend_holds(project, _SET_BY_NAME)
 
 
 def _check_use(module: Module, method: cst.FunctionDef, call: cst.Call) -> None:
@@ -279,6 +287,8 @@ def _check_class(
     named = {one.value for one in walk(definition.body) if isinstance(one, cst.Name)}
     if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
         raise _Unsure("the class decides by itself how its attributes are kept")
+    if backend_holds(project, r"__new__"):
+        raise _Unsure("objects may be made without `__init__`")
     if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(name)}\b"):
         raise _Unsure(f"a subclass of {name} may have an `__init__` of its own")
     for node in own_nodes(init.body):

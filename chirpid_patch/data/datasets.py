@@ -54,6 +54,12 @@ def _unpack(state: _Statistic) -> Any:
     return state
 
 
+def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
+    """Whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
+    padded = (*(len(sample) - len(shape)) * (1,), *shape)
+    return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
+
+
 class WorkerSafeStandardizedDataset(WrappingDataset):
     """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
 
@@ -83,22 +89,6 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     @original_dataset.setter
     def original_dataset(self, dataset: Any) -> None:
         self.base_dataset = dataset
-
-    @classmethod
-    def from_samples(
-        cls, dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8
-    ) -> WorkerSafeStandardizedDataset:
-        """What a list of the standardised samples of ``dataset`` at ``indices`` would hold.
-
-        Samples in memory are standardised a batch at a time when they are read. Samples that may differ from
-        one reading to the next, or cost more than a copy to read, are read once, now, as building the list
-        would have.
-        """
-        chosen = indices.copy() if isinstance(indices, np.ndarray) else list(indices)
-        if has_fixed_samples(dataset):
-            return cls(dataset, chosen, mean, std, eps=eps)
-        samples = [dataset[index] for index in chosen]
-        return cls(WorkerSafeSequenceDataset(samples), range(len(samples)), mean, std, eps=eps)
 
     @property
     def mean(self) -> Any:
@@ -180,13 +170,13 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        numbers = self._numbers(xs)
+        numbers = self.numbers(xs)
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
-    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
+    def numbers(self, xs: Tensor) -> tuple[float, float] | None:
         """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
@@ -212,7 +202,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
-            and (np.ndim(statistic) == 0 or np.broadcast_shapes(batch.shape[1:], statistic.shape) == batch.shape[1:])
+            and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))
             for statistic in self._operands()
         )
 
@@ -272,5 +262,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The batch of the dataset underneath, if it is one that can be read at once."""
-        return fetch_batch(self.data_list, indices, key)
+        """The batch of the dataset underneath, if it is one that can be read at once; pairs of a list stacked."""
+        if type(self.data_list) not in (list, tuple):
+            return fetch_batch(self.data_list, indices, key)
+        samples = map_indices(self.data_list, indices)
+        known = samples is not None and all(type(sample) in (list, tuple) for sample in samples)
+        pairs = stack_pairs(samples) if known and samples is not None else None
+        return None if pairs is None else list(pairs)

@@ -47,14 +47,7 @@ def standardizes(
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
-        operands = state[mean], state[std] + eps if eps and _is_statistic(state[std]) else state[std]
-        rows = _pair_rows(state[dataset])
-        if rows is None or not _are_indices(state[indices]) or not all(map(_is_statistic, operands)):
-            return None
-        view = WorkerSafeStandardizedDataset(state[dataset], state[indices], state[mean], state[std], eps=eps)
-        view._cached = operands, {}
-        sample = torch.empty((1, *rows[1]), dtype=rows[0], device="meta")
-        return view if view.keeps_rows(sample) else None
+        return standardized(state[dataset], state[indices], state[mean], state[std], eps)
 
     return _decorator((dataset, indices, mean, std), calls, held, build)
 
@@ -100,6 +93,19 @@ def lists(
         return WorkerSafeSequenceDataset(listed) if known else None
 
     return _decorator((samples,), calls, held, build)
+
+
+def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
+    """``((x - mean) / (std + eps), y)`` of the samples (x, y) of ``dataset`` at ``indices``, as it is now.
+
+    ``eps`` 0: nothing is added. None where that could be told from the expression evaluated sample by sample.
+    """
+    rows = _pair_rows(dataset)
+    if rows is None or not _are_indices(indices) or not (_is_statistic(mean) and _is_statistic(std)):
+        return None
+    view = WorkerSafeStandardizedDataset(dataset, indices, mean, std, eps=eps)
+    view._cached = (mean, std + eps if eps else std), {}
+    return view if view.keeps_rows(torch.empty((1, *rows[1]), dtype=rows[0], device="meta")) else None
 
 
 def _decorator(

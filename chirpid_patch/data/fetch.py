@@ -296,10 +296,10 @@ def has_fixed_samples(dataset: Any) -> bool:
 
 
 def map_indices(table: Any, indices: Sequence[Any]) -> list[Any] | None:
-    """``[table[i] for i in indices]``; None if one is out of range (the per-sample code raises then)."""
+    """``[table[i] for i in indices]``; None if one is none of its places (the per-sample code raises then)."""
     try:
         return [table[index] for index in indices]
-    except (IndexError, KeyError):
+    except (IndexError, KeyError, TypeError):
         return None
 
 

@@ -1,17 +1,21 @@
-"""Samples stacked into one tensor, gathered at once where they are in memory."""
+"""Samples stacked into one tensor, or standardised into a list, at once where they are in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from chirpid_patch.data.declared import standardized
 from chirpid_patch.data.fetch import fetch_batch, has_fixed_samples, has_rows, tensors_behind
+from chirpid_patch.native import standardize_rows
 
 #: Samples that are made from rows in memory (standardised, say) are read so many at a time.
 _AT_ONCE = 64
+_INTEGERS = frozenset({int, np.int64, np.int32})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
@@ -40,6 +44,49 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
     chosen = list(indices)
     stacked = _gathered(dataset, chosen)
     return torch.stack([dataset[index][0] for index in chosen]) if stacked is None else stacked
+
+
+def standardized_samples(
+    dataset: Any, indices: Sequence[Any] | None, mean: Any, std: Any, *, eps: float = 0.0
+) -> list[tuple[Tensor, Tensor]] | None:
+    """``[((x - mean) / (std + eps), y) for (x, y) in (dataset[i] for i in indices)]``, to the same bits.
+
+    Each x (float32) has memory of its own, and y is the row of the labels that ``dataset[i]`` holds.
+
+    Args:
+        dataset: samples (x, y).
+        indices: which samples, in this order; None for all, as iterating over ``dataset`` has them.
+        mean, std: numbers or 0-dim tensors.
+        eps: is added to ``std``; 0: nothing is.
+
+    Returns:
+        The list, or None, and nothing has been read, unless ``dataset`` is a plain ``TensorDataset`` of two contiguous
+        CPU tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
+        standardising keeps the dtype of x.
+    """
+    if indices is None and hasattr(type(dataset), "__iter__"):
+        return None
+    view = standardized(dataset, range(len(dataset)) if indices is None else indices, mean, std, eps)
+    if view is None:
+        return None
+    chosen = [*view.indices]
+    if not chosen:
+        return []
+    known = all(type(index) in _INTEGERS for index in chosen)
+    found = tensors_behind(dataset, chosen) if known else None
+    if found is None:
+        return None
+    (xs, ys), rows = found
+    numbers = view.numbers(xs) if xs.is_contiguous() else None
+    if numbers is None:
+        return None
+    samples = []
+    for row in rows:
+        x = torch.empty(xs.shape[1:], dtype=xs.dtype)
+        if not standardize_rows(x[None], xs, torch.tensor([row]), *numbers):
+            return None
+        samples.append((x, ys[row]))
+    return samples
 
 
 def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:

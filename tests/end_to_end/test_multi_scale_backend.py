@@ -71,7 +71,7 @@ def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
         text = (migrated / "src" / "training" / f"{script}.py").read_text()
         assert " DataLoader(" not in text
         assert text.count("OptimalDataLoaderFactory.create_") == loaders, text
-    assert "WorkerSafeStandardizedDataset" in (migrated / "src" / "training" / "trainer.py").read_text()
+    assert "@standardizes(" in (migrated / "src" / "training" / "trainer.py").read_text()
 
 
 def test_training_and_inference_are_the_same_to_the_last_bit(migrated: Path, tmp_path: Path) -> None:
