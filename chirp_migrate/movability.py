@@ -72,9 +72,7 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
 
 
 #: Attributes that functions have, and partial objects have not.
-LOOKS_AT_FUNCTIONS = (
-    r"(?<!type\(self\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b|\bisfunction\b"
-)
+LOOKS_AT_FUNCTIONS = r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b|\bisfunction\b"
 
 
 def check_calls(module: Module, uses: Iterable[cst.Name], positional: int) -> None:

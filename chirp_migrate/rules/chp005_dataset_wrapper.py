@@ -30,6 +30,8 @@ class DatasetWrapper(Rule):
     - a ``__getitem__`` that reads one sample of a dataset once and applies transforms to x, each always or unless it
       is None, all together perhaps only while a flag named like ``training`` is true, and does nothing else;
     - names from the function around that surely mean the same whenever a sample is read.
+
+    What is made then has another class than it had, by name, too.
     """
 
     code: ClassVar[str] = "CHP005"

@@ -63,6 +63,10 @@ def _chain(
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
 
+def _at(keys: Keys | None, place: int) -> Keys | None:
+    return None if keys is None else keys[place : place + 1]
+
+
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
 
@@ -146,13 +150,17 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         """The sample (x, y) at ``index``, augmented while training."""
         x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
         if self.training:
-            x = self._augment(x, keys_for(key, 1))
+            x = self._augment(x, self._keys(key, 1))
         return x, y
 
-    def _augment(self, x: Any, keys: Keys) -> Any:
+    def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
+        """A key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
+        return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+
+    def _augment(self, x: Any, keys: Keys | None) -> Any:
         """One sample through the chain, its key (1,)."""
         for position, transform in self._stages():
-            if isinstance(transform, BatchTransform) and is_batchable(transform):
+            if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, derive(keys, *position))
             else:
                 x = transform(x)
@@ -167,7 +175,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
         if not self.training:
             return None if pairs is None else list(pairs)
-        keys = keys_for(key, len(indices))
+        keys = self._keys(key, len(indices))
         samples: list[Any] = []
         if pairs is None:
             samples = [
@@ -176,15 +184,15 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             ]
             pairs = stack_pairs(samples) if batchable else None
         if pairs is None:
-            singles = [(self._augment(x, keys[place : place + 1]), y) for place, (x, y) in enumerate(samples)]
+            singles = [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
             stacked = stack_pairs(singles)
             return list(default_collate(singles) if stacked is None else stacked)
         xs, ys = pairs
         if not batchable:
-            singles = [(self._augment(x, keys[n : n + 1]), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
+            singles = [(self._augment(x, _at(keys, n)), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
             stacked = stack_pairs(singles)
             return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
         for position, transform in self._stages():
-            assert isinstance(transform, BatchTransform)
+            assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, derive(keys, *position))
         return [xs, ys]

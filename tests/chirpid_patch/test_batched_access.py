@@ -73,6 +73,7 @@ BATCHABLE: dict[str, Callable[[], Any]] = {
         TensorDataset(torch.arange(SIZE * 4).view(SIZE, 4), torch.ones(SIZE))
     ),
     "standardized numbers": lambda: standardized(TensorDataset(torch.rand(SIZE), torch.ones(SIZE))),
+    "list of samples": lambda: WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)]),
     "sequence of standardized": lambda: WorkerSafeSequenceDataset(standardized(tensor_data(SIZE))),
 }
 
@@ -81,7 +82,6 @@ NOT_BATCHABLE: dict[str, Callable[[], Any]] = {
     "overridden tensors": lambda: Doubled(torch.rand(SIZE, 2), torch.arange(SIZE)),
     "overridden subset": lambda: MetreSubset(tensor_data(SIZE), range(SIZE)),
     "overridden ours": lambda: Shifted(tensor_data(SIZE), range(SIZE), 0.5, 0.2),
-    "list of samples": lambda: WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)]),
     "tensors that require grad": lambda: TensorDataset(torch.rand(SIZE, 2, requires_grad=True), torch.ones(SIZE)),
 }
 

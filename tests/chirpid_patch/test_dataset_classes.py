@@ -187,22 +187,6 @@ def test_statistics_are_drawn_and_reduced_as_the_original_did(count: int) -> Non
         assert np.random.rand() == after
 
 
-def test_standardised_samples_in_memory_are_read_when_asked_for() -> None:
-    data, indices = tensor_data(9), [4, 1, 7]
-    dataset = WorkerSafeStandardizedDataset.from_samples(data, indices, 0.25, 0.5)
-    indices.clear()
-    assert dataset.base_dataset is data
-    assert same(dataset[1], ((data[1][0] - 0.25) / (0.5 + 1e-8), data[1][1]))
-
-
-@pytest.mark.parametrize("wrap", [lambda d: WorkerSafeAugmentedDataset(d, {"p": 1.0}), lambda d: PairDataset(9)])
-def test_samples_that_are_not_fixed_are_read_once_as_a_list_would(wrap: Any) -> None:
-    dataset = WorkerSafeStandardizedDataset.from_samples(wrap(tensor_data(9)), np.arange(4), 0.0, 1.0)
-    assert len(dataset) == 4
-    assert all(same(dataset[index], dataset[index]) for index in range(4))
-    assert isinstance(dataset.base_dataset, WorkerSafeSequenceDataset)
-
-
 def test_statistics_read_as_they_were_given() -> None:
     numbers = WorkerSafeStandardizedDataset(tensor_data(3), [0], 0.25, np.float32(0.5))
     assert (numbers.mean, numbers.std) == (0.25, np.float32(0.5)) and isinstance(numbers.mean, float)

@@ -1,0 +1,1 @@
+"""Programs made up at random, migrated, and run before and after."""

@@ -1,0 +1,530 @@
+"""Small programs with datasets, wrappers, augmenters, closures and lists, made up from a number.
+
+Each is what a rule looks for, with moves that may make rewriting it a mistake: effects on the way, names bound again,
+attributes assigned later, subclasses, bases that draw or count, samples of other kinds. ``main()`` returns all that
+it saw. It does not ask a dataset made by ``type()`` for the name of its class, which CHP005 says is another.
+"""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_HEAD = '''
+import copy, pickle, random
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
+
+shift = 0.5
+switch = True
+
+
+def double(x):
+    return x * 2
+
+
+def wipe(x):
+    x[:1] = 0
+    return x
+
+
+class Plus:
+    def __init__(self, n=1):
+        self.n = n
+
+    def __call__(self, x):
+        return x + self.n
+
+    def __len__(self):
+        return 0
+
+
+class Counting(Dataset):
+    def __init__(self, n=9):
+        self.n = n
+        self.read = []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        self.read.append(int(i))
+        return torch.rand(3) + i, i
+
+
+def kept(dataset):
+    """What can be seen of a dataset."""
+    return sorted(vars(dataset)), type(dataset).__name__, len(dataset)
+
+
+def tried(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__
+'''
+
+_BASES = (
+    "TensorDataset(torch.randn(9, 3, 4), torch.arange(9))",
+    "TensorDataset(torch.randn(9, 3, 4), torch.arange(9))",
+    "TensorDataset(torch.randn(9, 3), torch.arange(9))",
+    "Subset(TensorDataset(torch.randn(9, 3, 4), torch.arange(9)), [8, 1, 2, 3, 4, 5, 6, 7, 0])",
+    "TensorDataset(torch.randn(9, 3, dtype=torch.float64), torch.arange(9))",
+    "TensorDataset(torch.arange(27).reshape(9, 3), torch.arange(9))",
+    "TensorDataset(torch.randn(9, 3), torch.arange(9), torch.arange(9))",
+    "[(torch.full((3,), float(n)), n) for n in range(9)]",
+    "[(np.full(3, n, dtype=np.float32), n) for n in range(9)]",
+    "Counting()",
+)
+_INDICES = ("[8, 0, 3, 3]", "(1, 2, 5)", "range(7)", "np.array([4, 2, 0])", "torch.tensor([4, 2, 8])", "[-1, 2]")
+_STATISTICS = ("0.25", "2", "torch.tensor(0.5)", "np.float64(0.3)", "torch.full((3, 1), 0.5)", "np.full(3, 0.5)")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program. ``draws``: what it draws may come from elsewhere after the migration."""
+
+    number: int
+    family: str
+    text: str
+    draws: bool = False
+
+
+def make_program(number: int) -> Program:
+    """The program with this number."""
+    rng = random.Random(number)
+    family, make = rng.choice(_FAMILIES)
+    return Program(number, family, _HEAD + make(rng), family == "augmenter")
+
+
+def _indented(lines: list[str], depth: int) -> str:
+    return textwrap.indent("\n".join(lines), depth * "    ")
+
+
+def _some(rng: random.Random, chance: float, *choices: str) -> list[str]:
+    """One of ``choices``, seldom."""
+    return [rng.choice(choices)] if rng.random() < chance else []
+
+
+# --- datasets ---------------------------------------------------------------------------------------------------
+
+
+def _effects(rng: random.Random) -> list[str]:
+    """Statements on the way that somebody could notice."""
+    return _some(
+        rng,
+        0.25,
+        "chance = random.random()",
+        "print('read', idx)",
+        "self.reads = getattr(self, 'reads', 0) + 1",
+        "note = self.note(idx)",
+        "idx = int(idx)",
+        "x = x.clone()",
+        "x = x.contiguous()",
+        "before, x = x, x + 0",
+        "if self.checked: pass",
+        "first = x, y",
+        "torch.manual_seed(idx)",
+    )
+
+
+def _standardizing(rng: random.Random) -> str:
+    data, ids = rng.choice(("dataset", "base", "source")), rng.choice(("indices", "ids"))
+    mean, std = rng.choice((("mean", "std"), ("mu", "sigma"), ("m", "s")))
+    init = [f"self.{data} = dataset", f"self.{ids} = indices", f"self.{mean} = mean", f"self.{std} = std"]
+    rng.shuffle(init)
+    init[rng.randrange(5) : 0] = _some(
+        rng,
+        0.4,
+        "super().__init__()",
+        "indices = sorted(indices)",
+        "mean = mean * 2",
+        f"self.{ids} = list(indices)",
+        "self.tag = np.random.rand()",
+        "print('made')",
+        f"self.{data}, self.other = dataset, None",
+    )
+    body = {
+        "plain": ["x = (x - self.M) / (self.S + 1e-8)", "return x, y"],
+        "methods": ["return x.sub(self.M).div(self.S + 1e-8), y"],
+        "functions": ["return torch.div(torch.sub(x, self.M), self.S), y"],
+        "in place": ["x.sub_(self.M)", "return x / self.S, y"],
+        "temporary": ["return x.sub(self.M).div_(self.S), y"],
+        "helper": ["return self.scale(x), y"],
+        "global": ["return (x - shift) / (self.S + 1e-8), y"],
+        "other order": ["return y, (x - self.M) / self.S"],
+        "inverse": ["return (x - self.M) * (1 / self.S), y"],
+        "flag": ["if self.checked:", "    return x, y", "return (x - self.M) / self.S, y"],
+    }[rng.choice(("plain", "plain", "methods", "functions", "in place", "temporary", "helper", "helper", "global",
+                  "other order", "inverse", "flag"))]  # fmt: skip
+    read = rng.choice(
+        ("x, y = self.D[self.I[idx]]", "x, y = self.D[self.I[idx]]", "row = self.I[idx]\nx, y = self.D[row]",
+         "sample = self.D[self.I[idx]]\nx, y = sample[0], sample[1]", "x, y = self.D[self.I[idx]][:2]",
+         "x = self.D[self.I[idx]][0]\ny = self.D[self.I[idx]][1]")
+    ).split("\n")  # fmt: skip
+    getitem = [*read, *_effects(rng), *body]
+    scale = rng.choice(("return (x - self.M) / (self.S + 1e-8)", "return (x - self.M) / self.S"))
+    text = f"""
+class Scaled(Dataset):
+    checked = False
+
+    def __init__(self, dataset, indices, mean, std):
+{_indented(init, 2)}
+
+    def __len__(self):
+        return len(self.I)
+
+    def note(self, idx):
+        return print('note', idx)
+
+    def scale(self, x):
+        {scale}
+
+    def __getitem__(self, idx):
+{_indented(getitem, 2)}
+"""
+    if rng.random() < 0.8:
+        text = text.replace("    checked = False\n\n", "")
+    for short, name in {"D": data, "I": ids, "M": mean, "S": std}.items():
+        text = text.replace(f"self.{short}", f"self.{name}")
+    kind = "Scaled"
+    if rng.random() < 0.25:
+        kind = "Other"
+        body = rng.choice(("pass", "def scale(self, x):\n        return x * 100", f"{mean} = property(lambda self: 3.0)",
+                           "def __getitem__(self, idx):\n        return super().__getitem__(idx)[0]"))  # fmt: skip
+        text += f"\n\nclass Other(Scaled):\n    {body}\n"
+    values = ", ".join((rng.choice(_BASES), rng.choice(_INDICES), rng.choice(_STATISTICS), rng.choice(_STATISTICS)))
+    changes = [
+        f"made.{mean} = 5.0", f"setattr(made, '{std}', 0.125)", f"made.{ids} = [0, 0, 1]", f"made.{data} = Counting()",
+        f"tried(lambda: made.{mean}.add_(1))", f"tried(lambda: delattr(made, '{mean}'))",
+        f"(made.{mean}, made.unused) = (1.5, 2)", "made = copy.deepcopy(made)", "made = pickle.loads(pickle.dumps(made))",
+        "made.scale = double", f"for made.{std} in (3.0, 4.0): pass", "vars(made).update(extra=1)",
+    ]  # fmt: skip
+    return text + _main(rng, f"{kind}({values})", changes)
+
+
+def _augmenting(rng: random.Random) -> str:
+    apply = {
+        "always": ["x = self.first(x)"],
+        "unless none": ["if self.first is not None:", "    x = self.first(x)"],
+        "if true": ["if self.first:", "    x = self.first(x)"],
+        "switched": ["if self.on:", "    x = self.first(x)"],
+        "switched oddly": ["if self.on is not None:", "    x = self.first(x)"],
+        "conditional": ["x = self.first(x) if self.on else x"],
+        "twice": ["x = self.first(self.first(x))"],
+        "clone": ["x = self.first(x.clone())"],
+        "dead": ["z = self.first(x)", "x = self.second(x)"],
+        "both": ["x = self.second(self.first(x))"],
+        "chance": ["if random.random() < 0.5:", "    x = self.first(x)"],
+        "helper": ["x = self.apply(x)"],
+        "global": ["if switch:", "    x = self.first(x)"],
+    }[rng.choice(("always", "unless none", "if true", "switched", "switched oddly", "conditional", "twice", "clone",
+                  "dead", "both", "chance", "helper", "global"))]  # fmt: skip
+    flag = rng.choice(("training", "train", "enabled"))
+    gate = _some(rng, 0.3, f"if not self.{flag}: return x, y", f"if self.{flag} == False: return x, y")
+    transforms = ("double", "Plus(2)", "None", "False", "torch.neg", "wipe", "nn.Identity()")
+    text = f"""
+class Shaken(Dataset):
+    def __init__(self, base, first, second=double, on=True, {flag}=True):
+        self.base = base
+        self.first = first
+        self.second = second
+        self.on = on
+        self.{flag} = {flag}
+
+    def __len__(self):
+        return len(self.base)
+
+    def note(self, idx):
+        return print('note', idx)
+
+    def apply(self, x):
+        if self.first is not None:
+            x = self.first(x)
+        return x
+
+    def __getitem__(self, idx):
+        x, y = self.base[idx]
+{_indented([*_effects(rng), *gate, *apply], 2)}
+        return x, y
+
+
+class Other(Shaken):
+    def apply(self, x):
+        return x - 7
+"""
+    made = f"{rng.choice(('Shaken', 'Shaken', 'Other'))}({rng.choice(_BASES)}, {rng.choice(transforms)}"
+    made += f", {rng.choice(transforms)}, {rng.choice(('True', 'False', 'None', '[]', '1'))})"
+    changes = [
+        "made.first = Plus(3)", "made.first, made.second = made.second, made.first", f"made.{flag} = False",
+        "setattr(made, 'on', False)", "made.base = Counting()", "made = copy.copy(made)", "made.first = None",
+        "made.apply = torch.abs", "global switch\n    switch = False",
+    ]  # fmt: skip
+    return text + _main(rng, made, changes)
+
+
+def _listing(rng: random.Random) -> str:
+    item = rng.choice(("return self.samples[idx]", "x, y = self.samples[idx]\n        return x, y",
+                       "x, y = self.samples[idx]\n        return x.clone(), y", "return self.samples[idx][0]",
+                       "print(idx)\n        return self.samples[idx]", "return self.samples[idx % 3]"))  # fmt: skip
+    text = f"""
+class Listed(Dataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, idx):
+        {item}
+
+
+class Edits(Dataset):
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, idx):
+        x, y = self.inner[idx]
+        x += 1
+        return x, y
+"""
+    made = f"Listed({rng.choice(_BASES)})"
+    made = f"Edits({made})" if rng.random() < 0.3 else made
+    changes = ["made.samples = [(torch.zeros(1), 0)]", "made = copy.deepcopy(made)",
+               "tried(lambda: made[0][0].add_(1))"]  # fmt: skip
+    return text + _main(rng, made, changes)
+
+
+def _main(rng: random.Random, made: str, changes: list[str]) -> str:
+    """``main`` with loaders around changes of the dataset."""
+    options = rng.choice(
+        ("batch_size=2", "batch_size=4, shuffle=True", "batch_size=3, drop_last=True", "batch_size=None")
+    )
+    lines = [f"made = {made}", f"loader = DataLoader(made, {options})"]
+    lines += ["seen = [tried(lambda: list(loader)), tried(lambda: made[0]), kept(made)]"]
+    for change in rng.sample(changes, rng.randrange(3)):
+        lines.insert(0 if change.startswith("global") else len(lines), change.replace("\n    ", "\n"))
+        lines.append(
+            f"seen += [tried(lambda: list(DataLoader(made, {options}))), tried(lambda: list(loader)), kept(made)]"
+        )
+    lines += ["seen.append(tried(lambda: (made.base if hasattr(made, 'base') else made.dataset).read))"]
+    body = "\n".join(lines)
+    if "global switch\n" in body:  # a declaration comes first, its assignment where it was drawn
+        body = "global switch\n" + body.replace("global switch\n", "", 1)
+    return "\n\ndef main():\n" + textwrap.indent(body + "\nreturn seen", "    ") + "\n"
+
+
+# --- wrappers, closures, lists ------------------------------------------------------------------------------------
+
+
+def _wrapping(rng: random.Random) -> str:
+    later = _some(
+        rng, 0.5, "mean = 9.0", "augment = torch.abs", "training = False", "dataset = Counting()", "chosen.append(1)"
+    )
+    nonlocal_ = rng.random() < 0.2
+    getitem = rng.choice(
+        (["x, y = dataset[idx]", "return augment(x), y"],
+         ["x, y = dataset[idx]", "if training:", "    x = augment(x)", "return x, y"],
+         ["x, y = dataset[idx]", "return (x - mean) / (std + 1e-8), y"],
+         ["x, y = dataset[ids[idx % len(ids)]]", "return (x - mean) / std, y"],
+         ["x, y = dataset[idx]", "if chosen:", "    x = augment(x)", "return x, y"],
+         ["x, y = dataset[idx]", "if switch:", "    x = augment(x)", "return x, y"],
+         ["x, y = dataset[idx]", "print(idx)", "return augment(x), y"])
+    )  # fmt: skip
+    by_type = rng.choice(("apply(*dataset[idx])", "(augment(dataset[idx][0]), dataset[idx][1])",
+                          "apply(*dataset[idx]) if training else dataset[idx]"))  # fmt: skip
+    apply = rng.choice((["return augment(x), y"], ["if augment is not None:", "    x = augment(x)", "return x, y"],
+                        ["if augment:", "    x = augment(x)", "return x, y"],
+                        ["z = augment(x)", "return x, y"]))  # fmt: skip
+    init = _some(
+        rng,
+        0.4,
+        "def __init__(self):\n            print('made')",
+        "def __init__(self):\n            self.n = len(dataset)",
+    )
+    if rng.random() < 0.6:
+        wrapper = "class Wrapper(Dataset):\n" + "".join(f"        {one}\n\n" for one in init)
+        wrapper += (
+            "        def __len__(self):\n            return len(dataset)\n\n        def __getitem__(self, idx):\n"
+        )
+        wrapper += _indented(getitem, 3) + "\n"
+        made = "Wrapper()"
+    else:
+        wrapper = "def apply(x, y):\n" + _indented(apply, 2) + "\n"
+        made = f"type('Wrapper', (Dataset,), {{'__len__': lambda self: len(dataset), '__getitem__': lambda self, idx: {by_type}}})()"
+    change = "def change(value):\n        nonlocal mean\n        mean = value\n" if nonlocal_ else "change = print\n"
+    text = f"""
+def wrap(dataset, augment, mean, std, ids, training=True):
+    chosen = []
+    {change}
+    {wrapper}
+    made = {made}
+{_indented(later, 1)}
+    return made, change
+
+
+def main():
+    global switch
+    made, change = wrap({rng.choice(_BASES)}, {rng.choice(("double", "Plus(2)", "torch.neg", "wipe"))}, 0.5, 2.0, [3, 1])
+    loader = DataLoader(made, batch_size=3)
+    seen = [tried(lambda: list(loader)), tried(lambda: made[1]), len(made)]
+    change(4.0)
+    switch = False
+    return [*seen, tried(lambda: list(loader))]
+"""
+    return text
+
+
+def _closing(rng: random.Random) -> str:
+    lambda_ = rng.choice(
+        ("lambda batch: torch.stack([x for x, y in batch]) * factor", "lambda batch, k=factor: torch.stack([x for x, y in batch]) * k",
+         "lambda batch: collate(batch)", "lambda batch: (print(len(batch)), collate(batch))[1]",
+         "lambda batch: collate(batch)[0] + self_like.n", "lambda batch: [x + shift for x, y in batch]")
+    )  # fmt: skip
+    after = _some(rng, 0.5, "factor = 7", "self_like.n = 4", "for factor in (2, 3): pass", "del factor")
+    direct = _some(rng, 0.4, "seen.append(tried(lambda: function([dataset[0]], 5)))", "seen.append(tried(lambda: function([dataset[0]])))",
+                   "seen.append(tried(lambda: function.__name__))")  # fmt: skip
+    text = f"""
+def collate(batch):
+    return torch.stack([x for x, y in batch]), [y for x, y in batch]
+
+
+def load(dataset, factor):
+    self_like = Plus(1)
+    seen = []
+    function = {lambda_}
+{_indented(direct, 1)}
+    loader = DataLoader(dataset, batch_size=2, collate_fn=function)
+{_indented(after, 1)}
+    return loader, seen
+
+
+def loads(dataset, factor):
+    def gathered(batch):
+        return torch.stack([x for x, y in batch]) - factor
+
+    loaders = []
+    for factor in (factor, 5):
+        loaders.append(DataLoader(dataset, batch_size=4, collate_fn=gathered))
+    return loaders
+
+
+def main():
+    dataset = {rng.choice(_BASES[:6])}
+    loader, seen = load(dataset, 3)
+    return [seen, tried(lambda: list(loader)), [tried(lambda: list(one)) for one in loads(dataset, 2)]]
+"""
+    return text
+
+
+def _collecting(rng: random.Random) -> str:
+    element = rng.choice(("((dataset[i][0] - mean) / (std + 1e-8), dataset[i][1])", "((dataset[i][0] - mean) / std, dataset[i][1])",
+                          "((dataset[i][0] - shift) / std, dataset[i][1])"))  # fmt: skip
+    loop = rng.choice((["x, y = dataset[i]", "samples.append(((x - mean) / std, y))"],
+                       ["sample = dataset[i]", "x = (sample[0] - mean) / (std + 1e-8)", "samples.append((x, sample[1]))"],
+                       ["x, y = dataset[i]", "note = print(i)", "samples.append(((x - mean) / std, y))"],
+                       ["x, y = dataset[i]", "x = x - mean", "samples.append((x / std, y))"]))  # fmt: skip
+    build = rng.choice(
+        (f"samples = [{element} for i in indices]", "samples = [((x - mean) / std, y) for x, y in dataset]",
+         "samples = []\n    for i in indices:\n" + _indented(loop, 2))
+    )  # fmt: skip
+    after = _some(rng, 0.6, "dataset.tensors[0].mul_(3)", "samples[0][0].zero_()", "samples.append((0, 0))", "mean = 100",
+                  "dataset.tensors[1].add_(1)")  # fmt: skip
+    return f"""
+def build(dataset, indices, mean, std):
+    {build}
+{_indented(after, 1)}
+    return samples
+
+
+def main():
+    dataset = {rng.choice(_BASES)}
+    made = tried(lambda: build(dataset, {rng.choice(_INDICES)}, {rng.choice(_STATISTICS)}, {rng.choice(_STATISTICS)}))
+    seen = [made, getattr(dataset, 'read', None)]
+    if isinstance(made, list) and made:
+        seen += [len(made), type(made[0]).__name__, tried(lambda: list(DataLoader(made, batch_size=2)))]
+        tried(lambda: made[0][0].add_(1))
+        seen += [made, dataset.tensors if hasattr(dataset, 'tensors') else None]
+    return seen
+"""
+
+
+def _drawing(rng: random.Random) -> str:
+    """An augmenter with parameters for which it is no matter what is drawn."""
+    start = rng.choice(
+        ("if random.random() > self.p:\n            return x", "if random.random() >= self.p:\n            return x")
+    )
+    extra = _some(rng, 0.4, "x = x * 2", "if not self.training:\n            return x", "if x.shape[-1] < 5:\n            return x",
+                  "print('noise')", "x = x + 0")  # fmt: skip
+    result = rng.choice(("torch.clamp(x + torch.randn_like(x) * self.std, 0, 1)", "(x + self.std * torch.randn_like(x)).clamp(0.0, 1.0)",
+                         "torch.clamp(x + torch.randn_like(x) * self.std, -1, 1)", "x + torch.randn_like(x) * self.std"))  # fmt: skip
+    clone = rng.choice(("x = x.clone()", "x = x.clone()", "pass", "x = x.clone() * 1"))
+    end = rng.choice(("return x", "return x", "return x.squeeze(0)", "return x * 2"))
+    middle = _some(rng, 0.3, "x = x.flip(-1)", "if x.shape[-1] < 50:\n            return x")
+    lines = "\n".join(f"        {one}" for one in extra)
+    return f"""
+class Noise(nn.Module):
+    def __init__(self, std=0.02, p=0.8):
+        super().__init__()
+        self.std = std
+        self.p = p
+
+    def forward(self, x):
+        {start}
+{lines}
+        return {result}
+
+
+class Masks(nn.Module):
+    def __init__(self, time_mask_param=40, freq_mask_param=15, num_time_masks=1, num_freq_masks=1, mask_value=0.0, p=0.8):
+        super().__init__()
+        self.time_mask_param = time_mask_param
+        self.freq_mask_param = freq_mask_param
+        self.num_time_masks = num_time_masks
+        self.num_freq_masks = num_freq_masks
+        self.mask_value = mask_value
+        self.p = p
+
+    def forward(self, x):
+        {start}
+        {clone}
+        for _ in range(self.num_time_masks):
+            w = random.randint(0, min(self.time_mask_param, x.shape[-1]))
+            s = random.randint(0, x.shape[-1] - w)
+            x[..., s:s + w] = self.mask_value
+{"".join(f"        {one}" + chr(10) for one in middle)}\
+        for _ in range(self.num_freq_masks):
+            w = random.randint(0, min(self.freq_mask_param, x.shape[-2]))
+            s = random.randint(0, x.shape[-2] - w)
+            x[..., s:s + w, :] = self.mask_value
+        {end}
+
+
+def main():
+    x = torch.linspace(-0.5, 1.5, 24).reshape(1, 4, 6)
+    noise, masks, none = Noise(0.0, 1.0), Masks(0, 0, p=1.0), Masks(p=0.0)
+    whole = Masks(time_mask_param=6, freq_mask_param=4, num_time_masks=60, num_freq_masks=60, mask_value=-1.0, p=1.0)
+    seen = [noise(x.clone()), masks(x.clone()), none(x.clone()), noise.eval()(x.clone()), whole(x).shape]
+    # Sixty masks of each axis leave nothing uncovered.
+    return [*seen, x, whole(torch.rand(1, 4, 6)), Noise(0.0, 0.0)(x.clone())]
+"""
+
+
+_FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
+    ("standardising", _standardizing),
+    ("standardising", _standardizing),
+    ("augmenting", _augmenting),
+    ("augmenting", _augmenting),
+    ("listing", _listing),
+    ("wrapper", _wrapping),
+    ("closure", _closing),
+    ("list", _collecting),
+    ("augmenter", _drawing),
+)
