@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ bench-oracle: $(STAMP)  ## our loader beside PyTorch's on 2,000 programs made up
 
 bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
 	$(BIN)/python benchmarks/foreign.py --check --write
+
+bench-soundness: $(STAMP)  ## 3,000 programs made up at random, before and after their migration
+	$(BIN)/python benchmarks/soundness.py --write
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py

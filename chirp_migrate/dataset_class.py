@@ -156,6 +156,8 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     meaning = None if read is None else meaning_of(read.value, None)
     if read is None or meaning is None:
         return None
+    if isinstance(meaning, Listing) and read.value.kind != "item":
+        return "its `__getitem__` takes the samples apart, which not every sample may allow"
     if not read.complete:
         return "its `__getitem__` does something that is not part of the sample"
     return reader.unclear_name() or reader.declared(meaning, none_tested(traced))

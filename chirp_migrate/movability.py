@@ -71,7 +71,7 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
         raise NotMovable(problem)
 
 
-#: Attributes that functions have, and partial objects have not.
+#: Attributes of functions that differ where one has moved, and that partial objects have not.
 LOOKS_AT_FUNCTIONS = r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b|\bisfunction\b"
 
 

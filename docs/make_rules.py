@@ -52,6 +52,7 @@ def section(rule: dict[str, Any]) -> str:
         f"**{rule['safety'].capitalize()}.** {_prose(rule['summary'])}",
         f"Why: {_prose(rule['reason'])}",
     ]
+    parts += [rule["requires"]] if rule["requires"] else []
     if rule["reports"]:
         parts.append("What it says:" if advice else "What it reports and leaves alone:")
         parts.append("\n".join(f"* {_code(one['source'])}: {_prose(one['message'])}" for one in rule["reports"]))

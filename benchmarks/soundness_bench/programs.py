@@ -52,6 +52,8 @@ class Counting(Dataset):
         return self.n
 
     def __getitem__(self, i):
+        if i >= self.n:
+            raise IndexError(i)
         self.read.append(int(i))
         return torch.rand(3) + i, i
 

@@ -9,6 +9,7 @@ import logging
 import os
 import pickle
 import random
+import signal
 import sys
 import types
 import warnings
@@ -29,6 +30,7 @@ from chirp_migrate.rewriting import rewrite
 from soundness_bench.programs import Program, make_program
 
 _NAME = "made_up"
+_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,14 @@ def _seen(text: str) -> tuple[Any, str, str]:
     child = os.fork()
     if child == 0:
         os.close(receiving)
+        signal.alarm(_SECONDS)
         with os.fdopen(sending, "wb") as pipe:
             pickle.dump(_run(text), pipe)
         os._exit(0)
     os.close(sending)
     with os.fdopen(receiving, "rb") as pipe:
         data = pipe.read()
-    os.waitpid(child, 0)
+    os.waitpid(child, 0)  # killed by its alarm if it went on and on
     seen: tuple[Any, str, str] = pickle.loads(data) if data else ("died", "", "")
     return seen
 

@@ -53,6 +53,7 @@ def explain(code: str, json_file: Path | None, color: str) -> None:
         "safety": rule.safety.value,
         "summary": rule.summary,
         "reason": rule.reason,
+        "requires": rule.requires,
         "before": before,
         "after": after,
         "reports": [
@@ -66,6 +67,7 @@ def explain(code: str, json_file: Path | None, color: str) -> None:
     paint = Paint.for_stream(sys.stdout, color)
     lines = [f"{paint(rule.code, '1;36')}  {paint(rule.name, '1')}", *wrapped(rule.summary, ""), ""]
     lines += wrapped(rule.reason, "")
+    lines += ["", *rule.requires.splitlines()] if rule.requires else []
     lines += ["", *wrapped(f"Safety: {_SAFETY[rule.safety]}", "  ", first="")]
     if reports:
         lines += ["", f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}:"]

@@ -65,6 +65,11 @@ class Rule(ABC):
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
         return (text[:1].upper() + text[1:]).replace("``", "`")
 
+    @property
+    def requires(self) -> str:
+        """What has to hold for the rule to rewrite, as Markdown: the docstring of its class; "" if it says nothing."""
+        return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
+
     def words(self, project: Project) -> Iterable[str]:
         """Words of which one occurs in any text of ``project`` that the rule concerns; the first, cheapest test."""
         return self.trigger

@@ -30,6 +30,17 @@ _SHIPPED: tuple[tuple[str, tuple[str, ...], Callable[[str], str | None]], ...] =
 
 
 class WorkerSafeAugmenter(Rule):
+    """Requires, of a top-level `nn.Module` of methods only whose `__init__` keeps its parameters and does nothing else:
+
+    - the parameters of a shipped transform, and a `forward` with one gate `random.random()` against `p` in front, which
+      returns the sample as it is;
+    - masks: a clone, in which two loops over the counts overwrite stretches of the last two axes with `mask_value`,
+      widths `random.randint(0, min(parameter, size))`, starts `random.randint(0, size - width)` of the same axis, in
+      the loop or in a method of its own; then `return` of the clone;
+    - noise: `clamp(x + randn_like(x) * std, 0, 1)`, perhaps through names that are used once;
+    - `random` and `torch` that are these modules.
+    """
+
     code: ClassVar[str] = "CHP003"
     name: ClassVar[str] = "worker-safe-augmenter"
     reason: ClassVar[str] = (

@@ -106,8 +106,8 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         raise NotMovable("a copy of its object goes on with the lambda of the original, and not with a method of it")
     check_calls(module, _uses(module, node), len(_positional(node)) - len(bound))
     keywords = [one.name for one in values if method is None or one is not own]
-    if (bound or keywords) and backend_holds(project, LOOKS_AT_FUNCTIONS):
-        raise NotMovable("the backend asks functions for what functools.partial does not have")
+    if backend_holds(project, LOOKS_AT_FUNCTIONS):
+        raise NotMovable("the backend asks functions for their names or code")
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
     value, imports = partial_call(

@@ -118,8 +118,8 @@ class _Lifted:
         own = self.captured.get("self")
         method = owning_method(module, own) if own is not None else None
         keywords = [one.name for one in self.values if method is None or one is not own]
-        if (keywords or bound) and backend_holds(self.project, LOOKS_AT_FUNCTIONS):
-            raise NotMovable("the backend asks functions for what functools.partial does not have")
+        if backend_holds(self.project, LOOKS_AT_FUNCTIONS):
+            raise NotMovable("the backend asks functions for their names or code")
         goes = self._is_plain() and not (keywords or bound or method)
         if self.is_recursive and not goes:
             raise NotMovable("it calls itself by a name that is local to the function")

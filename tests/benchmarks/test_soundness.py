@@ -1,0 +1,22 @@
+"""Programs made up at random do after their migration what they did before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "soundness.py"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="programs are run in forks")
+def test_two_hundred_programs_do_the_same() -> None:
+    # Others than those of `make bench-soundness`.
+    command = [sys.executable, str(SCRIPT), "--programs", "200", "--first", "7000000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    rewritten = {line.split(" | ")[0].strip("| ") for line in done.stdout.splitlines() if line.startswith("| CHP")}
+    assert {"CHP001", "CHP002", "CHP003", "CHP004", "CHP006", "CHP007"} <= rewritten
+    assert "0 of 200 programs differ" in done.stdout
