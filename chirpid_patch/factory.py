@@ -207,7 +207,9 @@ def _create(
     _check_as_torch_does(options, 1 if is_open else asked, prefetch, persistent)
 
     # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
-    options["pin_memory"] = bool(options.get("pin_memory", placement is None)) and pinning_device() is not None
+    # Single samples may be the dataset's own tensors, and stay these.
+    pins = placement is None and options.get("batch_size", 1) is not None
+    options["pin_memory"] = bool(options.get("pin_memory", pins)) and pinning_device() is not None
     if not optimize:
         plain: Callable[..., Any] = _MeasuredDataLoader if benchmark else DataLoader
         moved = "" if placement is None else f"; {placement.why}"

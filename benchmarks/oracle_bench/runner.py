@@ -56,7 +56,22 @@ def run_case(case: Case) -> Outcome:
 def run_cases(cases: list[Case], jobs: int) -> Iterator[Outcome]:
     """Run many, ``jobs`` at a time."""
     with ThreadPoolExecutor(jobs) as executor:
-        yield from executor.map(run_case, cases)
+        yield from executor.map(_run_settled, cases)
+
+
+#: How far a worker has read ahead when its loop is left is a race, of PyTorch's loader with itself, too.
+_RACES = frozenset({"calls in worker"})
+
+
+def _run_settled(case: Case) -> Outcome:
+    """``run_case``, again for what is a race: only a difference that stays in three runs is one."""
+    outcome = run_case(case)
+    for _ in range(2):
+        names = {name for found in outcome.differing.values() for name in found}
+        if not names or not names <= _RACES:
+            break
+        outcome = run_case(case)
+    return outcome
 
 
 def _in_child(case: Case, side: str) -> dict[str, Any]:

@@ -362,6 +362,8 @@ def _wrapping(rng: random.Random) -> str:
         wrapper = "def apply(x, y):\n" + _indented(apply, 2) + "\n"
         made = f"type('Wrapper', (Dataset,), {{'__len__': lambda self: len(dataset), '__getitem__': lambda self, idx: {by_type}}})()"
     change = "def change(value):\n        nonlocal mean\n        mean = value\n" if nonlocal_ else "change = print\n"
+    # A sample of three is refused by the shipped dataset, too, with the error of unpacking it.
+    bases = _BASES if made == "Wrapper()" else tuple(one for one in _BASES if one.count("arange(9)") < 2)
     text = f"""
 def wrap(dataset, augment, mean, std, ids, training=True):
     chosen = []
@@ -374,7 +376,7 @@ def wrap(dataset, augment, mean, std, ids, training=True):
 
 def main():
     global switch
-    made, change = wrap({rng.choice(_BASES)}, {rng.choice(("double", "Plus(2)", "torch.neg", "wipe"))}, 0.5, 2.0, [3, 1])
+    made, change = wrap({rng.choice(bases)}, {rng.choice(("double", "Plus(2)", "torch.neg", "wipe"))}, 0.5, 2.0, [3, 1])
     loader = DataLoader(made, batch_size=3)
     seen = [tried(lambda: list(loader)), tried(lambda: made[1]), len(made)]
     change(4.0)

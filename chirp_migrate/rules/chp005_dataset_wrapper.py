@@ -31,7 +31,8 @@ class DatasetWrapper(Rule):
       is None, all together perhaps only while a flag named like ``training`` is true, and does nothing else;
     - names from the function around that surely mean the same whenever a sample is read.
 
-    What is made then has another class than it had, by name, too.
+    What is made then has another class than it had, by name, too, and samples that are no pairs are refused with the
+    ValueError of unpacking them.
     """
 
     code: ClassVar[str] = "CHP005"

@@ -90,6 +90,8 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     imported = [one for one in captured.values() if one.is_import]
     check_body(module, node)
     check_values(module, node, values)
+    if backend_holds(project, LOOKS_AT_FUNCTIONS):
+        raise NotMovable("the backend asks functions for their names or code")
     forwarded = _forwarded(module, node)
     if forwarded is not None:
         message = f"a lambda that only calls `{forwarded}`: passed directly"
@@ -106,8 +108,6 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         raise NotMovable("a copy of its object goes on with the lambda of the original, and not with a method of it")
     check_calls(module, _uses(module, node), len(_positional(node)) - len(bound))
     keywords = [one.name for one in values if method is None or one is not own]
-    if backend_holds(project, LOOKS_AT_FUNCTIONS):
-        raise NotMovable("the backend asks functions for their names or code")
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
     value, imports = partial_call(
