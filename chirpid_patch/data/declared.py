@@ -22,7 +22,7 @@ from chirpid_patch.augment.composition import parts_of
 from chirpid_patch.augment.transforms import is_batchable
 from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
-from chirpid_patch.data.declaration import declare
+from chirpid_patch.data.declaration import declare, served
 from chirpid_patch.data.fetch import is_in_memory, row_kinds
 
 _Class = TypeVar("_Class", bound=type)
@@ -69,7 +69,7 @@ def augments(
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        if any(type(state[flag]) is not bool for flag in flags) or _pair_rows(state[dataset]) is None:
+        if any(type(state[flag]) is not bool for flag in flags) or not _gives_pairs(state[dataset]):
             return None
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
@@ -129,6 +129,13 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
     """Dtype and shape of the x of all samples (x, y), rows of floating-point tensors; None where that is not sure."""
     kinds = row_kinds(dataset)
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
+
+
+def _gives_pairs(dataset: Any) -> bool:
+    """Whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
+    below = served(dataset)
+    listed = below.data_list if type(below) is WorkerSafeSequenceDataset else below
+    return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 
 
 def _are_indices(indices: Any) -> bool:

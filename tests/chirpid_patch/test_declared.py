@@ -182,6 +182,8 @@ BASES: dict[str, Callable[[], Any]] = {
     "concatenated": lambda: ConcatDataset([Subset(rows(), [0, 1, 2, 3]), rows()]),
     "of different kinds": lambda: ConcatDataset([rows(), rows(torch.float64)]),
     "pairs": lambda: [(torch.full((3, 4), float(n)), n) for n in range(9)],
+    "listed pairs": lambda: DeclaredList([(torch.full((3, 4), float(n)), n) for n in range(9)]),
+    "lists of three": lambda: [[torch.zeros(3, 4), n, n] for n in range(9)],
     "counting": Counting,
     "gradients": lambda: TensorDataset(torch.rand(9, 3, requires_grad=True), torch.arange(9)),
 }
@@ -331,7 +333,7 @@ SWITCHES: dict[str, Any] = {"on": True, "off": False, "None": None, "1": 1, "emp
 
 
 @given(
-    st.sampled_from(["rows", "three columns", "subset", "counting", "half"]),
+    st.sampled_from(["rows", "three columns", "subset", "counting", "half", "pairs", "listed pairs", "lists of three"]),
     st.sampled_from(sorted(FIRST)),
     st.sampled_from(["a function", "nothing", "no masks"]),
     st.sampled_from(sorted(SWITCHES)),
@@ -356,6 +358,7 @@ def test_augmented_batches_are_those_of_its_own_code(
 
 
 def test_shipped_transforms_are_applied_to_whole_batches() -> None:
+    assert is_in_memory(DeclaredShaken(BASES["listed pairs"](), SpecAugment(p=1.0)))
     dataset = DeclaredShaken(rows(), SpecAugment(p=1.0, time_mask_param=2, freq_mask_param=2), GaussianNoise(p=1.0))
     view = served(dataset)
     assert view is not dataset and view.transforms[0] is dataset.first
