@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody 
 
 bench-soundness: $(STAMP)  ## 3,000 programs made up at random, before and after their migration
 	$(BIN)/python benchmarks/soundness.py --write
+
+bench-mutations: $(STAMP)  ## every condition under which a rule leaves code alone, switched off: is it noticed?
+	$(BIN)/python benchmarks/mutations.py --random 300 --write
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py

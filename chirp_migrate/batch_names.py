@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.collecting import is_read_outside
 from chirp_migrate.dataset_names import own_nodes
 from chirp_migrate.module import Module, walk
 
@@ -18,7 +21,7 @@ _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
 )
-_READING_BUILTINS = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)")
+_READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
 
 #: Where in a batch a value lies: keys and positions as they are written, ``*`` for "some".
 Path = tuple[str, ...]
@@ -28,6 +31,16 @@ def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
     """The statement that holds an expression."""
     kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, kinds))
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A name is bound to a place in the batch, or to something else, from ``offset`` on, by a statement of a block."""
+
+    offset: int
+    path: Path | None
+    statement: cst.CSTNode
+    block: cst.CSTNode
 
 
 class Batch:
@@ -42,11 +55,10 @@ class Batch:
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
         self._module = module
         self._loop = loop
-        #: Name → where it is bound (offset), and to what: a place in the batch, or something else.
-        self._bound: dict[str, list[tuple[int, Path | None]]] = {}
+        self._bound: dict[str, list[_Bound]] = {}
         for position, target in enumerate(targets):
             path = (f"#{position}",) if len(targets) > 1 else ()
-            self._bind(_names(target, path), module.span(loop.target)[0])
+            self._bind(_names(target, path), module.span(loop.target)[0], loop)
         kinds = cst.Assign | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr | cst.AsName
         nodes = [node for node in own_nodes(loop.body) if isinstance(node, kinds)]
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
@@ -69,21 +81,62 @@ class Batch:
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
-        begin = self._module.span(inner[-1])[0] if inner else end
+        statement = statement_of(self._module, call)
+        begin = self._module.span(inner[-1] if inner else statement)[0]
         stored = self._stored(call, path)
         for name in walk(self._loop.body):
             if not isinstance(name, cst.Name) or name.value in stored or not self._is_read(name):
                 continue
             place = self._module.span(name)[0]
-            if place < begin or start <= place < end:
+            if start <= place < end:
                 continue
             outer: cst.CSTNode = name
             while isinstance(parent := self._module.parents[outer], cst.Subscript) and parent.value is outer:
                 outer = parent
-            used = self.path(outer)
-            if used is not None and _overlap(used, path) and not self._only_read(outer):
+            if self._only_read(outer):
+                continue
+            paths = self._paths(outer, statement) if place >= begin else self._earlier_paths(outer)
+            if any(_overlap(one, path) for one in paths):
                 return f"`{self._module.source(outer).strip()}` is used again, and might be changed before it is copied"
+        for bound in sorted(self._bound.keys() - stored):
+            kept = any(_overlap(one, path) for one in self._given(bound, {self._loop.body}, statement))
+            if kept and is_read_outside(self._module, self._loop, bound):
+                return f"`{bound}` may be used again behind the loop, and changed before it is copied"
         return None
+
+    def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
+        """Where in the batch a value may lie when the statement ``moving`` has run."""
+        if isinstance(node, cst.Subscript):
+            yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
+            return
+        path = self.path(node)
+        if path is not None:
+            yield path
+        elif isinstance(node, cst.Name):
+            yield from self._given(node.value, {*self._module.ancestors(node)}, moving, self._module.span(node)[0])
+
+    def _given(
+        self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
+    ) -> Iterator[Path]:
+        """What ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
+        for bound in reversed(self._bound.get(name, ())):
+            if bound.offset <= place:
+                if bound.path is not None:
+                    yield bound.path
+                if bound.block in around or bound.statement is moving:
+                    return
+
+    def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
+        """Where in the batch of an earlier turn a value may lie: it has none in this turn, or runs later."""
+        while isinstance(node, cst.Subscript):
+            node = node.value
+        functions = (cst.FunctionDef, cst.Lambda)
+        name = node.value if isinstance(node, cst.Name) else ""
+        around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
+        later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
+        bound = self._bound.get(name, [])
+        if later or not any(one.offset <= self._module.span(node)[0] for one in bound):
+            yield from (one.path for one in bound if one.path is not None)
 
     def _path_of_name(self, name: cst.Name) -> Path | None:
         place = self._module.span(name)[0]
@@ -97,41 +150,46 @@ class Batch:
                         if bound == name.value:
                             return path
                     clause = clause.inner_for_in
-        before = [path for offset, path in self._bound.get(name.value, ()) if offset <= place]
+        before = [one.path for one in self._bound.get(name.value, ()) if one.offset <= place]
         return before[-1] if before else None
 
     def _holds(self, node: cst.CSTNode, place: int) -> bool:
         start, end = self._module.span(node)
         return start <= place < end
 
-    def _bind(self, names: Iterable[tuple[str, Path | None]], offset: int) -> None:
+    def _bind(self, names: Iterable[tuple[str, Path | None]], offset: int, node: cst.CSTNode) -> None:
+        kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
+        statement = node if isinstance(node, kinds) else statement_of(self._module, node)
+        block: cst.CSTNode = statement
+        while not isinstance(block, cst.BaseSuite):
+            block = block.body if isinstance(block, cst.For) else self._module.parents[block]
         for name, path in names:
-            self._bound.setdefault(name, []).append((offset, path))
+            self._bound.setdefault(name, []).append(_Bound(offset, path, statement, block))
 
     def _read(self, node: cst.CSTNode) -> None:
         start, end = self._module.span(node)
         if isinstance(node, cst.Assign):
             for target in node.targets:
-                self._assign(target.target, node.value, end)
+                self._assign(target.target, node.value, end, node)
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr):
             if node.value is not None:
-                self._assign(node.target, node.value, end)
+                self._assign(node.target, node.value, end, node)
         elif isinstance(node, cst.AugAssign):
-            self._bind(_names(node.target, None), end)
+            self._bind(_names(node.target, None), end, node)
         elif isinstance(node, cst.For):
-            self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0])
+            self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0], node)
         elif isinstance(node, cst.AsName):
-            self._bind(_names(node.name, None), start)
+            self._bind(_names(node.name, None), start, node)
 
-    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int) -> None:
+    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int, node: cst.CSTNode) -> None:
         sides = (target, value)
         if all(isinstance(side, cst.Tuple | cst.List) for side in sides):
             left, right = (side.elements for side in sides)  # type: ignore[attr-defined]
             if len(left) == len(right):
                 for one, other in zip(left, right, strict=True):
-                    self._assign(one.value, other.value, offset)
+                    self._assign(one.value, other.value, offset, node)
                 return
-        self._bind(_names(target, self.path(value)), offset)
+        self._bind(_names(target, self.path(value)), offset, node)
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, Path | None]]:
         """Names that a loop through ``iterable`` binds, with what they are bound to."""
@@ -195,7 +253,7 @@ class Batch:
         if isinstance(parent, cst.Arg):
             called = self._module.parents[parent]
             names = self._module.qualified_names(called.func) if isinstance(called, cst.Call) else set()
-            return bool(names) and all(_READING_BUILTINS.fullmatch(name) for name in names)
+            return bool(names) and all(_READING.fullmatch(name) for name in names)
         if isinstance(parent, cst.Element):
             around = self._module.parents[parent]
             node, parent = around, self._module.parents[around]

@@ -177,10 +177,34 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
         offset = module.span(mention)[0]
         if start <= offset < end or not is_variable(module, mention) or _is_target(module, mention):
             continue
+        if _is_given_first(module, mention, name, (start, end)):
+            continue
         binders = (a for a in module.ancestors(mention) if a is not scope)
         if not any(_binds(module, binder, mention, name) for binder in binders):
             return True
     return False
+
+
+def _is_given_first(module: Module, mention: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
+    """Whether an assignment, with no turn of the loop behind it, always runs before ``mention`` does."""
+    offset = module.span(mention)[0]
+    for ancestor in module.ancestors(mention):
+        start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
+        if start < loop[0] < end or (isinstance(ancestor, _SCOPES) and not isinstance(ancestor, cst.Module)):
+            break
+        for statement in ancestor.body if isinstance(ancestor, cst.IndentedBlock | cst.Module) else ():
+            place = module.span(statement)[1]
+            given = matching(statement, m.AssignTarget()) if isinstance(statement, cst.SimpleStatementLine) else []
+            targets = (one.target for one in given if isinstance(one, cst.AssignTarget))
+            if place <= offset and (place > loop[1] or offset < loop[0]) and any(_names(one, name) for one in targets):
+                return True
+    return False
+
+
+def _names(target: cst.CSTNode, name: str) -> bool:
+    """Whether ``name`` is bound by an assignment to ``target``."""
+    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+    return m.matches(target, m.Name(name)) or any(_names(part.value, name) for part in parts)
 
 
 def _is_target(module: Module, mention: cst.CSTNode) -> bool:

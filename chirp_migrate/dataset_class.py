@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.closures import bindings, is_variable
 from chirp_migrate.dataset_meaning import (
     INDEX,
     SELF,
@@ -20,8 +22,9 @@ from chirp_migrate.dataset_meaning import (
     none_tested,
     settled,
 )
+from chirp_migrate.image_meaning import CLEAR as IMAGE_NAMES
+from chirp_migrate.image_meaning import Imaging, imaging
 from chirp_migrate.module import Module, matching
-from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit
 from chirp_migrate.project import Project
 from chirp_migrate.statements import block_deletion, line_deletion
@@ -60,29 +63,16 @@ class Store:
     value: Value
     statement: cst.CSTNode
     alone: bool  # the only store of its statement
-    function: cst.Lambda | None = None  # what is stored, when it is a lambda
 
 
 @dataclass
 class DatasetClass:
-    """A class whose base is ``Dataset``, read symbolically.
-
-    Attributes:
-        meaning: what its samples are, if that was recognised.
-        problem: why it was not, in words for the user.
-    """
+    """A class whose base is ``Dataset``, and what its ``__init__`` stores, as far as that is straight-line code."""
 
     module: Module
     node: cst.ClassDef
     methods: dict[str, cst.FunctionDef]
     stores: list[Store] = field(default_factory=list)
-    meaning: Meaning | None = None
-    problem: str = ""
-
-    def stored(self, value: Value) -> Store | None:
-        """The store that gives ``self.<attribute>`` its value, when there is exactly one."""
-        found = [s for s in self.stores if value.kind == "attr" and value.parts == (SELF, s.attribute)]
-        return found[0] if len(found) == 1 else None
 
     def assigned_outside_init(self, attribute: str) -> bool:
         """Whether a method other than ``__init__`` assigns ``self.<attribute>``."""
@@ -99,25 +89,9 @@ def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> 
     for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
         if isinstance(statement, cst.FunctionDef):
             methods[statement.name.value] = statement
-        elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
-            read.problem = "it has class-level state"
-    if any(not _is_declaration(module, project, one) for one in node.decorators):
-        read.problem = "it is decorated"
-    if "__getitem__" not in methods or any(key in methods for key in ("__getitems__", "__iter__", "__getattr__")):
-        read.problem = read.problem or "it has its own batched, iterable or attribute access"
-        return read
-    try:
-        if "__init__" in methods:
+    if "__init__" in methods:
+        with suppress(NotStraightLine):
             _read_init(read, methods["__init__"])
-        getitem = _evaluate(read, "__getitem__", {1: INDEX})
-        length = _evaluate(read, "__len__", {}) if "__len__" in methods else None
-    except NotStraightLine as error:
-        read.problem = read.problem or f"it does {error}"
-        return read
-    if not read.problem:
-        read.meaning = meaning_of(getitem, length)
-        if read.meaning is None:
-            read.problem = "its samples are computed in a way this rule does not know"
     return read
 
 
@@ -147,30 +121,33 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, methods)
+    reader = _DeclaredReader(module, project, methods)
     try:
         traced = reader.value_of(getitem)
     except NotStraightLine:
         return None
+    images = imaging(traced)
+    if images is not None:
+        return reader.unclear_name(IMAGE_NAMES) or reader.imaged(images)
     read = settled(traced)
-    meaning = None if read is None else meaning_of(read.value, None)
+    meaning = None if read is None else meaning_of(read.value)
     if read is None or meaning is None:
         return None
-    if isinstance(meaning, Listing) and read.value.kind != "item":
-        return "its `__getitem__` takes the samples apart, which not every sample may allow"
     if not read.complete:
         return "its `__getitem__` does something that is not part of the sample"
     return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
 
 
+#: What names from outside of the methods may stand for.
+_CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
 class _DeclaredReader:
     """Reads a ``__getitem__`` and the methods it calls."""
 
-    def __init__(self, module: Module, methods: Mapping[str, cst.FunctionDef]) -> None:
-        self._module = module
+    def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
+        self._module, self._project = module, project
         self._methods = methods
         self._held = _held_methods(methods)
         #: Methods that were looked into, called by name or through an attribute that holds them.
@@ -198,26 +175,21 @@ class _DeclaredReader:
         _parameters(method, len(method.params.params))
         return method
 
-    def unclear_name(self) -> str | None:
-        """Why a name in the methods read may mean anything: it is none of their own, nor a module imported once."""
+    def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
+        """Why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
-        unclear = (self._unclear_name(self._methods[method]) for method in sorted(read))
+        unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
         return None if name is None else f"what `{name}` is may change"
 
-    def _unclear_name(self, method: cst.FunctionDef) -> str | None:
+    def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
         for found in matching(method.body, m.Name()):
             assert isinstance(found, cst.Name)
-            parent = self._module.parents[found]
-            if isinstance(parent, cst.Attribute) and parent.attr is found:
-                continue
-            if isinstance(parent, cst.Arg) and parent.keyword is found:
-                continue
             owner = self._module.scopes.lookup(found.value, found)
-            if owner is None:
-                if found.value not in ("None", "True", "False"):
-                    return found.value
-            elif owner[0].node is not method and (len(owner[1]) != 1 or owner[1][0].kind is not Kind.IMPORT):
+            if not is_variable(self._module, found) or (owner is not None and owner[0].node is method):
+                continue
+            names = self._project.resolved_names(self._module, found)
+            if not names or not names <= clear:
                 return found.value
         return None
 
@@ -235,17 +207,27 @@ class _DeclaredReader:
             decorator, said = "augments", _said_stages(meaning, none_tested)
         if None in said:
             return "its samples depend on more than its attributes, or on whether a switch is None"
-        said += [f"calls={_tuple(sorted(self._calls))}"] if self._calls else []
+        return Declared(decorator, (*(str(one) for one in said), *self._methods_said()))
+
+    def imaged(self, meaning: Imaging) -> Declared:
+        """The decorator that says ``meaning``."""
+        said = [f"dataset={_attribute(meaning.dataset)}", f"augmenter={_attribute(meaning.augmenter)}"]
+        said += [] if meaning.training is None else [f"training={_attribute(meaning.training)}"]
+        said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
+        said += [f"divisor={short(meaning.divisor)}"] if meaning.divisor != 1 else []
+        return Declared("augments_images", (*said, *self._methods_said()))
+
+    def _methods_said(self) -> list[str]:
+        said = [f"calls={_tuple(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
-        said += [f"held={{{held}}}"] if held else []
-        return Declared(decorator, tuple(str(one) for one in said))
+        return [*said, f"held={{{held}}}"] if held else said
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
     names = [one.name.value for one in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
-    if unusual or not names or len(names) != count:
+    if unusual or len(names) != count:
         raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
     return names
 
@@ -295,45 +277,22 @@ def _tuple(names: Sequence[str]) -> str:
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"
 
 
-def _is_declaration(module: Module, project: Project, decorator: cst.Decorator) -> bool:
-    """Whether a decorator is one of the runtime's, which leave a class as it is."""
-    called = decorator.decorator.func if isinstance(decorator.decorator, cst.Call) else decorator.decorator
-    names = project.resolved_names(module, called)
-    return bool(names) and names <= {f"chirpid_patch.{one}" for one in ("augments", "lists", "standardizes")}
-
-
-def evaluator(
-    module: Module,
-    node: cst.CSTNode,
-    methods: Mapping[str, cst.FunctionDef | cst.Lambda],
-    *,
-    traced: bool = False,
-) -> Evaluator:
-    """An evaluator that looks into methods called on ``self`` and functions defined right where ``node`` is."""
+def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Evaluator:
+    """An evaluator that looks into functions defined right where ``node`` is."""
     around = module.scopes.scope_of(node)
 
-    def inline(function: Value) -> cst.FunctionDef | cst.Lambda | None:
-        if function.kind == "name":
-            owner = module.scopes.lookup(str(function.parts[0]), node)
-            if owner is None or owner[0] is not around or len(owner[1]) != 1:
-                return None
-            definition = owner[1][0].node
-            return definition if isinstance(definition, cst.FunctionDef) else None
-        if function.kind == "attr" and function.parts[0] == SELF:
-            return methods.get(str(function.parts[1]))
-        return None
+    def inline(function: Value) -> cst.FunctionDef | None:
+        owner = module.scopes.lookup(str(function.parts[0]), node) if function.kind == "name" else None
+        if owner is None or owner[0] is not around or len(owner[1]) != 1:
+            return None
+        definition = owner[1][0].node
+        if not isinstance(definition, cst.FunctionDef):
+            return None
+        own = {one for one, _ in bindings(module, definition)} - {one.name.value for one in definition.params.params}
+        # Inside, such a name has no value yet where it is read first; outside, it is another one.
+        return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline, traced=traced)
-
-
-def _evaluate(read: DatasetClass, method: str, known: Mapping[int, Value]) -> Value:
-    function = read.methods[method]
-    parameters = [parameter.name.value for parameter in function.params.params]
-    if function.decorators or len(parameters) != 1 + len(known):
-        raise NotStraightLine(f"something unusual in the signature of {method}")
-    env = {parameters[0]: SELF, **{parameters[position]: value for position, value in known.items()}}
-    lambdas = {store.attribute: store.function for store in read.stores if store.function is not None}
-    return evaluator(read.module, read.node, {**read.methods, **lambdas}).function(function, env)
 
 
 def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
@@ -341,7 +300,7 @@ def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
         raise NotStraightLine("something unusual in `__init__`")
     env: dict[str, Value] = {p.name.value: name(p.name.value) for p in init.params.params}
     env[init.params.params[0].name.value] = SELF
-    reader = evaluator(read.module, read.node, {})
+    reader = evaluator(read.module, read.node)
     if isinstance(init.body, cst.SimpleStatementSuite):
         if not _stores(init.body.body, read, init.body, reader, env):
             raise NotStraightLine("something unusual in `__init__`")
@@ -395,11 +354,10 @@ def _stores(
             if not m.matches(target, m.Attribute(m.Name("self"), m.Name())):
                 return False
             assert isinstance(target, cst.Attribute)
-            function = expression if isinstance(expression, cst.Lambda) else None
             kept = reader.expression(expression, env)
             if str(kept) != read.module.source(expression):
                 kept = Value("opaque", (read.module.source(expression),))
-            found.append(Store(target.attr.value, kept, statement, False, function))
+            found.append(Store(target.attr.value, kept, statement, False))
     for store in found:
         store.alone = len(found) == 1
     read.stores += found

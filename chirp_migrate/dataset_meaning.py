@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import isfinite
 
 from chirp_migrate.symbolic import Value, const, item, name
 
 SELF = name("self")
 INDEX = name("<index>")
-_MAX_CONDITIONS = 6
+MAX_CONDITIONS = 6
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,9 @@ class Listing:
 Meaning = Standardizing | Augmenting | Listing
 
 
-def meaning_of(getitem: Value, length: Value | None) -> Meaning | None:
-    """Meaning of a dataset from the values of its ``__getitem__`` (at :data:`INDEX`) and ``__len__``."""
-    listing = _listing(getitem, length)
-    if listing is not None:
-        return listing
-    standardizing = standardized_sample(getitem)
-    if standardizing is not None:
-        return standardizing if length is None or length == _len(standardizing.indices) else None
-    augmenting = _augmenting(getitem)
-    if augmenting is not None and (length is None or length == _len(augmenting.dataset)):
-        return augmenting
-    return None
+def meaning_of(getitem: Value) -> Meaning | None:
+    """Meaning of a dataset from the value of its ``__getitem__`` at :data:`INDEX`."""
+    return _listing(getitem) or _standardizing(getitem) or augmenting(getitem)
 
 
 @dataclass(frozen=True)
@@ -75,8 +67,8 @@ class Settled:
 
     Attributes:
         value: what it returns.
-        complete: whether that is all it does: every value that is kept is part of it, every call is one of state and
-            made once, and every condition decides about something.
+        complete: whether that is all it does: every value that is kept is part of it, every call is made once, every
+            condition decides about something, and nothing is tested both for being None and for being true.
         reads_once: whether nothing is subscripted twice alike.
     """
 
@@ -87,8 +79,8 @@ class Settled:
 
 def settled(getitem: Value) -> Settled | None:
     """The value of a traced ``__getitem__``; ``None`` where there are too many conditions."""
-    conditions = sorted(_conditions(getitem), key=str)
-    if len(conditions) > _MAX_CONDITIONS:
+    conditions = sorted(conditions_of(getitem), key=str)
+    if len(conditions) > MAX_CONDITIONS:
         return None
     complete = reads_once = True
 
@@ -97,17 +89,17 @@ def settled(getitem: Value) -> Settled | None:
         if len(truths) < len(conditions):
             condition = conditions[len(truths)]
             return Value("if", (condition, *(settle({**truths, condition: holds}) for holds in (True, False))))
-        path = _under(getitem, truths)
-        value, trace = _stripped(path), _flat(path)
+        path = under(getitem, truths)
+        value, trace = stripped(path), flat_trace(path)
         made = [one for what, one in trace if what == "made"]
-        known = made == _calls_in(value) and all(_is_own_call(one) for one in made)
-        complete = complete and known and all(is_part(one, value) for _, one in trace)
+        complete = complete and made == _calls_in(value) and all(is_part(one, value) for _, one in trace)
         read = [one for what, one in trace if what == "read"]
         reads_once = reads_once and len(set(read)) == len(read)
         return value
 
     tree = settle({})
-    return Settled(tree, complete and all(_decides(tree, one) for one in conditions), reads_once)
+    clear = none_tested(getitem).isdisjoint(_truth_tested(getitem))
+    return Settled(tree, complete and clear and all(_decides(tree, one) for one in conditions), reads_once)
 
 
 def none_tested(value: Value) -> set[Value]:
@@ -117,24 +109,24 @@ def none_tested(value: Value) -> set[Value]:
 
 def _decides(tree: Value, condition: Value) -> bool:
     """Whether ``condition`` makes a difference somewhere in a tree of all conditions."""
-    if tree.kind != "if" or tree.parts[0] == condition:
-        return tree.kind == "if" and tree.parts[1] != tree.parts[2]
+    if tree.parts[0] == condition:
+        return tree.parts[1] != tree.parts[2]
     return any(_decides(side, condition) for side in tree.parts[1:])  # type: ignore[arg-type]
 
 
-def _stripped(value: Value) -> Value:
+def stripped(value: Value) -> Value:
     """``value`` without traces."""
     if value.kind == "path":
-        return _stripped(value.parts[0])  # type: ignore[arg-type]
-    return _rebuilt(value, _stripped)
+        return stripped(value.parts[0])  # type: ignore[arg-type]
+    return _rebuilt(value, stripped)
 
 
-def _flat(path: Value) -> list[tuple[str, Value]]:
+def flat_trace(path: Value) -> list[tuple[str, Value]]:
     """What was kept and which calls were made on a path, and on the paths that it ran."""
     found: list[tuple[str, Value]] = []
     assert isinstance(path.parts[1], tuple)
     for one in path.parts[1]:
-        found += _flat(one.parts[0]) if one.kind == "ran" else [(one.kind, _stripped(one.parts[0]))]
+        found += flat_trace(one.parts[0]) if one.kind == "ran" else [(one.kind, stripped(one.parts[0]))]
     return found
 
 
@@ -147,14 +139,10 @@ def _subvalues(value: Value) -> Iterator[Value]:
 
 
 def is_part(one: Value, value: Value) -> bool:
-    """Whether ``one`` is a part of ``value``, or a tuple of such, or nothing that had to be computed."""
+    """Whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
     if one.kind == "tuple" and isinstance(one.parts[0], tuple):
         return all(is_part(item, value) for item in one.parts[0])
-    return one.kind in ("name", "const") or one in _subvalues(value)
-
-
-def _is_own_call(value: Value) -> bool:
-    return isinstance(value.parts[0], Value) and _is_state(value.parts[0])
+    return one.kind == "const" or one in _subvalues(value)
 
 
 def _calls_in(value: Value) -> list[Value]:
@@ -166,9 +154,9 @@ def _calls_in(value: Value) -> list[Value]:
     return found
 
 
-def standardized_sample(value: Value, index: Value = INDEX) -> Standardizing | None:
+def _standardizing(value: Value) -> Standardizing | None:
     """Read ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[index]]``."""
-    pair = _pair(value)
+    pair = pair_of(value)
     if pair is None:
         return None
     parts = standardized_pair(pair)
@@ -178,26 +166,23 @@ def standardized_sample(value: Value, index: Value = INDEX) -> Standardizing | N
     if sample.kind != "item":
         return None
     dataset, position = _two(sample)
-    position = _bare_index(position)
     if position.kind != "item":
         return None
     indices, inner = _two(position)
-    if _bare_index(inner) != index:
-        return None
-    return Standardizing(dataset, indices, mean, std, eps)
+    return Standardizing(dataset, indices, mean, std, eps) if inner == INDEX else None
 
 
 def standardized_pair(pair: tuple[Value, Value]) -> tuple[Value, Value, Value, float] | None:
     """Sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, or ``None``."""
     quotient, label = pair
-    if label.kind != "item" or quotient.kind != "op" or quotient.parts[0] != "/":
+    if label.kind != "item" or quotient.parts[0] != "/":
         return None
     sample, which = _two(label)
     if which != const("1"):
         return None
     difference, divisor = quotient.parts[1], quotient.parts[2]
     assert isinstance(difference, Value) and isinstance(divisor, Value)
-    if difference.kind != "op" or difference.parts[0] != "-" or difference.parts[1] != item(sample, const("0")):
+    if difference.parts[0] != "-" or difference.parts[1] != item(sample, const("0")):
         return None
     mean = difference.parts[2]
     assert isinstance(mean, Value)
@@ -207,44 +192,30 @@ def standardized_pair(pair: tuple[Value, Value]) -> tuple[Value, Value, Value, f
         assert isinstance(left, Value) and isinstance(right, Value)
         if right.kind != "const":
             left, right = right, left
-        if right.kind != "const":
-            return None
         try:
             std, eps = left, float(str(right.parts[0]))
         except ValueError:
             return None
-        if not eps:  # which is what nothing added is read as
+        if not eps or not isfinite(eps):  # 0 is what nothing added is read as
             return None
     return sample, mean, std, eps
 
 
-def _listing(getitem: Value, length: Value | None) -> Listing | None:
-    if getitem.kind == "item":
-        samples, index = _two(getitem)
-        if index == INDEX and _is_state(samples) and length in (None, _len(samples)):
-            return Listing(samples)
-    pair = _pair(getitem)
-    if pair is not None and all(part.kind == "item" for part in pair):
-        (first, zero), (second, one) = _two(pair[0]), _two(pair[1])
-        if first == second and (zero, one) == (const("0"), const("1")):
-            return _listing(first, length)
-    return None
+def _listing(getitem: Value) -> Listing | None:
+    return Listing(_two(getitem)[0]) if getitem.kind == "item" and _two(getitem)[1] == INDEX else None
 
 
-def _augmenting(getitem: Value) -> Augmenting | None:
-    conditions = sorted(_conditions(getitem), key=str)
-    if len(conditions) > _MAX_CONDITIONS:
-        return None
+def augmenting(getitem: Value) -> Augmenting | None:
+    """Read ``(transform(x), y)`` with ``x, y = dataset[index]``, one transform or several, each perhaps switched."""
+    conditions = sorted(conditions_of(getitem), key=str)
     outcomes: dict[tuple[bool, ...], tuple[Value, tuple[Value, ...]]] = {}
     for truths in product((True, False), repeat=len(conditions)):
-        outcome = _chain(_under(getitem, dict(zip(conditions, truths, strict=True))))
+        outcome = _chain(under(getitem, dict(zip(conditions, truths, strict=True))))
         if outcome is None:
             return None
         outcomes[truths] = outcome
     base, full = max(outcomes.values(), key=lambda outcome: len(outcome[1]))
     if not full or len(set(full)) != len(full) or any(outcome[0] != base for outcome in outcomes.values()):
-        return None
-    if not _is_state(base):
         return None
     training = next((c for c in conditions if _flag_name(c) in ("training", "train", "is_training")), None)
     stages = []
@@ -254,8 +225,6 @@ def _augmenting(getitem: Value) -> Augmenting | None:
             for position, c in enumerate(conditions)
             if c != training and all(function not in o[1] for t, o in outcomes.items() if not t[position])
         ]
-        if len(gates) > 1:
-            return None
         stages.append(Stage(function, gates[0] if gates else None))
     for truths, (_, chain) in outcomes.items():
         holds = dict(zip(conditions, truths, strict=True))
@@ -273,7 +242,7 @@ def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
     """Base dataset and the functions applied to x, innermost first, of a sample without conditions."""
     if value.kind == "item" and _two(value)[1] == INDEX:
         return _two(value)[0], ()
-    pair = _pair(value)
+    pair = pair_of(value)
     if pair is None or pair[1].kind != "item":
         return None
     sample, which = _two(pair[1])
@@ -286,33 +255,38 @@ def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
             return None
         function, args = x.parts[0], x.parts[1]
         assert isinstance(function, Value) and isinstance(args, tuple)
-        if not _is_state(function):
-            return None
         functions.insert(0, function)
         x = args[0]
     return _two(sample)[0], tuple(functions)
-
-
-def _is_state(value: Value) -> bool:
-    """``self.x`` or a name from the surrounding function."""
-    return value.kind == "name" or (value.kind == "attr" and value.parts[0] == SELF)
 
 
 def _flag_name(condition: Value) -> str:
     return str(condition.parts[1] if condition.kind == "attr" else condition.parts[0])
 
 
-def _conditions(value: Value) -> set[Value]:
+def conditions_of(value: Value) -> set[Value]:
+    """What ``value`` depends on being true, or not None."""
     if value.kind != "if":
         found: set[Value] = set()
         for part in value.parts:
             for inner in part if isinstance(part, tuple) else (part,):
                 if isinstance(inner, Value):
-                    found |= _conditions(inner)
+                    found |= conditions_of(inner)
         return found
     condition, then, otherwise = value.parts
     assert isinstance(condition, Value) and isinstance(then, Value) and isinstance(otherwise, Value)
-    return _atoms(condition) | _conditions(then) | _conditions(otherwise)
+    atoms = {_none_test(one) or one for one in _atoms(condition)}
+    return atoms | conditions_of(then) | conditions_of(otherwise)
+
+
+def tests_of(value: Value) -> list[Value]:
+    """The tests in ``value``."""
+    return [one.parts[0] for one in _subvalues(value) if one.kind == "if"]  # type: ignore[misc]
+
+
+def _truth_tested(value: Value) -> set[Value]:
+    """What ``value`` depends on being true."""
+    return {atom for test in tests_of(value) for atom in _atoms(test)}
 
 
 def _atoms(condition: Value) -> set[Value]:
@@ -320,7 +294,7 @@ def _atoms(condition: Value) -> set[Value]:
         return _atoms(condition.parts[0])  # type: ignore[arg-type]
     if condition.kind == "bool":
         return _atoms(condition.parts[1]) | _atoms(condition.parts[2])  # type: ignore[arg-type]
-    return {_none_test(condition) or condition}
+    return {condition}
 
 
 def _none_test(condition: Value) -> Value | None:
@@ -344,12 +318,13 @@ def _holds(condition: Value, truths: Mapping[Value, bool]) -> bool:
     return truths[condition]
 
 
-def _under(value: Value, truths: Mapping[Value, bool]) -> Value:
+def under(value: Value, truths: Mapping[Value, bool]) -> Value:
+    """What is left of ``value`` where these conditions hold or do not."""
     if value.kind == "if":
         condition, then, otherwise = value.parts
         assert isinstance(condition, Value) and isinstance(then, Value) and isinstance(otherwise, Value)
-        return _under(then if _holds(condition, truths) else otherwise, truths)
-    return _rebuilt(value, lambda part: _under(part, truths))
+        return under(then if _holds(condition, truths) else otherwise, truths)
+    return _rebuilt(value, lambda part: under(part, truths))
 
 
 def _rebuilt(value: Value, change: Callable[[Value], Value]) -> Value:
@@ -367,7 +342,8 @@ def _rebuilt(value: Value, change: Callable[[Value], Value]) -> Value:
     return Value(value.kind, parts)
 
 
-def _pair(value: Value) -> tuple[Value, Value] | None:
+def pair_of(value: Value) -> tuple[Value, Value] | None:
+    """The two parts of a pair that ``value`` makes."""
     if value.kind == "tuple" and isinstance(value.parts[0], tuple) and len(value.parts[0]) == 2:
         return value.parts[0]
     return None
@@ -379,17 +355,6 @@ def _two(value: Value) -> tuple[Value, Value]:
     return first, second
 
 
-def _bare_index(value: Value) -> Value:
-    """``i`` for ``int(i)`` and ``i.item()``."""
-    if value.kind == "call":
-        function, args = value.parts[0], value.parts[1]
-        assert isinstance(function, Value) and isinstance(args, tuple)
-        if function == name("int") and len(args) == 1:
-            return _bare_index(args[0])
-        if function.kind == "attr" and function.parts[1] == "item" and not args:
-            return _bare_index(function.parts[0])  # type: ignore[arg-type]
-    return value
-
-
-def _len(value: Value) -> Value:
+def length_of(value: Value) -> Value:
+    """``len(value)``."""
     return Value("call", (name("len"), (value,), ()))

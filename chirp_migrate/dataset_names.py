@@ -156,6 +156,16 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     return False
 
 
+def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
+    """Whether asking for an attribute may run code: some class has a method or property of that name."""
+    owner, _, attribute = name.rpartition(".")
+    if not owner:
+        return False
+    around = module.enclosing_class(node)
+    computed = around is not None and "__getattr" in module.source(around)
+    return computed or project.search(rf"\bdef\s+{re.escape(attribute)}\s*\(")
+
+
 def is_dataset_class(project: Project, qualified: str, depth: int = 0) -> bool:
     """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
     if _TORCH.fullmatch(qualified):
@@ -212,7 +222,7 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
             return False
         key = (binding_scope(module, node, name), name)
         if key not in known:
-            known[key] = is_dataset(module, project, node)
+            known[key] = is_dataset(module, project, node) and not _is_computed(module, project, node, name)
         return known[key]
 
     return stands_for_dataset

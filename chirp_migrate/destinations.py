@@ -17,7 +17,7 @@ from chirp_migrate.closures import reads_of
 from chirp_migrate.module import Module
 from chirp_migrate.project import Project
 
-__all__ = ["Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
+__all__ = ["DATASETS", "Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Sampler", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
@@ -32,7 +32,7 @@ _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADERS = re.compile(
     r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
 )
-_DATASETS = re.compile(
+DATASETS = re.compile(
     r"torch\.utils\.data\.((dataset|distributed|sampler)\.)?"
     r"(\w*Dataset|Subset|random_split|\w*Sampler)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
 )
@@ -56,7 +56,7 @@ def may_have_destinations(text: str) -> bool:
 
 def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool:
     """Whether a qualified name is a dataset or sampler class, of PyTorch, the runtime, or of the project."""
-    if _DATASETS.fullmatch(qualified):
+    if DATASETS.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
     return any(is_kept_by_workers(project, name, depth + 1) for name in bases or ())

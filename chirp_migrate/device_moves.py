@@ -7,12 +7,12 @@ import re
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.dataset_names import dotted, parameters
+from chirp_migrate.dataset_names import dotted
 from chirp_migrate.module import Module
 from chirp_migrate.origins import backend_holds, origins, scope_of
 from chirp_migrate.project import Project
 
-__all__ = ["CUDA", "device_types", "is_dtype", "may_move", "moved_to", "names_device"]
+__all__ = ["CUDA", "device_types", "is_dtype", "may_be_device", "may_move", "moved_to", "names_device"]
 
 #: What ``.cuda()`` without an argument moves to.
 CUDA = cst.SimpleString('"cuda"')
@@ -43,7 +43,7 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
         return CUDA if device is None else device
     if call.func.attr.value != "to" or device is None or is_dtype(module, device):
         return None
-    return device if _may_be_device(module, device) else None
+    return device if may_be_device(module, device) else None
 
 
 def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
@@ -68,13 +68,13 @@ def device_types(module: Module, project: Project, node: cst.BaseExpression, dep
     if name is None or name.count(".") > name.startswith("self."):
         return frozenset()
     scope = scope_of(module, node, name)
-    if name in parameters(scope) or (isinstance(node, cst.Attribute) and _is_set_elsewhere(project, node.attr.value)):
+    if isinstance(node, cst.Attribute) and _is_set_elsewhere(project, node.attr.value):
         return frozenset()
     found = origins(module, scope, name)[0]
     if isinstance(node, cst.Name):
         owner = module.scopes.lookup(name, node)
         if owner is None or len(owner[1]) != len(found):
-            return frozenset()  # a loop, an import or a pattern gives it values, too
+            return frozenset()  # a caller, a loop, an import or a pattern gives it values, too
     known = (device_types(module, project, one.value, depth + 1) for one in found if one.part is None)
     return _every(*known, *(frozenset[str]() for one in found if one.part is not None))
 
@@ -95,20 +95,24 @@ def _is_set_elsewhere(project: Project, attribute: str) -> bool:
 
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
     """Whether a name or attribute stands for a device, and not surely for the CPU."""
-    return dotted(node) is not None and _may_be_device(module, node)
+    return dotted(node) is not None and may_be_device(module, node)
 
 
-def _may_be_device(module: Module, node: cst.BaseExpression, depth: int = 0) -> bool:
-    """Whether an expression is a device, and not surely the CPU."""
+def may_be_device(
+    module: Module, node: cst.BaseExpression, kinds: re.Pattern[str] = _ACCELERATOR, depth: int = 0
+) -> bool:
+    """Whether an expression is a device, and not surely one of another kind than ``kinds``, such as the CPU."""
     if isinstance(node, cst.SimpleString):
-        return _ACCELERATOR.match(str(node.evaluated_value)) is not None
+        return kinds.match(str(node.evaluated_value)) is not None
     if isinstance(node, cst.FormattedString):
-        return _ACCELERATOR.match(_first_text(node)) is not None
+        return kinds.match(_first_text(node)) is not None
     if isinstance(node, cst.IfExp):
-        return any(_may_be_device(module, one, depth) for one in (node.body, node.orelse))
+        return any(may_be_device(module, one, kinds, depth) for one in (node.body, node.orelse))
     if isinstance(node, cst.Call):
         made = module.qualified_names(node.func) == {"torch.device"}
-        return made and bool(node.args) and _may_be_device(module, node.args[0].value, depth)
+        return made and bool(node.args) and may_be_device(module, node.args[0].value, kinds, depth)
+    if isinstance(node, cst.Subscript):
+        return may_be_device(module, node.value, kinds, depth)
     if not isinstance(node, cst.Name | cst.Attribute):
         return isinstance(node, cst.Integer)
     name = dotted(node)
@@ -116,7 +120,7 @@ def _may_be_device(module: Module, node: cst.BaseExpression, depth: int = 0) -> 
         return m.matches(node, m.Attribute(attr=m.Name("device")))
     values = [one.value for one in origins(module, scope_of(module, node, name), name)[0] if one.part is None]
     if values and depth < _DEPTH and all(_is_literal(module, one) for one in values):
-        return any(_may_be_device(module, one, depth + 1) for one in values)
+        return any(may_be_device(module, one, kinds, depth + 1) for one in values)
     return _NAME.fullmatch(name.rpartition(".")[2]) is not None
 
 

@@ -5,15 +5,16 @@ Diffs are text in which bytes that are not UTF-8 are surrogates (PEP 383): encod
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
+from chirp_migrate.matching_lines import fewest_changes, grouped
 from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Status
 
 __all__ = ["SOURCE_LINE", "changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
 
+_CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file\n"
 #: A line of source as Python counts them, with its newline.
 SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
@@ -57,12 +58,9 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
     """Edits of whole lines that make ``before`` into ``after``."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
-    # With autojunk, lines that occur everywhere (blank ones, brackets) are not compared with each other, which takes
-    # minutes in long files; any true difference will do.
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
     return tuple(
         Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
-        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        for tag, i1, i2, j1, j2 in fewest_changes(old, new)
         if tag != "equal"
     )
 
@@ -70,9 +68,21 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
 def file_hunks(file: FilePlan) -> Iterator[str]:
     """Lines of the hunks, without the two lines that name the file."""
     before, after = _lines(file.before or b""), _lines(file.after)
-    for number, line in enumerate(difflib.unified_diff(before, after)):
-        if number >= 2:
-            yield line
+    for group in grouped(before, after, _CONTEXT):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in before[i1:i2])
+                continue
+            yield from (f"-{line}" for line in before[i1:i2])
+            yield from (f"+{line}" for line in after[j1:j2])
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines of a hunk: the first, from 1, and how many; of none, the one before them."""
+    count = stop - start
+    return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
 def _lines(data: bytes) -> list[str]:

@@ -12,7 +12,7 @@ from chirp_migrate.closures import Capture, reads_of
 from chirp_migrate.module import Module, matching, walk
 from chirp_migrate.names import Binding, Kind
 
-__all__ = ["early_binding_problem"]
+__all__ = ["early_binding_problem", "has_value"]
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _KEEPS = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
@@ -47,7 +47,7 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
     for loop in _loops(module, place, function):
         if any(_inside(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
             return f"it may outlive the turn of the loop in which `{name}` is assigned"
-    if not _has_value(module, place, captured):
+    if not has_value(module, place, captured):
         return f"`{name}` may have no value yet where it is defined"
     return None
 
@@ -154,16 +154,14 @@ def _read(line: cst.CSTNode) -> set[str]:
     return {one.value for one in _plain(line) if one not in targets}
 
 
-def _has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
+def has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
     """Whether the name has a value on every way to ``place``."""
     if any(one.kind is Kind.PARAMETER for one in captured.bindings):
         return True
     nodes = {one.node for one in captured.bindings}
     child = place
     for ancestor in module.ancestors(place):
-        if ancestor is captured.scope.node:
-            return False
-        if isinstance(ancestor, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
+        if isinstance(ancestor, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite | cst.Module):
             before = ancestor.body[: [one is child for one in ancestor.body].index(True)]
             if any(_binds(one, nodes) for one in before):
                 return True
@@ -178,6 +176,8 @@ def _has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
             )
             if any(one in nodes for head in heads for one in walk(head)):
                 return True
+        if ancestor is captured.scope.node:
+            return False
         child = ancestor
     return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 import libcst.matchers as m
 
@@ -15,6 +17,8 @@ from chirp_migrate.signatures import check_annotations, stays
 
 __all__ = ["check_class"]
 
+#: Decorators that do nothing besides making another method.
+_DECORATORS = re.compile(r"(builtins|functools|abc|typing|typing_extensions|torch)\..+|.+\.(setter|getter|deleter)")
 _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString() | m.Ellipsis())])
 
 
@@ -29,11 +33,14 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
         NotMovable: something is not known then, or might be something else.
     """
     for base in node.bases:
+        if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
+            raise NotMovable("its base class would be made when the module is imported")
         _check_known(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
             for decorator in statement.decorators:
                 _check_known(module, project, decorator.decorator, offset)
+                _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
             every = (*statement.params.posonly_params, *statement.params.params, *statement.params.kwonly_params)
             for parameter in every:
@@ -43,6 +50,15 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                     )
         elif not m.matches(statement, _DOCSTRING) and not _is_constant(module, statement, offset):
             raise NotMovable("its body does more than define methods, and would when the module is imported")
+
+
+def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
+    """See that a decorator only changes the method: others may do more, then once instead of in each call."""
+    given = node.args if isinstance(node, cst.Call) else ()
+    called = node.func if isinstance(node, cst.Call) else node
+    known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
+    if not known or not all(stays(module, one.value, offset) for one in given):
+        raise NotMovable("a decorator in it would be called when the module is imported")
 
 
 def _is_constant(module: Module, statement: cst.CSTNode, offset: int) -> bool:
@@ -69,8 +85,11 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             continue
         if not isinstance(owner[0].node, cst.Module):
             continue  # of the function: told of elsewhere
-        if min(module.span(one.node)[0] for one in owner[1]) >= offset:
-            raise NotMovable(f"`{name.value}` is only defined further down in the module")
+        imported = {one.qualified for one in owner[1]}
+        # Imported again, it is the same; otherwise what stands further down may make it another.
+        decisive = min if len(imported) == 1 and imported != {""} else max
+        if decisive(module.span(one.node)[0] for one in owner[1]) >= offset:
+            raise NotMovable(f"`{name.value}` is defined further down in the module")
         path = dotted(expression) or name.value
         is_attribute = path.startswith(f"{name.value}.")
         if is_attribute and any(

@@ -1,13 +1,14 @@
-"""Which performance knobs of a loader call may be taken over, and which are the user's own settings."""
+"""Whether ``pin_memory`` only follows the machine, and may be taken over, or is the user's own setting."""
 
 from __future__ import annotations
 
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.module import Module, matching
+from chirp_migrate.module import Module
+from chirp_migrate.names import Kind
 
-#: What a machine can be asked; a knob computed from these alone was a guess about the machine.
+#: What a machine can be asked.
 _MACHINE_QUESTIONS = frozenset(
     {
         "os.cpu_count",
@@ -26,19 +27,21 @@ _MACHINE_QUESTIONS = frozenset(
         "builtins.str",
     }
 )
+_OFF = m.Name("False") | m.Name("None") | m.Integer("0")
+_DEPTH = 6
 
 
-def is_taken_over(module: Module, expression: cst.BaseExpression) -> bool:
-    """Whether a knob is a constant or computed on the spot from the machine, not a setting of the user's.
+def follows_machine(module: Module, expression: cst.BaseExpression, depth: int = 0) -> bool:
+    """Whether pinning is asked for wherever it is of use: it is True, or computed from the machine.
 
-    Names must be locals that were themselves assigned in the same function; a parameter, an attribute of parsed
-    arguments or a configuration entry is a setting, and stays under the user's control.
+    False is somebody's decision. Names must be local, and every value of theirs such a one; a parameter, an attribute
+    of parsed arguments or a configuration entry is a setting, and stays under the user's control.
     """
-    return _from_machine(module, expression, depth=0, in_definition=False)
+    return not m.matches(expression, _OFF) and _from_machine(module, expression, depth)
 
 
-def _from_machine(module: Module, node: cst.BaseExpression, depth: int, in_definition: bool) -> bool:
-    if depth > 6:
+def _from_machine(module: Module, node: cst.BaseExpression, depth: int) -> bool:
+    if depth > _DEPTH:
         return False
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString):
         return True
@@ -48,12 +51,11 @@ def _from_machine(module: Module, node: cst.BaseExpression, depth: int, in_defin
         return _is_device(node)
     if isinstance(node, cst.Call):
         asked = module.qualified_names(node.func)
-        if asked and asked <= _MACHINE_QUESTIONS:
-            return all(_from_machine(module, a.value, depth + 1, in_definition) for a in node.args)
-        # Inside the definition of a worker count the configuration may be consulted: that count stays, as a bound.
-        return in_definition
-    if isinstance(node, cst.IfExp):
-        parts: list[cst.BaseExpression] = [node.test, node.body, node.orelse]
+        parts = [argument.value for argument in node.args]
+        if not asked or not asked <= _MACHINE_QUESTIONS:
+            return False
+    elif isinstance(node, cst.IfExp):
+        parts = [node.test, node.body, node.orelse]
     elif isinstance(node, cst.BinaryOperation | cst.BooleanOperation):
         parts = [node.left, node.right]
     elif isinstance(node, cst.UnaryOperation):
@@ -62,7 +64,7 @@ def _from_machine(module: Module, node: cst.BaseExpression, depth: int, in_defin
         parts = [node.left, *(target.comparator for target in node.comparisons)]
     else:
         return False
-    return all(_from_machine(module, part, depth + 1, in_definition) for part in parts)
+    return all(_from_machine(module, part, depth + 1) for part in parts)
 
 
 def _is_device(node: cst.Attribute) -> bool:
@@ -73,16 +75,13 @@ def _is_device(node: cst.Attribute) -> bool:
 
 
 def _local_from_machine(module: Module, node: cst.Name, depth: int) -> bool:
-    function = module.enclosing_function(node)
-    scope: cst.CSTNode = function if function is not None else module.tree
-    if function is not None:
-        every = (*function.params.params, *function.params.kwonly_params, *function.params.posonly_params)
-        if any(parameter.name.value == node.value for parameter in every):
-            return False
-    values = [
-        assign.value
-        for assign in matching(scope, m.Assign())
-        if isinstance(assign, cst.Assign)
-        and any(m.matches(target.target, m.Name(node.value)) for target in assign.targets)
-    ]
-    return bool(values) and all(_from_machine(module, value, depth + 1, in_definition=True) for value in values)
+    found = module.scopes.lookup(node.value, node)
+    if found is None:
+        return False
+    assigns = [module.parents[one.node] for one in found[1] if one.kind is Kind.VALUE]
+    return len(assigns) == len(found[1]) and all(
+        isinstance(one, cst.Assign)
+        and all(isinstance(target.target, cst.Name) for target in one.targets)
+        and follows_machine(module, one.value, depth + 1)
+        for one in assigns
+    )

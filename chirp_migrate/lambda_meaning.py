@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.module import Module
+from chirp_migrate.module import Module, walk
 from chirp_migrate.project import Project
 from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, name
-from chirp_migrate.transform_shapes import handing_on
 
 __all__ = ["Shipped", "shipped_meaning"]
 
 _SAMPLE = name("<sample>")
-_APPLIERS = frozenset(f"torchvision.transforms.{module}Lambda" for module in ("", "transforms.", "v2."))
 _STACKS = frozenset({"torch.stack"})
 
 
@@ -26,13 +24,11 @@ class Shipped:
     Attributes:
         source: the expression.
         name: of the runtime, to be imported.
-        node: what it replaces: the lambda, or the call of a class that does nothing but call it.
         does: what it does, as a clause.
     """
 
     source: str
     name: str
-    node: cst.BaseExpression
     does: str
 
 
@@ -44,15 +40,17 @@ def shipped_meaning(module: Module, project: Project, node: cst.Lambda) -> Shipp
         return None
     parameter = parameters.params[0].name.value
     if _stacks_pairs(module, project, node.body, parameter):
-        return Shipped("collate_pairs", "collate_pairs", node, "stacks samples and labels")
+        return Shipped("collate_pairs", "collate_pairs", "stacks samples and labels")
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
-    return Shipped(source, "Standardize", _with_applier(module, project, node), "standardises a sample")
+    return Shipped(source, "Standardize", "standardises a sample")
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:
     """``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
+    if any(isinstance(one, cst.Attribute) and one.attr.value.endswith("_") for one in walk(body)):
+        return None  # in place, the dtype stays as it is
     try:
         value = Evaluator(module.source).expression(body, {parameter: _SAMPLE})
     except NotStraightLine:
@@ -98,28 +96,3 @@ def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, pa
         if each == parameter or not m.matches(loop, m.ListComp(elt=index, for_in=over)):
             return False
     return True
-
-
-def _with_applier(module: Module, project: Project, node: cst.Lambda) -> cst.BaseExpression:
-    """The call around ``node`` of a class that does nothing but call what it is given; else ``node`` itself."""
-    argument = module.parents.get(node)
-    call = module.parents.get(argument) if isinstance(argument, cst.Arg) else None
-    if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].keyword or call.args[0].star:
-        return node
-    names = project.resolved_names(module, call.func)
-    applies = bool(names) and all(one in _APPLIERS or _only_applies(project, one) for one in names)
-    return call if applies else node
-
-
-def _only_applies(project: Project, qualified: str) -> bool:
-    """Whether a class of the project keeps its one argument, calls it, and has nothing else to it."""
-    found = project.class_definition(qualified)
-    if found is None:
-        return False
-    hands_on = handing_on(found[1])
-    if hands_on is not None:
-        return not (hands_on.composes or hands_on.others)
-    # The same class, migrated.
-    bases = {name for base in found[1].bases for name in project.resolved_names(found[0], base.value)}
-    methods = [one for one in found[1].body.body if isinstance(one, cst.FunctionDef)]
-    return bases == {"chirpid_patch.Lambda"} and [one.name.value for one in methods] == ["__init__"]

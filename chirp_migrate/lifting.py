@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
@@ -36,6 +37,8 @@ __all__ = [
 
 #: Longer names of what moves would fill its lines.
 _LONGEST_NAME = 40
+#: Modules that only define something.
+_QUIET = sys.stdlib_module_names | {"numpy", "torch"}
 _DEFINITION = re.compile(r"(?m)^([ \t]*)(?:async[ \t]+)?(def|class)\b")
 _LONG_STRING = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'')
 
@@ -254,14 +257,18 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
 
 
 def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
-    """Edits that remove imports of the functions around which only the lines in ``span`` use, and now repeat."""
+    """Edits that remove imports of the functions around which only the lines in ``span`` use, and now repeat.
+
+    Modules that may do something when they are imported do it where they did.
+    """
     for one in captured:
         statement = one.bindings[0].node
         line = module.parents[statement]
         block = module.parents[line]
         uses = (module.span(use)[0] for use in reads_of(module, one.name, one.scope))
         if (
-            len(one.bindings) == len(getattr(statement, "names", ())) == 1
+            one.bindings[0].qualified.partition(".")[0] in _QUIET
+            and len(one.bindings) == len(getattr(statement, "names", ())) == 1
             and isinstance(line, cst.SimpleStatementLine)
             and isinstance(block, cst.IndentedBlock)
             and len(line.body) == 1

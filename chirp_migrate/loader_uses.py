@@ -132,8 +132,7 @@ def _only_called(module: Module, scope: Scope, name: str) -> bool:
 
 
 def _is_called(module: Module, node: cst.CSTNode) -> bool:
-    parent = module.parents[node]
-    return isinstance(parent, cst.Call) and parent.func is node
+    return isinstance(module.parents[node], cst.Call)
 
 
 def _only_names(module: Module, node: cst.CSTNode) -> bool:

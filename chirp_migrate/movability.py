@@ -12,17 +12,27 @@ from chirp_migrate.early_binding import early_binding_problem
 from chirp_migrate.lifting import NotMovable, free_name
 from chirp_migrate.module import Module, walk
 from chirp_migrate.names import Scope
+from chirp_migrate.origins import backend_holds
 from chirp_migrate.project import Project
 
-__all__ = ["check_body", "check_calls", "check_values", "is_unused", "method_name", "outer_name", "owning_method"]
+__all__ = [
+    "check_body",
+    "check_calls",
+    "check_onlookers",
+    "check_values",
+    "is_unused",
+    "method_name",
+    "outer_name",
+    "owning_method",
+]
 
 #: Names whose meaning depends on the function, or the class, they stand in.
-_OF_FUNCTION = frozenset({"locals", "vars", "eval", "exec"})
+_OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 
 
-def check_body(module: Module, node: cst.FunctionDef | cst.Lambda) -> None:
-    """See that nothing in a function depends on where it stands, besides the names it reads.
+def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
+    """See that nothing in a function or class depends on where it stands, besides the names it reads.
 
     Raises:
         NotMovable: something does.
@@ -45,9 +55,9 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda) -> None:
 
 
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """The class around ``name`` that lies in ``node`` and moves with it."""
+    """The class around ``name`` that is ``node``, or lies in it, and so moves with it."""
     owner = module.enclosing_class(name)
-    return owner if owner is not None and node in module.ancestors(owner) else None
+    return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
 def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
@@ -71,22 +81,55 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
         raise NotMovable(problem)
 
 
-#: Attributes of functions that differ where one has moved, and that partial objects have not.
-LOOKS_AT_FUNCTIONS = r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b|\bisfunction\b"
+#: Looks at what differs in functions where one has moved, and what partial objects have not.
+_LOOKS = (
+    r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b"
+    r"""|["']__(name|qualname|code|defaults|closure)__["']|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
+)
+#: Copies of an object with all it holds; those of models, their state and settings hold no function of a dataset's.
+_COPIES = (
+    r"\bdeepcopy\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
+    r"|\bdeepcopy\s+as\b|__deepcopy__"
+)
 
 
-def check_calls(module: Module, uses: Iterable[cst.Name], positional: int) -> None:
-    """See that no direct call of a function gives more than its first ``positional`` parameters by position.
+def check_onlookers(module: Module, project: Project, uses: Iterable[cst.Name], holds: bool) -> None:
+    """See that nothing can tell a function from what it becomes.
+
+    Args:
+        module: where the function stands.
+        project: searched for code that looks at functions or copies what may hold them.
+        uses: where the function is read by its name.
+        holds: whether values are bound to what it becomes, which a deep copy copies as well (of a function, it does
+            not).
 
     Raises:
-        NotMovable: one does.
+        NotMovable: something may.
     """
-    for use in uses:
-        call = module.parents[use]
-        if isinstance(call, cst.Call) and call.func is use:
+    if any(isinstance(module.parents[use], cst.Attribute) for use in uses):
+        raise NotMovable("attributes of it are used")
+    if backend_holds(project, _LOOKS):
+        raise NotMovable("the backend asks functions for their names or code")
+    if holds and backend_holds(project, _COPIES):
+        raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+
+
+def check_calls(module: Module, project: Project, names: Collection[str], positional: int) -> None:
+    """See that nothing called by one of ``names`` is given more than ``positional`` arguments by position.
+
+    Raises:
+        NotMovable: something is.
+    """
+    problem = NotMovable("a call of it gives a parameter whose default is made where it stands")
+    for call in module.find(cst.Call):
+        last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+        if isinstance(last, cst.Name) and last.value in names:
             by_position = [one for one in call.args if one.keyword is None]
             if len(by_position) > positional or any(one.star for one in call.args):
-                raise NotMovable("a call of it gives a parameter whose default is made where it stands")
+                raise problem
+    elsewhere = re.compile(rf"(?<!def )\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\((?:[^()=]*,|\s*\*)")
+    if any(path != module.path for path, _ in project.matching(elsewhere)):
+        raise problem
 
 
 def owning_method(module: Module, captured: Capture) -> cst.FunctionDef | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -58,6 +58,10 @@ class Project:
     def text(self, path: str) -> str:
         """Current text of the file at ``path``."""
         return self._texts[path]
+
+    def texts(self, word: str) -> Iterator[str]:
+        """Current texts of the files that hold a word."""
+        return (text for text in self._texts.values() if word in text)
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file (a rewritten module is what the others see)."""
@@ -139,12 +143,13 @@ class Project:
 
     def _is_possible(self, module: Module, name: str) -> bool:
         """Whether a name that ``import *`` may have brought can come from there."""
-        owner, _, last = name.rpartition(".")
-        sources = {module.absolute(source) for source, _ in module.scopes.stars}
-        if owner not in sources:
-            return True
-        explicit = module.scopes.module.bindings.get(last, [])
-        return self._star_may_give(owner, last) or any(module.absolute(one.qualified) == name for one in explicit)
+        for source in {module.absolute(source) for source, _ in module.scopes.stars}:
+            if name.startswith(f"{source}."):
+                first = name.removeprefix(f"{source}.").partition(".")[0]
+                explicit = module.scopes.module.bindings.get(first, [])
+                known = any(module.absolute(one.qualified) == f"{source}.{first}" for one in explicit)
+                return known or self._star_may_give(source, first)
+        return True
 
     def _beside(self, module: Module, name: str) -> str:
         """A name from a module in the same folder, as scripts import each other, by its name from the root."""
@@ -216,8 +221,11 @@ class Project:
 
     def search(self, pattern: str | re.Pattern[str], word: str = "") -> bool:
         """Whether a regular expression, every match of which holds ``word``, matches in any file of the backend."""
-        compiled = re.compile(pattern)
-        return any(word in text and compiled.search(text) for text in self._texts.values())
+        return any(self.matching(re.compile(pattern), word))
+
+    def matching(self, pattern: re.Pattern[str], word: str = "") -> Iterator[tuple[str, str]]:
+        """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
+        return ((path, text) for path, text in self._texts.items() if word in text and pattern.search(text))
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).

@@ -271,7 +271,8 @@ def _choose(
     remaining: list[tuple[Rule, Proposal, Status]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    for rule, proposal in proposals:
+    # What changes behaviour was asked for: it goes first where something else would be done, too.
+    for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
         defines = {name for edit in proposal.edits for name in _DEFINITION.findall(edit.replacement)}
         if proposal.fine:
             remaining.append((rule, proposal, Status.FINE))

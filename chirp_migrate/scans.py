@@ -152,7 +152,9 @@ def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str)
     parts = _subscript(node)
     if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
         return None
-    return Sample(*parts) if is_dataset(parts[0]) else None
+    if not is_dataset(parts[0]):
+        return None
+    return Sample(*parts)
 
 
 def _indexed(
@@ -241,14 +243,20 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
     """
     if not call.args or call.args[0].keyword is not None or module.qualified_names(call.func) != {"torch.stack"}:
         return None
+    if module.names_from_later_stars(call.func):
+        return None
     samples, others = call.args[0].value, call.args[1:]
     if len(others) > 1 or any(other.star or not m.matches(other.value, m.Integer("0")) for other in others):
         return None  # stacked along another axis, or into memory of the caller's
     if not isinstance(samples, cst.ListComp) or samples.for_in.ifs or samples.for_in.inner_for_in is not None:
         return None
     loop = samples.for_in
+    if loop.asynchronous is not None:
+        return None
     pair = _pair(loop.target)
-    if pair is not None and m.matches(samples.elt, m.Name(pair[0])) and is_dataset(loop.iter):
+    if pair is not None:
+        if not m.matches(samples.elt, m.Name(pair[0])) or not is_dataset(loop.iter):
+            return None
         return Scan(loop.iter, None, loop.target, loop.iter, True)
     element = _subscript(samples.elt)
     if element is None or not isinstance(loop.target, cst.Name) or not m.matches(element[1], m.Integer("0")):

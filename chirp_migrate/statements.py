@@ -1,17 +1,41 @@
-"""Edits that remove whole statements."""
+"""Edits that remove whole statements, and one that declares what a class does."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import libcst as cst
 
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit
 
+#: Longer generated lines are broken, one argument a line.
+_LINE_LENGTH = 100
+
 
 def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
     """Remove a statement with its lines."""
     start, end = module.span(statement)
     return Edit(module.line_start(start), module.line_end(end - 1), "")
+
+
+def class_decorator(module: Module, node: cst.ClassDef, name: str, arguments: Sequence[str]) -> Edit:
+    """Put ``@name(arguments)`` above a class that has no decorator, one argument a line where it is long."""
+    line = f"@{name}({', '.join(arguments)})"
+    if len(line) > _LINE_LENGTH:
+        inner = "".join(f"    {argument},{module.newline}" for argument in arguments)
+        line = f"@{name}({module.newline}{inner})"
+    place = module.span(node)[0]
+    # With the keyword: what others insert above the class stays above the decorator, too.
+    keyword = module.text[place : place + len("class")]
+    return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
+
+
+def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether the lines of a definition, or a line of statements, can go: nothing else is in them, but in the block."""
+    if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
+        return False
+    return len(getattr(module.parents[statement], "body", ())) > 1
 
 
 def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain, takewhile
 
 import libcst as cst
 import libcst.matchers as m
@@ -22,7 +23,7 @@ import libcst.matchers as m
 from chirp_migrate.closures import is_variable
 from chirp_migrate.dataset_names import dotted, own_nodes
 from chirp_migrate.device_moves import device_types
-from chirp_migrate.device_waits import DeviceLoop, Wait, WaitKind
+from chirp_migrate.device_waits import DeviceLoop, Wait
 from chirp_migrate.module import Module, matching
 from chirp_migrate.origins import backend_holds, origins, scope_of
 from chirp_migrate.plan import Edit
@@ -33,8 +34,8 @@ __all__ = ["NotProven", "summed_on_device"]
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
 _LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
 _DECORATORS = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
-#: Context managers that let exceptions pass.
-_TRANSPARENT = re.compile(r"torch\..+|tqdm\..+|builtins\.open")
+#: Context managers that let exceptions pass, and leave the device's stream as it is.
+_TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
 _INSPECTS = frozenset({"builtins.locals", "builtins.vars", "builtins.eval", "builtins.exec"})
 _SAME = frozenset({"detach", "mean", "sum"})
@@ -69,14 +70,14 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     """
     loop = there.loop
     sums = [_sum(module, there, wait) for wait in waits]
-    _look_around(module, loop)
+    _look_around(module, loop, sums)
     if any(not one.is_count for one in sums):
         if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])"):
             raise NotProven("a loss may have one value a sample, which is refused where it is read, now in every step")
         if backend_holds(project, r"\b(DTensor|distribute_tensor|loss_parallel)\b"):
             raise NotProven("a loss may be spread over several devices, and is put together when it is read")
         kinds = [device_types(module, project, device) for device in there.moves.values()]
-        if not kinds or not all(one and one <= _EXACT for one in kinds):
+        if not all(one and one <= _EXACT for one in kinds):
             raise NotProven("the device may be one without float64, so that sums there are rounded differently")
     for name in dict.fromkeys(one.name for one in sums):
         _look_at(module, loop, name, [one for one in sums if one.name == name])
@@ -100,7 +101,7 @@ def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
     shown = " ".join(module.source(wait.node).split())
     function = wait.node.func
     plain = m.matches(wait.node, _ITEM) and isinstance(function, cst.Attribute) and function.value is wait.value
-    if wait.kind is not WaitKind.NUMBER or not (plain or isinstance(function, cst.Name)):
+    if not (plain or isinstance(function, cst.Name)):
         raise NotProven(f"the loop waits at `{shown}`, too")
     node: cst.CSTNode = wait.node
     parent = module.parents[node]
@@ -109,11 +110,7 @@ def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
         factor = parent.right if parent.left is node else parent.left
         node, parent = parent, module.parents[parent]
     name = dotted(parent.target) if isinstance(parent, cst.AugAssign) else None
-    if (
-        not isinstance(parent, cst.AugAssign)
-        or not isinstance(parent.operator, cst.AddAssign)
-        or parent.value is not node
-    ):
+    if not isinstance(parent, cst.AugAssign) or not isinstance(parent.operator, cst.AddAssign):
         raise NotProven(f"`{shown}` is not only added up")
     if name is None or "." in name:
         raise NotProven(f"`{module.source(parent.target).strip()}` is no plain variable, and other code may read it")
@@ -165,10 +162,10 @@ def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
         values = _values_in(module, loop, node.value)
         if len(values) != 1:
             return False
-        backward = m.Call(m.Attribute(m.Name(node.value), m.Name("backward")))
-        scaled = m.Call(
-            m.Attribute(m.Call(m.Attribute(attr=m.Name("scale")), [m.Arg(m.Name(node.value))]), m.Name("backward"))
-        )
+        whole = [m.ZeroOrMore(m.Arg(keyword=m.Name("retain_graph") | m.Name("create_graph")))]  # a number's gradient
+        backward = m.Call(m.Attribute(m.Name(node.value), m.Name("backward")), whole)
+        scale = m.Call(m.Attribute(attr=m.Name("scale")), [m.Arg(m.Name(node.value))])
+        scaled = m.Call(m.Attribute(scale, m.Name("backward")), whole)
         return bool(matching(loop.body, backward | scaled)) or _is_loss(module, loop, values[0])
     if not isinstance(node, cst.Call):
         return False
@@ -202,14 +199,13 @@ def _values_in(module: Module, loop: cst.For, name: str) -> list[cst.BaseExpress
     return values
 
 
-def _look_around(module: Module, loop: cst.For) -> None:
-    """Refuse where what is around the loop could notice, or do otherwise than it reads."""
+def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
+    """Refuse where what is around the loop, or around a sum in it, could notice, or do otherwise than it reads."""
     function = module.enclosing_function(loop)
     if function is None and module.path.endswith(".ipynb"):
         raise NotProven("a cell that is interrupted leaves its variables to the next one")
-    for ancestor in module.ancestors(loop):
-        if ancestor is function:
-            break
+    inside = (takewhile(lambda a: a is not function, module.ancestors(one.statement)) for one in sums)
+    for ancestor in chain.from_iterable(inside):
         if isinstance(ancestor, cst.Try | cst.TryStar):
             raise NotProven("the `try` around the loop could see the sums before it is over")
         for item in ancestor.items if isinstance(ancestor, cst.With) else ():
@@ -246,7 +242,6 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         raise NotProven(f"`{name}` is added to in several ways")
     start, end = module.span(loop)
     added = {one.statement for one in sums}
-    starts = 0
     for mention in (one for one in module.find(cst.Name) if one.value == name and is_variable(module, one)):
         owner = module.scopes.lookup(name, mention)
         if owner is None or owner[0] is not scope:
@@ -257,21 +252,18 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         inside = start <= module.span(mention)[0] < end
         parent = module.parents[mention]
         if inside:
-            if parent not in added or parent.target is not mention:  # type: ignore[attr-defined]
+            if parent not in added:
                 raise NotProven(f"`{name}` is used before the loop is over")
             continue
         value = _value_for(module, mention)
         if value is not None:
             if not isinstance(value, cst.Integer if kinds == {True} else cst.Float):
                 raise NotProven(f"`{name}` does not start as the number that it becomes")
-            starts += module.span(mention)[0] < start
         elif isinstance(parent, cst.AugAssign) and parent.target is mention:
             if not _adds_the_same(module, parent, kinds == {True}):
                 raise NotProven(f"`{name}` is changed elsewhere, too")
         elif _is_bound_otherwise(module, mention):
             raise NotProven(f"`{name}` is changed elsewhere, too")
-    if not starts:
-        raise NotProven(f"`{name}` does not start as a number that can be seen")
 
 
 def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
@@ -294,13 +286,14 @@ def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
 
 
 def _is_bound_otherwise(module: Module, mention: cst.Name) -> bool:
-    """Whether a mention is a target of something that is no assignment."""
+    """Whether a mention is a target of something that is no plain assignment."""
     child: cst.CSTNode = mention
     while isinstance(parent := module.parents[child], cst.Element | cst.StarredElement | cst.Tuple | cst.List):
         child = parent
     if isinstance(parent, cst.For | cst.CompFor | cst.NamedExpr):
         return parent.target is child
-    return isinstance(parent, cst.AsName | cst.Param | cst.Del | cst.Global | cst.Nonlocal | cst.NameItem)
+    patterns = cst.MatchAs | cst.MatchStar | cst.MatchMapping
+    return isinstance(parent, cst.AssignTarget | cst.AsName | cst.Param | cst.Del | patterns)
 
 
 def _adds_the_same(module: Module, statement: cst.AugAssign, count: bool) -> bool:

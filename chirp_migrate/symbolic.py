@@ -101,7 +101,7 @@ def item(base: Value, index: Value) -> Value:
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """A call; arithmetic spelled as a method is arithmetic, and a copy is the value copied."""
+    """A call; arithmetic spelled as a method is arithmetic."""
     if function.kind == "attr" and not keywords:
         base, method = function.parts
         assert isinstance(base, Value) and isinstance(method, str)
@@ -112,8 +112,6 @@ def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Va
         if method.endswith("_") and method[:-1] in _ARITHMETIC_METHODS and len(args) == 1 and base.kind == "op":
             # In place on a temporary: nobody else sees it.
             return Value("op", (_ARITHMETIC_METHODS[method[:-1]], base, args[0]))
-        if method == "clone" and not args:
-            return base
     return Value("call", (function, args, keywords))
 
 
@@ -167,7 +165,7 @@ def names_in(value: Value) -> set[str]:
     return found
 
 
-Inline = Callable[[Value], "cst.FunctionDef | cst.Lambda | None"]
+Inline = Callable[[Value], "cst.FunctionDef | None"]
 
 
 class Evaluator:
@@ -305,8 +303,10 @@ class Evaluator:
         if isinstance(node, cst.Attribute):
             return attr(self.expression(node.value, env), node.attr.value)
         if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
-            index = self.expression(node.slice[0].slice.value, env)
-            value = item(self.expression(node.value, env), index)
+            index, base = self.expression(node.slice[0].slice.value, env), self.expression(node.value, env)
+            if base.kind in ("tuple", "path"):
+                self._note("kept", base)  # also what is not chosen was evaluated
+            value = item(base, index)
             if value.kind == "item" and index.kind != "const":
                 self._note("read", value)
             return value
@@ -317,11 +317,7 @@ class Evaluator:
             return Value("op", (_OPERATORS[type(node.operator)], left, right))
         if isinstance(node, cst.BooleanOperation):
             symbol = "and" if isinstance(node.operator, cst.And) else "or"
-            left, known = self.expression(node.left, env), len(self._trace)
-            right = self.expression(node.right, env)
-            if self._traced and len(self._trace) > known:
-                raise NotStraightLine(f"`{self._source(node)}`")
-            return Value("bool", (symbol, left, right))
+            return Value("bool", (symbol, self.expression(node.left, env), self.expression(node.right, env)))
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
             return Value("not", (self.expression(node.expression, env),))
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
@@ -358,8 +354,7 @@ class Evaluator:
         for argument in node.args:
             value = self.expression(argument.value, env)
             if argument.star == "*" and definition is not None and len(node.args) == 1:
-                bound = function.kind == "attr" and isinstance(definition, cst.FunctionDef)
-                width = len(definition.params.params) - bound
+                width = len(definition.params.params) - (function.kind == "attr")
                 args += [item(value, const(str(position))) for position in range(width)]
             elif argument.star or argument.keyword:
                 keywords.append((argument.keyword.value if argument.keyword else argument.star, value))
@@ -367,15 +362,12 @@ class Evaluator:
                 args.append(value)
         if definition is not None and not keywords and self._depth < 4:
             parameters = [p.name.value for p in definition.params.params]
-            if isinstance(definition, cst.Lambda):
-                if len(parameters) != len(args):
-                    raise NotStraightLine(f"`{self._source(node)}`")
-                return self.expression(definition.body, dict(zip(parameters, args, strict=True)))
             if function.kind == "attr":
                 receiver = function.parts[0]
                 assert isinstance(receiver, Value)
                 args.insert(0, receiver)
-            if len(parameters) == len(args) and not definition.decorators and takes_plain_arguments(definition):
+            changed = definition.decorators or definition.asynchronous
+            if len(parameters) == len(args) and not changed and takes_plain_arguments(definition):
                 self._depth += 1
                 try:
                     return self.function(definition, dict(zip(parameters, args, strict=True)))

@@ -9,7 +9,7 @@ import libcst.matchers as m
 
 from chirp_migrate.dataset_class import is_super_init
 from chirp_migrate.dataset_names import own_nodes, parameters
-from chirp_migrate.module import Module, walk
+from chirp_migrate.module import Module, matching, walk
 from chirp_migrate.project import Project
 
 __all__ = ["TRANSFORMS", "is_made_once", "is_transform"]
@@ -27,6 +27,7 @@ _KNOWN = re.compile(
     r"(AmplitudeToDB|ComputeDeltas|Deemphasis|Fade|FrequencyMasking|LFCC|MFCC|MelScale|MelSpectrogram|MuLawDecoding"
     r"|MuLawEncoding|Preemphasis|Resample|SpecAugment|Spectrogram|TimeMasking|TimeStretch|Vol)"
 )
+_STORED = m.AssignTarget(m.Attribute(m.Name("self"), m.Name()))
 _MODULE = re.compile(r"torch\.nn\.(modules\.module\.)?Module")
 
 
@@ -55,10 +56,13 @@ def _only_stores(project: Project, qualified: str) -> bool:
     if found is None or found[1].decorators or found[1].keywords:
         return False
     module, definition = found
+    methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef)]
+    stored = matching(definition, _STORED)
+    own = {one.name.value for one in methods} | {one.target.attr.value for one in stored}  # type: ignore[attr-defined]
     for position, statement in enumerate(definition.body.body):
         if isinstance(statement, cst.FunctionDef):
             initialises = statement.name.value == "__init__"
-            if not (_stores(statement) if initialises else _reads(module, statement)):
+            if not (_stores(statement) if initialises else _reads(module, statement, own)):
                 return False
         elif position or not _is_docstring(statement):
             return False
@@ -75,27 +79,33 @@ def _stores(init: cst.FunctionDef) -> bool:
         if is_super_init(statement) or _is_docstring(statement):
             continue
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else (None,):
-            value = small.value if isinstance(small, cst.Assign) else None
-            constant = isinstance(value, cst.Integer | cst.Float | cst.SimpleString)
-            if not constant and not (isinstance(value, cst.Name) and value.value in known):
+            if not isinstance(small, cst.Assign):
                 return False
-            target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name()))
-            if not isinstance(small, cst.Assign) or not all(m.matches(one, target) for one in small.targets):
+            constant = isinstance(small.value, cst.Integer | cst.Float | cst.SimpleString)
+            if not constant and not (isinstance(small.value, cst.Name) and small.value.value in known):
+                return False
+            if not all(m.matches(one, _STORED) for one in small.targets):
                 return False
     return not init.decorators
 
 
-def _reads(module: Module, method: cst.FunctionDef) -> bool:
-    """Whether a method only takes values from ``self``: nothing is set, changed in place or handed on."""
+def _reads(module: Module, method: cst.FunctionDef, own: set[str]) -> bool:
+    """Whether a method only takes values from ``self``: nothing is set, changed in place or handed on.
+
+    Args:
+        own: methods of the class, and attributes that it stores; others are the base's, and may change the object.
+    """
     if any(isinstance(one, cst.Global | cst.Nonlocal) for one in own_nodes(method)):
         return False
     for name in walk(method.body):
         if not m.matches(name, m.Name("self")):
             continue
         attribute = module.parents[name]
-        if not isinstance(attribute, cst.Attribute) or attribute.value is not name:
+        if not isinstance(attribute, cst.Attribute):
             return False
         around = module.parents[attribute]
+        if isinstance(around, cst.Call) and attribute.attr.value not in own:
+            return False
         if isinstance(
             around, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Attribute | cst.Subscript | cst.Del
         ):

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.dataset_class import is_super_init
+__all__ = ["DOCSTRING", "SUPER_INIT", "HandsOn", "handing_on"]
 
-__all__ = ["HandsOn", "handing_on"]
-
-_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+SUPER_INIT = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__")), args=[]))])
 #: Refusing an argument is not doing anything with it.
 _REFUSAL = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Raise()])]), orelse=None)
 #: Methods that could change what an attribute or a call means.
@@ -28,7 +27,6 @@ class HandsOn:
         attribute: where that is kept.
         store: the statement that keeps it.
         init, call: the ``__init__`` and ``__call__`` methods.
-        others: whether it has further methods.
     """
 
     composes: bool
@@ -37,29 +35,29 @@ class HandsOn:
     store: cst.SimpleStatementLine
     init: cst.FunctionDef
     call: cst.FunctionDef
-    others: bool
 
 
 def handing_on(definition: cst.ClassDef) -> HandsOn | None:
     """How a class hands its argument on; None where it does anything else, or inherits anything."""
     bases = [one for one in definition.bases if not m.matches(one, m.Arg(m.Name("object")))]
-    if bases or definition.keywords or definition.decorators or not isinstance(definition.body, cst.IndentedBlock):
+    unusual = definition.keywords or definition.decorators or definition.type_parameters
+    if bases or unusual or not isinstance(definition.body, cst.IndentedBlock):
         return None
     methods: dict[str, cst.FunctionDef] = {}
     for statement in definition.body.body:
-        if isinstance(statement, cst.FunctionDef):
-            methods[statement.name.value] = statement
-        elif not m.matches(statement, _DOCSTRING):
+        if m.matches(statement, DOCSTRING):
+            continue
+        if not isinstance(statement, cst.FunctionDef) or statement.name.value in methods:
             return None
+        methods[statement.name.value] = statement
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is None or call is None or not _MEDDLING.isdisjoint(methods):
         return None
-    kept, composes = _kept(init), None
-    if kept is not None:
-        composes = _composes(call, kept[1])
-    if kept is None or composes is None:
+    kept = _kept(init)
+    if kept is None:
         return None
-    return HandsOn(composes, *kept, init, call, others=len(methods) > 2)
+    composes = _composes(call, kept[1])
+    return None if composes is None else HandsOn(composes, *kept, init, call)
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
@@ -80,13 +78,13 @@ def _kept(init: cst.FunctionDef) -> tuple[str, str, cst.SimpleStatementLine] | N
     target = m.AssignTarget(m.Attribute(m.Name(owner), m.SaveMatchedNode(m.Name(), "attribute")))
     found = None
     for statement in init.body.body:
-        if is_super_init(statement) or m.matches(statement, _DOCSTRING) or m.matches(statement, _REFUSAL):
+        if m.matches(statement, DOCSTRING | SUPER_INIT | _REFUSAL):
             continue
         match = m.extract(statement, m.SimpleStatementLine([m.Assign([target], m.Name(parameter))]))
-        if match is None or found is not None or not isinstance(statement, cst.SimpleStatementLine):
+        if match is None or found is not None:
             return None
         attribute = match["attribute"]
-        assert isinstance(attribute, cst.Name)
+        assert isinstance(statement, cst.SimpleStatementLine) and isinstance(attribute, cst.Name)
         found = (parameter, attribute.value, statement)
     return found
 
@@ -94,10 +92,10 @@ def _kept(init: cst.FunctionDef) -> tuple[str, str, cst.SimpleStatementLine] | N
 def _composes(call: cst.FunctionDef, attribute: str) -> bool | None:
     """Whether ``__call__`` goes through what ``attribute`` holds (True), calls it (False), or does neither (None)."""
     names = _two_parameters(call)
-    if names is None:
+    if names is None or call.params.params[1].default is not None:
         return None
     owner, value = names
-    body = [one for one in call.body.body if not m.matches(one, _DOCSTRING)]
+    body = [one for one in call.body.body if not m.matches(one, DOCSTRING)]
     kept = m.Attribute(m.Name(owner), m.Name(attribute))
     given = [m.Arg(m.Name(value), keyword=None, star="")]
     if len(body) == 1 and m.matches(body[0], m.SimpleStatementLine([m.Return(m.Call(kept, given))])):

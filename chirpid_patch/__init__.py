@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from chirpid_patch.augment.composition import Compose, Lambda
+from chirpid_patch.augment.declared import adds_noise, masks, masks_images
 from chirpid_patch.augment.transforms import GaussianNoise, SpecAugment, Standardize
 from chirpid_patch.cpus import usable_cpus
 from chirpid_patch.data.arrays import WorkerSafeArrayDataset
 from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.collate import collate_pairs
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
-from chirpid_patch.data.declared import augments, lists, standardizes
+from chirpid_patch.data.declared import augments, augments_images, lists, standardizes
 from chirpid_patch.data.fetch import fetch_batch
 from chirpid_patch.data.labels import read_labels
 from chirpid_patch.data.stacking import stack_samples, standardized_samples
@@ -149,7 +150,9 @@ __all__ = [
     "WorkerSafeStandardizedDataset",
     "WrappedDataLoader",
     "__version__",
+    "adds_noise",
     "augments",
+    "augments_images",
     "autocast_for",
     "calculate_optimal_batch_size",
     "collate_pairs",
@@ -171,6 +174,8 @@ __all__ = [
     "largest_batch_size",
     "lightning_callback",
     "lists",
+    "masks",
+    "masks_images",
     "move_batch",
     "read_labels",
     "scale_images",

@@ -27,9 +27,25 @@ _HEAD = """\
 A rule looks for one habit of training code. `chirp-migrate rules` lists them, `chirp-migrate explain CHP001` shows one
 in a terminal. The examples below are the test cases of the rules.
 
-* **safe**: same samples, same order, same values, or augmentation with the same distribution. Applied by default.
+* **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and where they are
+  raised, what is printed, random states. Batches of augmented samples have the same distribution instead. Applied by
+  default. What can be told all the same is listed below.
 * **behaviour-changing**: what training learns differs, so the rule only proposes; `apply --unsafe` applies it.
 * **advice**: seen and explained, never rewritten. The example shows what a person makes of it.
+
+What *safe* leaves to be seen by a program that looks for it:
+
+* Loaders are `BatchedDataLoader`s, which are `DataLoader`s: `type(loader)` and its name in messages. Where samples
+  are in memory there are no workers, and `num_workers`, `persistent_workers`, `prefetch_factor` and `timeout` say so.
+  All else: the table in [loader.md](loader.md#where-it-differs-from-pytorchs-loader).
+* Functions, classes and lambdas that move to the module have other names (`__qualname__`, `repr`), and there is one
+  for all calls: attributes set on them, and comparisons of two, tell. What they captured is an argument or attribute
+  of theirs then, so `copy.deepcopy` copies it.
+* Augmented batches draw by keys of their own, so Python's and PyTorch's generators are left where they would not have
+  been. Classes made by `type()` (CHP005) have another name, and samples that are no pairs raise ValueError.
+* Names that nothing else uses are gone: imports, loop variables (`globals()`, `locals()`, `eval`).
+* What replaces parts of PyTorch or of this package while the program runs (`default_collate_fn_map`,
+  `TensorDataset.__getitem__`) is not asked where batches are read at once.
 
 A comment `# chirp: ignore[CHP001]` at the end of a line leaves that line alone, `--ignore CHP001` leaves out the rule.
 All ways to choose rules and places: [settings.md](settings.md).

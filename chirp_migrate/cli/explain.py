@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Iterator
 from importlib.resources import files
@@ -67,7 +68,9 @@ def explain(code: str, json_file: Path | None, color: str) -> None:
     paint = Paint.for_stream(sys.stdout, color)
     lines = [f"{paint(rule.code, '1;36')}  {paint(rule.name, '1')}", *wrapped(rule.summary, ""), ""]
     lines += wrapped(rule.reason, "")
-    lines += ["", *rule.requires.splitlines()] if rule.requires else []
+    for paragraph in re.split(r"\n(?=- )|\n\n", rule.requires) if rule.requires else ():
+        text = " ".join(paragraph.split())
+        lines += wrapped(text, "  ", first="") if text.startswith("- ") else ["", *wrapped(text, "")]
     lines += ["", *wrapped(f"Safety: {_SAFETY[rule.safety]}", "  ", first="")]
     if reports:
         lines += ["", f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}:"]

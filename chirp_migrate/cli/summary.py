@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -109,10 +110,7 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     """Lines on everything that was seen and not rewritten, with the reasons; places that are alike are folded."""
     plan = migration.plan
     advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
-    # Where a rule declines that was not opted in to, that is news only to those who ask for everything.
-    opted_in = {f.rule for f in plan.findings if f.status is Status.REWRITE}
-    opt_in = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR} - opted_in
-    reports = [f for f in plan.findings if f.status is Status.REPORT and (verbose or f.rule not in opt_in)]
+    reports = _reported(plan, verbose=verbose)
     sections = [
         (
             "Proposed, not applied: these change training (--unsafe applies them)",
@@ -141,6 +139,25 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     return lines
 
 
+def _reported(plan: Plan, *, verbose: bool = False) -> list[Finding]:
+    """What was seen and not rewritten; of a rule that was not opted in to only for those who ask for everything."""
+    opted_in = {f.rule for f in plan.findings if f.status is Status.REWRITE}
+    opt_in = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR} - opted_in
+    return [f for f in plan.findings if f.status is Status.REPORT and (verbose or f.rule not in opt_in)]
+
+
+def _left_alone(plan: Plan) -> list[str]:
+    """Where a safe rule declined, by rule, and the first place to look at."""
+    safe = {rule.code for rule in all_rules() if rule.safety is Safety.SAFE}
+    found = [one for one in _reported(plan) if one.rule in safe]
+    if not found:
+        return []
+    counts = ", ".join(f"{number} by {rule}" for rule, number in sorted(Counter(one.rule for one in found).items()))
+    first = found[0]
+    place = f"{first.path}:{first.place}"
+    return wrapped(visible(f"Left alone: {counts}. First look at {place}: {first.message}."), "  ", first="")
+
+
 def notes(migration: Migration) -> list[str]:
     """Lines of what else the user should know."""
     return [line for note in migration.notes for line in wrapped(visible(note), "")]
@@ -166,6 +183,7 @@ def account(
         if set(ledger.reasons) - {"other"}:
             reasons = ", ".join(f"{number} {why}" for why, number in ledger.reasons.items())
             lines += wrapped(f"Listed loaders: {reasons}.", "  ", first="")
+    lines += _left_alone(migration.plan)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
         f"{code} " + ", ".join(f"{counts[status]} {word}" for status, word in _DONE.items() if counts.get(status))

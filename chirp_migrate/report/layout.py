@@ -7,7 +7,6 @@ left unused) is found by comparing with it, and belongs to no hunk.
 from __future__ import annotations
 
 import ast
-import difflib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from chirp_migrate.blocks import Block, Lines
 from chirp_migrate.diff import SOURCE_LINE
 from chirp_migrate.magics import parse_cell
+from chirp_migrate.matching_lines import fewest_changes
 from chirp_migrate.plan import Edit, Hunk
 from chirp_migrate.provenance import lines_of
 from chirp_migrate.report.hunks import CONTEXT, Row
@@ -193,7 +193,7 @@ def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | Non
     """For each line of ``middle`` its place in ``new``, and which lines of ``new`` come behind which of ``middle``."""
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
-    for tag, i1, i2, j1, j2 in _opcodes(middle, new):
+    for tag, i1, i2, j1, j2 in fewest_changes(middle, new):
         if tag == "equal":
             match[i1:i2] = range(j1, j2)
         elif j2 > j1:
@@ -205,18 +205,13 @@ def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) 
     """The lines of a run: those that it wrote as they were are no change."""
     first = run.block.first - 1
     gone = old[first : run.block.end - 1]
-    for tag, i1, i2, j1, j2 in _opcodes(gone, [text for _, text in written]):
+    for tag, i1, i2, j1, j2 in fewest_changes(gone, [text for _, text in written]):
         if tag == "equal":
             for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
                 yield _Line(Row(" ", first + i + 1, written[j][0] + 1, _bare(gone[i])), frozenset())
             continue
         yield from (_Line(Row("-", first + i + 1, None, _bare(gone[i])), run.owners) for i in range(i1, i2))
         yield from (_Line(Row("+", None, written[j][0] + 1, _bare(written[j][1])), run.owners) for j in range(j1, j2))
-
-
-def _opcodes(old: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    # With autojunk, lines that occur everywhere are not compared with each other, which takes minutes in long files.
-    return difflib.SequenceMatcher(None, list(old), list(new), autojunk=True).get_opcodes()
 
 
 def _bare(line: str) -> str:

@@ -16,7 +16,7 @@ from chirp_migrate.arguments import insert_argument, one_per_line, realign, remo
 from chirp_migrate.closures import is_read
 from chirp_migrate.config_scope import config_expression
 from chirp_migrate.imports import local_import_edits, runtime
-from chirp_migrate.knobs import is_taken_over
+from chirp_migrate.knobs import follows_machine
 from chirp_migrate.loader_calls import TORCH_POSITIONAL
 from chirp_migrate.loader_uses import UseKind, use_of
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
@@ -32,6 +32,23 @@ _METHOD = re.compile(r"create_(\w+_)?loader")
 
 
 class DataLoaderFactory(Rule):
+    """Requires, of a mention of the class:
+
+    - `surely-pytorchs`: the name stands for PyTorch's `DataLoader`, also through imports of the backend, and no branch
+      or `import *` can give it another meaning.
+    - `only-called`: it is called here, or by `functools.partial`, or through a variable, parameter default or
+      attribute that is only called, in this file.
+    - `no-subclass`: it is not inherited from.
+    - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
+    - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
+    - `not-replaced`: no other file of the backend holds the text of a `patch` or `setattr` that puts something else in
+      the place of the name in this module.
+
+    Of the arguments, `num_workers` becomes `max_workers` (0 is left out), and `pin_memory` is left out where it is
+    True or asks the machine; all others stay. A configuration is read only where the same function, or `__init__`,
+    has surely called its `get` with one key (and a number) by then, and no class of the backend defines a `get`.
+    """
+
     code: ClassVar[str] = "CHP001"
     name: ClassVar[str] = "dataloader-factory"
     reason: ClassVar[str] = (
@@ -75,8 +92,8 @@ class DataLoaderFactory(Rule):
                             "find it any more; let it replace OptimalDataLoaderFactory, and migrate this by hand",
                             why="replaced-by-test",
                         )
-                    else:
-                        yield proposal
+                        continue
+                    yield proposal
 
 
 def _mentions(module: Module, spellings: Collection[str]) -> Iterator[cst.Name | cst.Attribute]:
@@ -126,27 +143,30 @@ def _check_use(
             "their own to have PyTorch's migrated",
             why="ambiguous-name",
         )
-    elif use.kind is UseKind.CALL and use.call is not None:
-        yield _with_local_import(module, node, _rewrite(module, project, use.call))
-    elif use.kind is UseKind.CALLABLE:
-        message = "the class is only called here, with arguments known at run time: the factory reads them there"
-        edits = (Edit(*module.span(node), f"{_FACTORY}.create_loader"),)
-        imports = frozenset({runtime(_FACTORY)})
-        yield _with_local_import(module, node, Proposal(offset, message, edits, imports))
-    elif use.kind is UseKind.SUBCLASS:
+        return
+    if use.kind is UseKind.SUBCLASS:
         yield Proposal(
             offset,
             f"{use.where} subclasses DataLoader, so what its loaders do is its own; let it inherit from "
             "chirpid_patch.BatchedDataLoader, which takes the same arguments, if it does not replace the iteration",
             why="subclass",
         )
-    else:
+        return
+    if use.kind is UseKind.VALUE:
         yield Proposal(
             offset,
             f"the class DataLoader is {use.where}, so the call that builds the loader cannot be seen; "
             f"build it with {_FACTORY}.create_loader where it is called",
             why="used-as-value",
         )
+        return
+    if use.call is not None:
+        yield _with_local_import(module, node, _rewrite(module, project, use.call))
+    else:
+        message = "the class is only called here, with arguments known at run time: the factory reads them there"
+        edits = (Edit(*module.span(node), f"{_FACTORY}.create_loader"),)
+        imports = frozenset({runtime(_FACTORY)})
+        yield _with_local_import(module, node, Proposal(offset, message, edits, imports))
 
 
 def _root(node: cst.Name | cst.Attribute) -> cst.Name | None:
@@ -186,18 +206,15 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     removed: set[int] = set()
     edits: list[Edit] = []
     said: list[str] = []
-    for knob in ("num_workers", "pin_memory", "prefetch_factor"):
-        if knob not in arguments:
-            continue
-        argument = call.args[arguments[knob]]
-        if knob == "num_workers":
-            if m.matches(argument.value, m.Integer("0")):
-                removed.add(arguments[knob])
-            else:
-                edits += _rename(module, argument, "max_workers")
-                said.append("its worker count becomes an upper bound")
-        elif is_taken_over(module, argument.value):
-            removed.add(arguments[knob])
+    if "num_workers" in arguments:
+        argument = call.args[arguments["num_workers"]]
+        if m.matches(argument.value, m.Integer("0")):
+            removed.add(arguments["num_workers"])
+        else:
+            edits += _rename(module, argument, "max_workers")
+            said.append("its worker count becomes an upper bound")
+    if "pin_memory" in arguments and follows_machine(module, call.args[arguments["pin_memory"]].value):
+        removed.add(arguments["pin_memory"])
     kept = set(range(len(call.args))) - removed
 
     role, extra = _role(module, call, arguments)
@@ -205,7 +222,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     for name, position in arguments.items():
         if position in kept and position >= 2 and call.args[position].keyword is None and name != "num_workers":
             edits += _rename(module, call.args[position], name)
-    config = config_expression(module, call)
+    config = config_expression(module, project, call)
     if config is not None:
         extra.append(f"optimize={config}.get('optimize_dataloaders', True)")
         extra.append(f"benchmark={config}.get('benchmark_performance', False)")

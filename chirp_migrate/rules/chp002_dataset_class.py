@@ -13,29 +13,39 @@ import libcst as cst
 from chirp_migrate.dataset_class import Declared, read_declared
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.plan import Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.statements import class_decorator
 
-#: Longer generated lines are broken, one argument a line.
-_LINE_LENGTH = 100
 _DOES = {
     "standardizes": "standardises one sample at a time",
     "augments": "augments one sample at a time",
+    "augments_images": "masks an image of one sample at a time",
     "lists": "hands out the samples of a list",
 }
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Requires, besides a class whose only base is PyTorch's ``Dataset``:
+    """Requires, of a class at the top of a module:
 
-    - nothing in the class body but methods and a docstring, and no decorator;
-    - no ``__getitems__``, ``__iter__``, ``__getattr__`` or ``__getattribute__``;
-    - a ``__getitem__(self, index)`` of assignments, ``if`` and ``return``, calling methods of the class and the
-      transforms only, in which everything that is evaluated becomes part of the sample, and no names but those of
-      imported modules come from outside;
-    - samples ``((x - mean) / (std + number), y)``, ``(transform(x), y)`` or those of a sequence, all state of which is
-      read from attributes of the object.
+    - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
+    - `no-decorator`: nothing decorates it.
+    - `methods-only`: its body holds methods, each name once, and a docstring.
+    - `plain-access`: it has a ``__getitem__``, and no ``__getitems__``, ``__iter__``, ``__getattr__`` or
+      ``__getattribute__``.
+    - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls are undecorated, not ``async``, and
+      take what they are given by position, without defaults.
+    - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
+    - `known-samples`: samples are ``((x - mean) / (std + number), y)`` of ``x, y = dataset[indices[index]]``, with or
+      without the number, ``(transform(x), y)`` of ``x, y = dataset[index]``, with one transform or more, or
+      ``samples[index]`` as it is.
+    - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
+      object.
+    - `plain-switches`: a switch is tested for being true; a transform may be tested for not being None instead.
+    - `nothing-besides`: everything that the methods evaluate becomes part of the sample or decides about it, and no
+      call is made twice.
+    - `clear-names`: names from outside of these methods are surely ``torch``, None, True or False.
     """
 
     code: ClassVar[str] = "CHP002"
@@ -66,13 +76,6 @@ class WorkerSafeDatasetClass(Rule):
 
 def _decorated(module: Module, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
-    line = f"@{name}({', '.join(declared.arguments)})"
-    if len(line) > _LINE_LENGTH:
-        inner = "".join(f"    {argument},{module.newline}" for argument in declared.arguments)
-        line = f"@{name}({module.newline}{inner})"
-    place = module.span(node)[0]
     message = f"{node.name.value} {_DOES[name]}: it now says so, and is read a batch at a time where that is the same"
-    # With the keyword: what others insert above the class stays above the decorator, too.
-    keyword = module.text[place : place + len("class")]
-    edit = Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
+    edit = class_decorator(module, node, name, declared.arguments)
     return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import textwrap
 from collections.abc import Callable, Iterable
 from typing import ClassVar
@@ -10,49 +10,62 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.augmenter_meaning import (
-    MASK_PARAMETERS,
-    adds_noise_like_gaussian_noise,
-    masks_like_spec_augment,
-)
+from chirp_migrate.augmenter_grammar import DrawsOtherwise
 from chirp_migrate.imports import runtime
+from chirp_migrate.mask_meaning import MASK_PARAMETERS, masks_images_like_spec_augment, masks_like_spec_augment
 from chirp_migrate.module import Module, matching
-from chirp_migrate.plan import Edit, Safety
+from chirp_migrate.noise_meaning import adds_noise_like_gaussian_noise
+from chirp_migrate.plan import Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import block_deletion, line_deletion
+from chirp_migrate.statements import class_decorator
 
-#: Shipped transform by the parameters that make a class a candidate, and how its meaning is checked.
-_SHIPPED: tuple[tuple[str, tuple[str, ...], Callable[[str], str | None]], ...] = (
-    ("SpecAugment", MASK_PARAMETERS, masks_like_spec_augment),
-    ("GaussianNoise", ("std", "p"), adds_noise_like_gaussian_noise),
+#: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
+#: is checked.
+_DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...]]], ...] = (
+    ("masks", "forward", MASK_PARAMETERS, masks_like_spec_augment),
+    ("adds_noise", "forward", ("std", "p"), adds_noise_like_gaussian_noise),
+    ("masks_images", "__call__", MASK_PARAMETERS, masks_images_like_spec_augment),
 )
+_MODULES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"})
 
 
 class WorkerSafeAugmenter(Rule):
-    """Requires, of a top-level `nn.Module` of methods only whose `__init__` keeps its parameters and does nothing else:
+    """Requires, of a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise`:
 
-    - the parameters of a shipped transform, and a `forward` with one gate `random.random()` against `p` in front, which
-      returns the sample as it is;
-    - masks: a clone, in which two loops over the counts overwrite stretches of the last two axes with `mask_value`,
-      widths `random.randint(0, min(parameter, size))`, starts `random.randint(0, size - width)` of the same axis, in
-      the loop or in a method of its own; then `return` of the clone;
-    - noise: `clamp(x + randn_like(x) * std, 0, 1)`, perhaps through names that are used once;
-    - `random` and `torch` that are these modules.
+    - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword; or it has no base and is
+      called with images, which are grey: what is said of `forward`, `x.clone()` and `x` holds for `__call__`,
+      `np.array(image)` and `Image.fromarray(x)` then.
+    - `plain-methods`: each of its methods is defined once, and there is nothing else in it.
+    - `gate`: `forward` takes one sample, asks in one `if` for one `random.random()` against `self.p`, and returns the
+      sample as it is where the gate is shut. Before it there are at most sizes, and whether there are two axes.
+    - `clone`: masks are put into one `x.clone()`, which is returned as it is.
+    - `two-axes`: samples of two axes and of three are masked; those of two may get one in front, if it goes again.
+    - `both-axes`: masks are drawn in two loops, over `num_time_masks` for the last axis and over `num_freq_masks` for
+      the one before it, in the loop or in a method of its own.
+    - `guard`: whether there are masks of an axis depends on nothing, on `parameter > 0`, or, for both axes, on
+      `size > parameter`.
+    - `width`: each mask draws `width = random.randint(0, min(parameter, size))`, of its own axis.
+    - `start`: then `start = random.randint(0, size - width)`, perhaps in `max(0, …)`, perhaps only if `width > 0`.
+    - `stretch`: then overwrites that stretch of all rows, or of all columns, with `self.mask_value`, and nothing
+      else is done. In `x[:, a:b, :]` the `x` surely has three axes: its shape was given to three names before.
+    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, perhaps through names that are used once.
+    - `names-mean-it`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` are those modules
+      and functions wherever it calls them.
     """
 
     code: ClassVar[str] = "CHP003"
     name: ClassVar[str] = "worker-safe-augmenter"
     reason: ClassVar[str] = (
         "Masks and noise drawn sample by sample from the global generators are slow and depend on which worker loads "
-        "what. The shipped transforms draw from the same distributions for a whole batch, keyed by sample, so that a "
-        "run repeats with any number of workers. The class keeps its name and constructor."
+        "what. A class that declares what it draws is drawn for a whole batch at a time, from the same distribution "
+        "and keyed by sample, so that a run repeats with any number of workers. It stays what it was when it is called."
     )
     safety: ClassVar[Safety] = Safety.SAFE
     trigger: ClassVar[tuple[str, ...]] = ("time_mask_param", "randn_like")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite top-level ``nn.Module`` classes that draw like a shipped transform."""
+        """Decorate top-level ``nn.Module`` classes that draw like a shipped transform."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 proposal = _examine(module, project, statement)
@@ -61,119 +74,48 @@ class WorkerSafeAugmenter(Rule):
 
 
 def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal | None:
-    if len(node.bases) != 1 or not module.qualified_names(node.bases[0].value) <= {
-        "torch.nn.Module",
-        "torch.nn.modules.Module",
-    }:
+    if len(node.bases) > 1 or node.keywords or node.decorators or not isinstance(node.body, cst.IndentedBlock):
         return None
-    if (
-        not module.qualified_names(node.bases[0].value)
-        or node.decorators
-        or not isinstance(node.body, cst.IndentedBlock)
-    ):
+    names = project.resolved_names(module, node.bases[0].value) if node.bases else set()
+    if node.bases and (not names or not names <= _MODULES):
         return None
     methods = {s.name.value: s for s in node.body.body if isinstance(s, cst.FunctionDef)}
-    init, forward = methods.get("__init__"), methods.get("forward")
-    if init is None or forward is None:
+    init, method = methods.get("__init__"), "forward" if node.bases else "__call__"
+    if init is None or method not in methods:
         return None
-    parameters = tuple(p.name.value for p in init.params.params[1:])
+    parameters = {one.name.value for one in init.params.params[1:]}
     offset, title = module.span(node.name)[0], node.name.value
-    for shipped, expected, check in _SHIPPED:
-        if set(parameters) != set(expected):
+    for decorator, entry, expected, check in _DECLARED:
+        if entry != method or parameters != set(expected):
             continue
-        problem = check(textwrap.dedent(module.source(node)))
-        if problem is None:
-            problem = _init_problem(module, init, parameters)
-        if problem is None:
-            problem = _names_problem(module, node)
-        if problem is None and "random" in ast.unparse(ast.parse(textwrap.dedent(module.source(init)))):
-            problem = "its `__init__` draws random numbers"
+        said: tuple[str, ...] = ()
+        try:
+            said = check(textwrap.dedent(module.source(node)))
+            problem = _names_problem(module, project, node)
+        except DrawsOtherwise as reason:
+            problem = str(reason)
         if problem is not None:
-            return Proposal(offset, f"{title} is left alone, not surely drawing like the shipped {shipped}: {problem}")
-        return _rewrite(module, project, node, methods, shipped, parameters)
+            return Proposal(offset, f"{title} is left alone, not surely drawing as `{decorator}` says: {problem}")
+        called = [
+            name for name in methods if matching(methods[entry], m.Call(m.Attribute(m.Name("self"), m.Name(name))))
+        ]
+        named = ", ".join(f'"{name}"' for name in called)
+        calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
+        edit = class_decorator(module, node, decorator, [*said, *calls])
+        message = f"{title} draws sample by sample: it now says what it draws, which is drawn for a whole batch"
+        return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None
 
 
-def _names_problem(module: Module, node: cst.ClassDef) -> str | None:
-    """``random`` and ``torch`` must be the modules, and nothing may stand for Python's own functions."""
+def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
+    """``random``, ``torch`` and others must be the modules, and nothing may stand for Python's own functions."""
     for call in matching(node, m.Call()):
         assert isinstance(call, cst.Call)
         spelled = module.source(call.func)
-        meant = f"builtins.{spelled}" if spelled in ("min", "max", "range") else spelled
-        if meant.startswith(("builtins.", "random.", "torch.")) and module.qualified_names(call.func) != {meant}:
+        meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled
+        meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))
+        if not meant.startswith(("builtins.", "random.", "torch.", "numpy.", "PIL.")):
+            continue
+        if project.resolved_names(module, call.func) != {meant}:
             return f"`{spelled}` is not what it seems"
     return None
-
-
-def _init_problem(module: Module, init: cst.FunctionDef, parameters: tuple[str, ...]) -> str | None:
-    """``__init__`` must store each parameter under its own name and do nothing else."""
-    stored: set[str] = set()
-    for statement in init.body.body:
-        text = module.source(statement).strip()
-        if m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
-            continue
-        if m.matches(
-            statement,
-            m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__"))))]),
-        ):
-            continue
-        match = (
-            statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
-        )
-        if isinstance(match, cst.Assign) and isinstance(match.value, cst.Name):
-            name = match.value.value
-            if (
-                m.matches(match, m.Assign([m.AssignTarget(m.Attribute(m.Name("self"), m.Name(name)))]))
-                and name in parameters
-            ):
-                stored.add(name)
-                continue
-        return f"its `__init__` does `{text.splitlines()[0]}`"
-    return None if stored == set(parameters) else "its `__init__` does not store every parameter"
-
-
-def _rewrite(
-    module: Module,
-    project: Project,
-    node: cst.ClassDef,
-    methods: dict[str, cst.FunctionDef],
-    shipped: str,
-    parameters: tuple[str, ...],
-) -> Proposal:
-    init = methods["__init__"]
-    assert isinstance(init.body, cst.IndentedBlock)
-    clause = f"{shipped} as WorkerSafe{shipped}"
-    lines = [s for s in init.body.body if not m.matches(s, m.SimpleStatementLine([m.Expr(m.SimpleString())]))]
-    arguments = ", ".join(f"{p}={p}" for p in parameters)
-    indent = module.indentation(module.span(lines[0])[0])
-    call = f"super().__init__({arguments})"
-    if len(indent) + len(call) > 100:
-        inner = f",{module.newline}{indent}    ".join(f"{p}={p}" for p in parameters)
-        call = f"super().__init__({module.newline}{indent}    {inner},{module.newline}{indent})"
-    edits = [
-        Edit(*module.span(node.bases[0].value), f"WorkerSafe{shipped}"),
-        Edit(*module.span(lines[0]), call),
-    ]
-    edits += [line_deletion(module, s) for s in lines[1:]]
-    edits += [block_deletion(module, methods[key]) for key in _reached_from_forward(module, project, methods)]
-    message = (
-        f"{node.name.value} draws sample by sample: it now inherits the shipped {shipped}, which draws for a batch"
-    )
-    return Proposal(module.span(node.name)[0], message, tuple(edits), frozenset({runtime(clause)}))
-
-
-def _reached_from_forward(module: Module, project: Project, methods: dict[str, cst.FunctionDef]) -> list[str]:
-    """``forward`` and the private methods that only it uses."""
-    gone = ["forward"]
-    for key in gone:
-        called = [
-            c.func.attr.value
-            for c in matching(methods[key], m.Call(m.Attribute(m.Name("self"), m.Name())))
-            if isinstance(c, cst.Call) and isinstance(c.func, cst.Attribute)
-        ]
-        for other in called:
-            private = other.startswith("_") and not project.mentions(other, besides=module.path)
-            users = [k for k, f in methods.items() if f"self.{other}" in module.source(f)]
-            if other in methods and other not in gone and private and set(users) <= {*gone, other}:
-                gone.append(other)
-    return gone

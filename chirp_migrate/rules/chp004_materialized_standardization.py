@@ -10,12 +10,12 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import is_variable
+from chirp_migrate.closures import Capture, is_target, reads_of
 from chirp_migrate.dataset_class import short
-from chirp_migrate.dataset_meaning import is_part, standardized_pair
+from chirp_migrate.dataset_meaning import is_part, pair_of, standardized_pair
+from chirp_migrate.early_binding import has_value
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module, matching
-from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -32,6 +32,7 @@ _BINDS_TIGHTER = (
     cst.Attribute,
     cst.Subscript,
     cst.Comparison,
+    cst.ComparisonTarget,
     cst.UnaryOperation,
     cst.CompFor,
     cst.IfExp,
@@ -43,12 +44,20 @@ _DIVIDES = re.compile(r"\)\s*/|div|normalize")
 
 
 class MaterializedStandardization(Rule):
-    """Requires a comprehension, or a loop right after ``samples = []`` that appends:
+    """Requires, of a list comprehension, or of a loop that appends to a list:
 
-    - elements ``((x - mean) / (std + number), y)`` of the samples ``dataset[i]`` for the ``i`` of a sequence, or of
-      ``for x, y in dataset``;
-    - ``dataset``, ``mean``, ``std`` and the sequence that are names which the loop does not bind;
-    - of a loop: nothing else in it but assignments to names, none of which is read after it.
+    - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
+      y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
+    - `plain-loop`: one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
+    - `assignments-only`: a loop holds assignments to names, and at its end the ``append`` of one element.
+    - `empty-list-before`: right before a loop stands ``samples = []``.
+    - `plain-names`: dataset, sequence, mean and std are names, which the loop does not bind, and not that of the list.
+    - `names-have-values`: these names surely have values in front of the loop, and none is bound in the body of a
+      class.
+    - `nothing-besides`: everything that is evaluated becomes part of the element, and nothing is called but arithmetic.
+    - `torch-is-torch`: where arithmetic is spelled ``torch.sub``, ``torch`` is PyTorch.
+    - `loop-names-unread`: what a loop binds is a name of the function, or of the module, around it, and is surely not
+      read outside of it.
     """
 
     code: ClassVar[str] = "CHP004"
@@ -68,11 +77,11 @@ class MaterializedStandardization(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
-            found = None if _stands_in(module, node) else _from_comprehension(module, node)
+            found = None if _stands_in(module, node) else _from_comprehension(module, project, node)
             if found is not None:
                 yield _rewrite_comprehension(module, node, found)
         for loop in module.find(cst.For):
-            proposal = _examine_loop(module, loop)
+            proposal = _examine_loop(module, project, loop)
             if proposal is not None:
                 yield proposal
 
@@ -92,16 +101,24 @@ class _Built:
         eps = f", eps={short(self.eps)}" if self.eps else ""
         return f"{_SHIPPED}({self.dataset}, {self.indices}, {self.mean}, {self.std}{eps})"
 
+    @property
+    def names(self) -> set[str]:
+        """The names that the call reads."""
+        return {str(self.dataset), self.indices, str(self.mean), str(self.std)} - {"None"}
 
-def _from_comprehension(module: Module, node: cst.ListComp) -> _Built | None:
+
+def _from_comprehension(module: Module, project: Project, node: cst.ListComp) -> _Built | None:
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
-    return _built(module, loop.target, loop.iter, node.elt, ())
+    if any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node)):
+        return None
+    return _built(module, project, loop.target, loop.iter, node.elt, ())
 
 
 def _built(
     module: Module,
+    project: Project,
     target: cst.BaseExpression,
     source: cst.BaseExpression,
     element: cst.BaseExpression,
@@ -126,24 +143,17 @@ def _built(
         value = evaluator.expression(element, env)
     except NotStraightLine:
         return None
-    if value.kind != "tuple" or not isinstance(value.parts[0], tuple) or len(value.parts[0]) != 2:
-        return None
-    parts = standardized_pair(value.parts[0])
+    pair = pair_of(value)
+    parts = standardized_pair(pair) if pair is not None else None
     if parts is None:
         return None
     sample, mean, std, eps = parts
-    made = any(one.kind == "made" for one in evaluator.trace)
-    kept = (one.parts[0] for one in evaluator.trace if one.kind == "kept")
-    if (
-        made
-        or not all(isinstance(one, Value) and is_part(one, value) for one in kept)
-        or not isinstance(source, cst.Name)
-    ):
+    done = ((one.kind, one.parts[0]) for one in evaluator.trace)
+    if not isinstance(source, cst.Name) or any(kind == "made" or not is_part(one, value) for kind, one in done):  # type: ignore[arg-type]
         return None
-    if "torch" in names_in_code(element) | {one for line in body for one in names_in_code(line)}:
-        owner = module.scopes.lookup("torch", element)
-        if owner is None or [one.kind for one in owner[1]] != [Kind.IMPORT]:
-            return None
+    mentioned = (one for part in (element, *body) for one in matching(part, m.Name("torch")))
+    if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
+        return None
     iterated = source.value
     if sample == _SAMPLE:
         # `for x, y in subset`: the samples of subset in order.
@@ -154,9 +164,21 @@ def _built(
         built = _Built(dataset, iterated, mean, std, eps)
     else:
         return None
-    stable = all(part.kind == "name" for part in (built.dataset, mean, std))
-    changed = not env.keys().isdisjoint({str(part) for part in (built.dataset, mean, std)} | {iterated})
-    return built if stable and not changed else None
+    if not env.keys().isdisjoint(built.names):
+        return None
+    return built if all(_surely_has_value(module, source, one) for one in built.names) else None
+
+
+def _surely_has_value(module: Module, node: cst.CSTNode, name: str) -> bool:
+    """Whether a name has a value where ``node`` stands, and is none of a class body, which comprehensions cannot see.
+
+    For functions, what the module binds on every way through it has one.
+    """
+    owner = module.scopes.lookup(name, node)
+    if owner is None or isinstance(owner[0].node, cst.ClassDef):
+        return False
+    is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
+    return has_value(module, module.tree.body[-1] if is_later else node, Capture(name, *owner))
 
 
 def _rewrite_comprehension(module: Module, node: cst.ListComp, built: _Built) -> Proposal:
@@ -172,18 +194,20 @@ def _rewrite_comprehension(module: Module, node: cst.ListComp, built: _Built) ->
     return Proposal(span[0], _MESSAGE, (Edit(*span, text),), frozenset({runtime(_SHIPPED)}))
 
 
-def _examine_loop(module: Module, node: cst.For) -> Proposal | None:
+def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal | None:
     """``for i in indices: …; samples.append((standardised x, y))`` right after ``samples = []``."""
-    if node.orelse is not None or node.asynchronous is not None or not isinstance(node.body, cst.IndentedBlock):
+    if node.orelse is not None or node.asynchronous is not None:
         return None
     *body, last = node.body.body
-    append = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Name(), m.Name("append")), args=[m.Arg()]))])
+    append = m.SimpleStatementLine(
+        [m.Expr(m.Call(m.Attribute(m.Name(), m.Name("append")), args=[m.Arg(keyword=None, star="")]))]
+    )
     if not m.matches(last, append):
         return None
-    call = last.body[0].value  # type: ignore[attr-defined]
+    call = last.body[0].value  # type: ignore[union-attr]
     collected = call.func.value.value
-    built = _built(module, node.target, node.iter, call.args[0].value, body)
-    if built is None:
+    built = _built(module, project, node.target, node.iter, call.args[0].value, body)
+    if built is None or collected in built.names:
         return None
     offset = module.span(node)[0]
     if _stands_in(module, node, collected):
@@ -192,10 +216,9 @@ def _examine_loop(module: Module, node: cst.For) -> Proposal | None:
     if empty is None:
         message = f"standardised samples are collected in a list, but `{collected}` is not made right before the loop"
         return Proposal(offset, message)
-    names = (one for one in matching(node, m.Name()) if isinstance(one, cst.Name))
-    bound = {one.value for one in names if _is_bound(module, node, one)}
-    if _read_after(module, node, bound):
-        return Proposal(offset, "standardised samples are collected in a list, but a name of the loop is used after it")
+    if any(_may_be_read(module, project, node, one) for one in sorted(names_in_code(node))):
+        message = "standardised samples are collected in a list, but a name of the loop may be read outside of it"
+        return Proposal(offset, message)
     outer = module.indentation(module.span(empty)[0])
     step = module.tree.default_indent
     start, end = module.text.rindex("\n", 0, module.span(node)[0]) + 1, module.span(node)[1]
@@ -232,40 +255,36 @@ def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.Sim
     return None
 
 
-def _is_bound(module: Module, loop: cst.For, node: cst.Name) -> bool:
-    """Whether a name in the loop is assigned there."""
-    if any(node is n for n in matching(loop.target, m.Name())):
+def _may_be_read(module: Module, project: Project, loop: cst.For, name: str) -> bool:
+    """Whether what a loop bound to ``name`` may be read outside of it."""
+    owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
+    if owner is None or not any(_within(module, one.node, loop) for one in owner[1]):
+        return False
+    if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True
-    return any(isinstance(a, cst.AssignTarget) for a in module.ancestors(node)) and not isinstance(
-        module.parents[node], cst.Subscript | cst.Attribute
-    )
+    if scope.parent is None and project.imported_elsewhere(module, name):
+        return True
+    outside = Capture(name, scope, [one for one in owner[1] if not _within(module, one.node, loop)])
+    mentions = (one for one in reads_of(module, name, scope) if not _within(module, one, loop))
+    return any(not is_target(module, one) and not _is_bound_anew(module, loop, one, outside) for one in mentions)
 
 
-def _scope(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    return module.enclosing_function(node) or module.tree
-
-
-def _read_after(module: Module, loop: cst.For, names: set[str]) -> bool:
-    """Whether the first later mention of a loop name in the function reads it."""
-    end = module.span(loop)[1]
-    for one in names:
-        later = [n for n in matching(_scope(module, loop), m.Name(one)) if module.span(n)[0] >= end]
-        first = min(later, key=lambda n: module.span(n)[0], default=None)
-        if first is None or not is_variable(module, first):
-            continue
-        bound = any(
-            isinstance(
-                a,
-                cst.AssignTarget | cst.CompFor | cst.ListComp | cst.GeneratorExp | cst.SetComp | cst.DictComp,
-            )
-            or (isinstance(a, cst.For) and _within(module, first, a.target))
-            or isinstance(a, cst.Lambda)
-            for a in module.ancestors(first)
-            if a is not loop and module.span(a)[0] >= end
-        )
-        if not bound:
+def _is_bound_anew(module: Module, loop: cst.For, read: cst.Name, name: Capture) -> bool:
+    """Whether a name read outside of ``loop`` does not have the value from it, because of the bindings of ``name``."""
+    around = list(module.ancestors(read))
+    inner = around[: around.index(name.scope.node)]
+    if any(isinstance(one, cst.FunctionDef | cst.Lambda | cst.GeneratorExp) for one in inner):
+        return False
+    start, end = module.span(loop)
+    if module.span(read)[0] > start:
+        later = [one for one in name.bindings if module.span(one.node)[0] >= end]
+    else:
+        both = (one for one in module.ancestors(loop) if isinstance(one, cst.For | cst.While) and one in inner)
+        turn = next(both, None)
+        if turn is None:
             return True
-    return False
+        later = [one for one in name.bindings if _within(module, one.node, turn)]
+    return has_value(module, read, Capture(name.name, name.scope, later))
 
 
 def _within(module: Module, node: cst.CSTNode, outer: cst.CSTNode) -> bool:

@@ -9,30 +9,43 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.closures import Capture
+from chirp_migrate.constructions import constructor_calls
 from chirp_migrate.dataset_class import evaluator, is_torch_dataset
-from chirp_migrate.dataset_meaning import INDEX, SELF, Augmenting, meaning_of, none_tested, settled
+from chirp_migrate.dataset_meaning import INDEX, SELF, Augmenting, augmenting, length_of, none_tested, settled
 from chirp_migrate.early_binding import early_binding_problem
 from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module, matching
+from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import line_deletion
-from chirp_migrate.symbolic import NotStraightLine, Value
+from chirp_migrate.statements import is_dispensable, line_deletion
+from chirp_migrate.symbolic import NotStraightLine, Value, const, takes_plain_arguments
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
 
 
 class DatasetWrapper(Rule):
-    """Requires, in a function, ``type(name, (Dataset,), {...})`` called without arguments:
+    """Requires, of ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called:
 
-    - no members but ``__getitem__``, ``__len__`` and an ``__init__`` that does nothing, all lambdas;
-    - a ``__getitem__`` that reads one sample of a dataset once and applies transforms to x, each always or unless it
-      is None, all together perhaps only while a flag named like ``training`` is true, and does nothing else;
-    - names from the function around that surely mean the same whenever a sample is read.
+    - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, the only base PyTorch's ``Dataset``.
+    - `in-a-function`: it stands in a function, not in the body of a class.
+    - `called-plainly`: it is called without arguments; a name it is assigned to has its value on every way to the
+      calls, is used for nothing else, and the line of the assignment can go.
+    - `known-members`: the members are ``__getitem__``, ``__len__`` and perhaps an ``__init__`` that does nothing, all
+      lambdas without defaults.
+    - `length-of-dataset`: ``__len__`` is ``len(dataset)`` of the dataset that is read.
+    - `known-samples`: samples are those of ``dataset[index]``, one or more transforms applied to x, each once; all
+      together perhaps only while a flag called ``training``, ``train`` or ``is_training`` is true.
+    - `plain-switches`: a transform is applied always, or unless it is None; the flag is not tested for None.
+    - `straight-line`: what the lambdas call is a plain function, defined once beside them, of assignments to names,
+      ``if`` and ``return``, none of whose names hides one from outside.
+    - `nothing-besides`: everything that is evaluated becomes part of the sample or decides about it, every sample is
+      read once, and no call is made twice.
+    - `own-names-only`: dataset, transforms and flag are names of functions around.
+    - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
 
-    What is made then has another class than it had, by name, too, and samples that are no pairs are refused with the
-    ValueError of unpacking them.
+    What is made then has another class than it had, by name, too. Its samples are tuples, and those that are no pairs
+    are refused with the ValueError of unpacking them.
     """
 
     code: ClassVar[str] = "CHP005"
@@ -51,32 +64,11 @@ class DatasetWrapper(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood datasets where they are constructed."""
         for call in module.find(cst.Call):
-            if m.matches(call, m.Call(m.Name("type"), args=[m.Arg(), m.Arg(m.Tuple()), m.Arg(m.Dict())])):
+            made = m.Call(m.Name("type"), args=[m.Arg(m.SimpleString()), m.Arg(m.Tuple()), m.Arg(m.Dict())])
+            if m.matches(call, made):
                 proposal = _made_by_type(module, project, call)
                 if proposal is not None:
                     yield proposal
-
-
-def constructor_calls(module: Module, node: cst.ClassDef) -> list[cst.Call] | None:
-    """Calls that construct a local class; ``None`` when the class is used for anything else as well."""
-    return _calls_of(module, node, node.name.value)
-
-
-def _calls_of(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
-    function = module.enclosing_function(node)
-    assert function is not None
-    calls: list[cst.Call] = []
-    start, end = module.span(node)
-    for mention in matching(function, m.Name(title)):
-        if start <= module.span(mention)[0] < end:
-            continue
-        parent = module.parents[mention]
-        if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:
-            continue
-        if not isinstance(parent, cst.Call) or parent.func is not mention or any(a.star for a in parent.args):
-            return None
-        calls.append(parent)
-    return calls or None
 
 
 def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal | None:
@@ -85,14 +77,18 @@ def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal 
     if isinstance(parent, cst.Call) and parent.func is node:
         constructions = [parent]
     elif isinstance(parent, cst.Assign) and m.matches(parent, m.Assign([m.AssignTarget(m.Name())])):
-        constructions = _calls_of(module, parent, module.source(parent.targets[0].target)) or []
-        removal.append(line_deletion(module, module.parents[parent]))
+        constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
+        line = module.parents[parent]
+        removal.append(line_deletion(module, line))
+        if not is_dispensable(module, line):
+            constructions = []
     else:
         return None
     bases, entries = node.args[1].value, node.args[2].value
     assert isinstance(bases, cst.Tuple) and isinstance(entries, cst.Dict)
     is_dataset = is_torch_dataset(module, project, [one.value for one in bases.elements])
-    if not constructions or module.enclosing_function(node) is None or not is_dataset:
+    is_local = not isinstance(module.scopes.scope_of(node).node, cst.Module | cst.ClassDef)
+    if not constructions or not is_local or not is_dataset:
         return None
     offset = module.span(node)[0]
     meaning = _meaning_of(module, node, entries)
@@ -133,18 +129,22 @@ def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting
             return None
         members[str(entry.key.evaluated_value)] = entry.value
     init = members.pop("__init__", None)
-    if init is not None and not m.matches(init, m.Lambda(body=m.Name("None"))):
-        return None
     if set(members) != {"__getitem__", "__len__"}:
         return None
     try:
         traced = _value_of(module, node, members["__getitem__"], (SELF, INDEX), traced=True)
         length = _value_of(module, node, members["__len__"], (SELF,))
+        if init is not None and _value_of(module, node, init, (SELF,)) != const("None"):
+            return None
     except NotStraightLine:
         return None
+    if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
+        return None
     read = settled(traced)
-    meaning = meaning_of(read.value, length) if read is not None else None
-    if read is None or not read.complete or not read.reads_once or not isinstance(meaning, Augmenting):
+    meaning = augmenting(read.value) if read is not None else None
+    if read is None or not read.complete or not read.reads_once:
+        return None
+    if meaning is None or length != length_of(meaning.dataset):
         return None
     tested = none_tested(traced)
     if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.stages):
@@ -156,8 +156,6 @@ def _value_of(
     module: Module, node: cst.Call, function: cst.Lambda, arguments: tuple[Value, ...], *, traced: bool = False
 ) -> Value:
     names = [one.name.value for one in function.params.params]
-    if len(names) != len(arguments) or not m.matches(
-        function.params, m.Parameters(params=[m.ZeroOrMore(m.Param(default=None))])
-    ):
+    if len(names) != len(arguments) or not takes_plain_arguments(function):
         raise NotStraightLine("something unusual in the parameters of a lambda")
-    return evaluator(module, node, {}, traced=traced).function(function, dict(zip(names, arguments, strict=True)))
+    return evaluator(module, node, traced=traced).function(function, dict(zip(names, arguments, strict=True)))

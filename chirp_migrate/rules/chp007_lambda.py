@@ -9,7 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import captures, reads_of
+from chirp_migrate.closures import captures, is_variable, reads_of
 from chirp_migrate.dataset_names import dotted
 from chirp_migrate.destinations import Destinations, may_have_destinations
 from chirp_migrate.imports import runtime
@@ -26,32 +26,50 @@ from chirp_migrate.lifting import (
     left_over_imports,
     whole_span,
 )
-from chirp_migrate.module import Module
+from chirp_migrate.module import Module, walk
 from chirp_migrate.movability import (
-    LOOKS_AT_FUNCTIONS,
     check_body,
     check_calls,
+    check_onlookers,
     check_values,
     method_name,
     outer_name,
     owning_method,
 )
 from chirp_migrate.names import Kind
-from chirp_migrate.origins import backend_holds
+from chirp_migrate.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.signatures import bindings_of, bound_defaults, parameter_edits, partial_call
 from chirp_migrate.source import apply_edits
 
-#: Copies of an object with all it holds; those of models, their state and settings hold no lambda of a dataset's.
-_COPIES = (
-    r"\b(deepcopy|copy\.copy)\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
-    r"|__(deep)?copy__"
-)
-
 
 class PicklableFunction(Rule):
+    """Requires, of a lambda that goes to a loader, a dataset, a sampler or a transform:
+
+    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars` or
+      `super`, no `__class__`, no name that is private to the class around.
+    - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
+    - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
+      no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.
+    - `same-turn`: if such a name gets its value in a loop, nothing keeps the lambda beyond the turn; and it is not the
+      variable of a comprehension.
+    - `one-import`: such a name that is imported there is so in one way only, and on every way there.
+    - `not-looked-at`: no attribute of it is used, and no file of the backend has `.__name__` (but of a class),
+      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
+      `LambdaType`.
+    - `not-copied`: if values are bound to what takes its place, no file of the backend has a `deepcopy` of anything but
+      what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
+    - `room-for-values`: then `partial` is `functools.partial` there, and it has no `**` that would take them.
+    - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
+      called as it is gives that parameter by position.
+    - `not-a-method`: if values are bound, it does not stand in the body of a class.
+
+    What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
+    once, above it, and no call passes an argument by the name of its parameter.
+    """
+
     code: ClassVar[str] = "CHP007"
     name: ClassVar[str] = "lambda-in-loader"
     reason: ClassVar[str] = (
@@ -89,25 +107,31 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     values = [one for one in captured.values() if not one.is_import]
     imported = [one for one in captured.values() if one.is_import]
     check_body(module, node)
-    check_values(module, node, values)
-    if backend_holds(project, LOOKS_AT_FUNCTIONS):
-        raise NotMovable("the backend asks functions for their names or code")
-    forwarded = _forwarded(module, node)
+    imports_again = import_lines(module, imported)
+    check_values(module, node, captured.values())
+    bound = bound_defaults(module, node.params, insertion_offset(module, node))
+    named = _named(module, node)
+    early = _means_the_same_early(module, project, node)
+    forwarded = _forwarded(module, project, node) if early else None
+    shipped = shipped_meaning(module, project, node) if early else None
+    meant = module.scopes.lookup(shipped.name, node) if shipped is not None else None
+    if meant is not None and not isinstance(meant[0].node, cst.Module):
+        shipped = None
+    check_onlookers(module, project, _reads(module, node, named), holds=bool(values or bound or forwarded or shipped))
     if forwarded is not None:
         message = f"a lambda that only calls `{forwarded}`: passed directly"
         return Proposal(span[0], message, (Edit(*span, forwarded),))
-    bound = bound_defaults(module, node.params, insertion_offset(module, node))
-    shipped = shipped_meaning(module, project, node)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: {shipped.name} does it for whole batches"
-        edits = [Edit(*module.span(shipped.node), shipped.source), *left_over_imports(module, span, imported)]
+        edits = [Edit(*span, shipped.source), *left_over_imports(module, span, imported)]
         return Proposal(span[0], message, joined(edits), frozenset({runtime(shipped.name)}))
     own = captured.get("self")
     method = owning_method(module, own) if own is not None else None
-    if own is not None and backend_holds(project, _COPIES):
-        raise NotMovable("a copy of its object goes on with the lambda of the original, and not with a method of it")
-    check_calls(module, _uses(module, node), len(_positional(node)) - len(bound))
+    if any(one in bound for one in _positional(node)):
+        check_calls(module, project, {wish.strip("_"), *named}, len(_positional(node)) - len(bound))
     keywords = [one.name for one in values if method is None or one is not own]
+    if (keywords or bound or method) and isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
+        raise NotMovable("in the body of a class it is a method, which what it would become is not")
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
     value, imports = partial_call(
@@ -123,7 +147,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     indent = module.indentation(module.span(method)[0]) if method is not None else ""
     inner = indent + module.tree.default_indent
     lines = [
-        *import_lines(module, imported),
+        *imports_again,
         *_returned(module, node, inner),
     ]
     definition = module.newline.join([f"{indent}def {name}({parameters}):", *(inner + line for line in lines)])
@@ -139,18 +163,43 @@ def _positional(node: cst.Lambda) -> list[cst.Param]:
     return [*node.params.posonly_params, *node.params.params]
 
 
-def _uses(module: Module, node: cst.Lambda) -> list[cst.Name]:
-    """Where the name that a lambda is assigned to is read."""
+def _named(module: Module, node: cst.Lambda) -> set[str]:
+    """Names and attributes that a lambda is assigned to."""
     parent = module.parents[node]
-    if not isinstance(parent, cst.Assign):
-        return []
-    named = [one.target.value for one in parent.targets if isinstance(one.target, cst.Name)]
+    targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
+    last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]
+    return {one.value for one in last if isinstance(one, cst.Name)}
+
+
+def _reads(module: Module, node: cst.Lambda, names: set[str]) -> list[cst.Name]:
+    """Where the variables of these names are read."""
     scope = module.scopes.scope_of(node)
-    return [use for name in named for use in reads_of(module, name, scope)]
+    return [use for name in names for use in reads_of(module, name, scope)]
 
 
-def _forwarded(module: Module, node: cst.Lambda) -> str | None:
-    """``f`` for ``lambda a, b: f(a, b)``, where ``f`` is surely the same when the lambda is made."""
+def _means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+    """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
+    if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
+        return False
+    if any(passed_by_name(project, one.name.value) for one in _positional(node)):
+        return False
+    names = (one for one in walk(node.body) if isinstance(one, cst.Name) and is_variable(module, one))
+    return all(_is_settled(module, project, node, one.value, one) for one in names)
+
+
+def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
+    """Whether a name of the module gets its value once, above; others are checked before."""
+    owner = module.scopes.lookup(name, use)
+    if owner is None or not isinstance(owner[0].node, cst.Module):
+        return owner is not None or module.scopes.is_builtin(name)
+    (place, *more) = owner[1]
+    top = module.top_level_statement(place.node)
+    once = not more and (top is place.node or isinstance(top, cst.SimpleStatementLine))
+    return once and module.span(top)[1] <= module.span(node)[0] and not is_replaced(module, project, name)
+
+
+def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None:
+    """``f`` for ``lambda a, b: f(a, b)``; of attributes only those of modules, and methods, that nothing replaces."""
     parameters, body = node.params, node.body
     names = [one.name.value for one in parameters.params]
     plain = m.matches(parameters, m.Parameters(params=[m.ZeroOrMore(m.Param(default=None))], kwonly_params=[]))
@@ -163,30 +212,20 @@ def _forwarded(module: Module, node: cst.Lambda) -> str | None:
     path = dotted(body.func)
     if given != names or len(body.args) != len(names) or path is None or path.partition(".")[0] in names:
         return None
-    owner = module.scopes.lookup(path.partition(".")[0], body.func)
-    if owner is None:
-        return path if "." not in path and module.scopes.is_builtin(path) else None
-    scope, places = owner
-    if isinstance(scope.node, cst.Module):
-        early = module.enclosing_function(node) is not None or module.span(places[0].node)[0] < module.span(node)[0]
-        if len(places) != 1 or not early:
-            return None
-    is_import = all(one.kind is Kind.IMPORT for one in places)
-    return path if "." not in path or is_import or _is_method(module, node, path) else None
+    if "." not in path:
+        return path
+    owner, last = module.scopes.lookup(path.partition(".")[0], body.func), path.rpartition(".")[2]
+    is_import = owner is not None and all(one.kind is Kind.IMPORT for one in owner[1])
+    fixed = not is_assigned(project, last) and not is_quoted(project, last)
+    return path if fixed and (is_import or _is_method(module, node, path)) else None
 
 
 def _is_method(module: Module, node: cst.Lambda, path: str) -> bool:
-    """Whether ``path`` is ``self.name`` for a method of the class around, which nothing there replaces."""
+    """Whether ``path`` is ``self.name`` for a method of the class around."""
     owner, (first, _, name) = module.enclosing_class(node), path.partition(".")
     body = owner.body.body if owner is not None else ()
     methods = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
-    stores = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(name)))
-    return (
-        first == "self"
-        and len(methods) == 1
-        and not methods[0].decorators
-        and not any(m.matches(one, stores) for one in module.find(cst.AssignTarget))
-    )
+    return first == "self" and len(methods) == 1 and not methods[0].decorators
 
 
 def _returned(module: Module, node: cst.Lambda, indent: str) -> list[str]:

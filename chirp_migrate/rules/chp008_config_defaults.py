@@ -9,6 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.config_uses import taken_whole
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
@@ -31,6 +32,21 @@ _AUGMENTATION = ("spec_augment", "gaussian_noise")
 
 
 class ConfigDefaults(Rule):
+    """Requires:
+
+    - `config-read`: a file of the backend holds `config.get(` and builds a loader.
+    - `default-config`: a dictionary display is assigned to one name, `default_config` (in capitals, too).
+    - `training-keys`: three of its keys are those of a training, such as `batch_size`.
+    - `plain-keys`: nothing is spread into it.
+    - `read-with-default`: the key that is added stands nowhere in the backend but as the key of a dictionary, and in
+      `.get(key, value)` with the value that it gets here.
+    - `only-looked-up`: whatever is called `…config` in the backend is only asked for keys, tested, copied, merged and
+      given on under such a name, to functions of the backend; nothing shows, saves, compares or spreads it.
+
+    Added are `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has as
+    an argument or the backend reads with `config.get`, as far as they are missing.
+    """
+
     code: ClassVar[str] = "CHP008"
     name: ClassVar[str] = "config-defaults"
     reason: ClassVar[str] = (
@@ -48,30 +64,23 @@ class ConfigDefaults(Rule):
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
         if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):
             return
-        if project.search(_WHOLE):
-            return
         for assign in module.find(cst.Assign):
             if not m.matches(assign, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
                 continue
             assert isinstance(assign.value, cst.Dict)
             target = assign.targets[0].target
             assert isinstance(target, cst.Name)
-            if target.value.lower() == "default_config":
-                proposal = _complete(module, project, assign.value)
-                if proposal is not None:
-                    yield proposal
+            if target.value.lower() != "default_config":
+                continue
+            proposal = _complete(module, project, assign.value)
+            if proposal is not None:
+                yield proposal
 
 
-#: A configuration that is splatted into a call, gone through, compared, saved, printed or hashed as a whole shows what
-#: it gained.
-_WHOLE = re.compile(
-    r"\((?:[^(){}]*,)?\s*\*\*\s*(?:self\.)?\w*config\b"
-    r"|\b(?:print|str|repr|len|hash|sorted|list|tuple|set|dumps?|save|savez?|info|debug|log|log_params|write|pprint)\("
-    r"[^()]*\b\w*config\b(?!\s*[\[.=(])"
-    r"|\b\w*config\s*(?:[!=]=|\.(?:items|keys|values|copy|update|pop|popitem)\b)|[!=]=\s*(?:self\.)?\w*config\b(?![\[.])"
-    r"|\bin\s+(?:self\.)?\w*config\s*:|\breturn\s+(?:self\.)?\w*config\s*$|\{\s*(?:self\.)?\w*config\b[^\[.:]",
-    re.IGNORECASE | re.MULTILINE,
-)
+def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
+    """Whether the key is named for anything but ``.get(key, default)`` and to give it a value in a dictionary."""
+    own = re.escape(default)
+    return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 
 
 def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
@@ -85,13 +94,23 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     parameters = {p.name.value for p in function.params.params} if function is not None else set()
     wanted: dict[str, str] = {}
     for key in _AUGMENTATION:
-        if project.search(rf"\bconfig(\.get\(|\[)['\"]{key}['\"]") or key in parameters:
+        if project.search(rf"\bconfig\.get\(['\"]{key}['\"]") or key in parameters:
             wanted[key] = key if key in parameters else "False"
     wanted |= {"optimize_dataloaders": "True", "benchmark_performance": "False"}
-    missing = {key: value for key, value in wanted.items() if key not in keys}
+    missing: dict[str, str] = {}
+    for key, value in wanted.items():
+        if key in keys or _is_read_otherwise(project, key, value):
+            continue
+        missing[key] = value
     if not missing:
         return None
-    last = node.elements[-1]
+    offset, last = module.span(node)[0], node.elements[-1]
+    found = f"the defaults lack {', '.join(missing)}, which "
+    if not all(isinstance(one, cst.DictElement) for one in node.elements):
+        return Proposal(offset, f"{found}what is spread into them may give already; add them by hand")
+    shown = taken_whole(project)
+    if shown is not None:
+        return Proposal(offset, f"{found}`{shown}` would show or take, too; add them by hand if that is fine")
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()
@@ -106,4 +125,4 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
         edits = (*comma, Edit(line_end, line_end, lines + module.newline))
     else:
         edits = (Edit(end, end, "".join(f", {entry}" for entry in entries)),)
-    return Proposal(module.span(node)[0], f"the defaults gain {', '.join(missing)}", edits)
+    return Proposal(offset, f"the defaults gain {', '.join(missing)}", edits)

@@ -8,6 +8,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.closures import reads_of
 from chirp_migrate.config_scope import config_expression
 from chirp_migrate.module import Module, matching
 from chirp_migrate.plan import Edit, Safety
@@ -15,9 +16,21 @@ from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
 _WRAPPER = "create_augmented_dataset_wrapper"
+_FACTORY = "chirpid_patch.OptimalDataLoaderFactory.create_training_loader"
 
 
 class WireAugmentation(Rule):
+    """Requires, of a call of `create_training_loader`:
+
+    - `runtime-factory`: it is the runtime's `OptimalDataLoaderFactory` that it is called of.
+    - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and mentions it nowhere.
+    - `wrapper-visible`: nothing else in the module has that name, where the call stands or at the top level.
+    - `known-flags`: the wrapper, a function of the backend, has `use_spec_augment` and `use_gaussian_noise`, or
+      `training`, which is not its first parameter; all others but the first have defaults.
+    - `dataset-first`: the first argument is given by its position, without a star.
+    - `config-in-reach`: a configuration, called `config` or `cfg`, is read there with `get`.
+    """
+
     code: ClassVar[str] = "CHP009"
     name: ClassVar[str] = "wire-augmentation"
     reason: ClassVar[str] = (
@@ -29,37 +42,36 @@ class WireAugmentation(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Wrap the training dataset of migrated loaders in the wrapper that was imported for it."""
-        imported = {
-            alias.evaluated_alias or alias.evaluated_name: f"{module.absolute(module.source(node.module))}.{_WRAPPER}"
-            for node in matching(module.tree, m.ImportFrom())
-            if isinstance(node, cst.ImportFrom)
-            and node.module is not None
-            and not isinstance(node.names, cst.ImportStar)
-            for alias in node.names
-            if alias.evaluated_name == _WRAPPER
-        }
-        for name, qualified in imported.items():
-            if matching(module.tree, m.Call(m.Name(name))):
+        for name, bindings in module.scopes.module.bindings.items():
+            if bindings[0].qualified.rpartition(".")[2] != _WRAPPER or len(bindings) > 1:
                 continue
-            parameters = project.function_parameters(qualified)
-            if parameters is not None:
-                yield from _wire(module, name, parameters)
+            if reads_of(module, name, module.scopes.module):
+                continue
+            found = project.function_definition(module.absolute(bindings[0].qualified))
+            if found is not None:
+                yield from _wire(module, project, name, found[1].params)
 
 
-def _wire(module: Module, name: str, parameters: tuple[str, ...]) -> Iterable[Proposal]:
+def _wire(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
+    more = [one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params)]
+    needed = {one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params) if one.default is None}
     for call in matching(module.tree, m.Call(m.Attribute(attr=m.Name("create_training_loader")))):
         assert isinstance(call, cst.Call)
-        config = config_expression(module, call)
+        if project.resolved_names(module, call.func) != {_FACTORY}:
+            continue
+        found = module.scopes.lookup(name, call)
+        if found is None or found[0] is not module.scopes.module:
+            continue
+        config = config_expression(module, project, call)
         if config is None or not call.args or call.args[0].keyword is not None or call.args[0].star:
             continue
         spec, noise = (f"{config}.get('{key}', False)" for key in ("spec_augment", "gaussian_noise"))
-        if {"use_spec_augment", "use_gaussian_noise"} <= set(parameters):
-            flags = f"use_spec_augment={spec}, use_gaussian_noise={noise}"
-        elif "training" in parameters:
-            flags = f"training={spec}"
-        else:
+        flags = {"training": spec}
+        if {"use_spec_augment", "use_gaussian_noise"} <= set(more):
+            flags = {"use_spec_augment": spec, "use_gaussian_noise": noise}
+        if not flags.keys() <= set(more) or not needed <= flags.keys():
             continue
-        dataset = call.args[0]
-        edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {flags})")
+        dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
+        edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
         message = f"spec_augment and gaussian_noise in the configuration are ignored here: {name} would apply them"
         yield Proposal(module.span(call)[0], message, (edit,))

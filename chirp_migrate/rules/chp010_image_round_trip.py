@@ -8,21 +8,37 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.augmenter_meaning import MASK_PARAMETERS
 from chirp_migrate.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
 from chirp_migrate.imports import runtime
+from chirp_migrate.mask_meaning import MASK_PARAMETERS
 from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
+from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
 #: Attributes that the shipped class keeps from the classes it replaces.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
 _SHIPPED = "WorkerSafeAugmentedDataset"
-_CONSTRUCTION = re.compile(r"(?P<augmenter>\w+)\((?P<arguments>.*)\)", re.DOTALL)
+_CONSTRUCTION = re.compile(
+    r"(?P<around>\()?(?P<augmenter>\w+)\((?P<arguments>.*)\)(?(around)\))(?P<condition> if \w+ else None)?", re.DOTALL
+)
 
 
 class ImageRoundTrip(Rule):
+    """Requires, of a top-level class whose `__getitem__` has the words `fromarray` and `255`:
+
+    - `torch-dataset`: its only base is PyTorch's `Dataset`, and nothing decorates it but `augments_images`.
+    - `base-read`: `__init__` keeps a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
+    - `known-masks`: `__init__` keeps, in an attribute that `__getitem__` calls as `self.attribute(`, what is made by a
+      call of a class of the backend whose `__init__` has parameters of `SpecAugment` only, or that
+      `if name else None`.
+    - `one-at-a-time`: what the shipped class keeps is stored one attribute a statement.
+    - `not-reassigned`: an attribute that holds the dataset or the flag, and has another name than in the shipped class
+      (`dataset`, `base_dataset`, `training`), is assigned in `__init__` only.
+    - `own-values`: nothing of that is computed from `self`.
+    - `stored-first`: nothing above these statements in `__init__` reads an attribute of `self`.
+    """
+
     code: ClassVar[str] = "CHP010"
     name: ClassVar[str] = "image-round-trip"
     reason: ClassVar[str] = (
@@ -43,11 +59,16 @@ class ImageRoundTrip(Rule):
             if not isinstance(statement, cst.ClassDef):
                 continue
             read = read_dataset_class(module, project, statement)
-            if read is None or read.meaning is not None or "__getitem__" not in read.methods:
+            if read is None or "__getitem__" not in read.methods or not _is_ours(module, statement):
                 continue
             getitem = module.source(read.methods["__getitem__"])
             if "fromarray" in getitem and "255" in getitem:
                 yield _rewrite(module, project, read, getitem)
+
+
+def _is_ours(module: Module, node: cst.ClassDef) -> bool:
+    """Whether nothing decorates the class but what CHP002 puts there."""
+    return all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
 
 def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str) -> Proposal:
@@ -55,8 +76,8 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     base = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
     training = next((s for s in read.stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
     augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
-    arguments = _mask_arguments(module, project, read, augmenter)
-    if base is None or augmenter is None or arguments is None:
+    made = _mask_construction(module, project, augmenter)
+    if base is None or augmenter is None or made is None:
         return Proposal(offset, f"{title} masks an 8-bit image of each sample, rescaled; rewrite it on tensors by hand")
     mine = "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
@@ -65,7 +86,7 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     sources = [str(base.value)]
     if training is not None:
         sources.append(f"training={training.value}")
-    sources.append(f"transforms=[{mine}({arguments})]")
+    sources.append(f"transforms=[{mine}({made['arguments']}){made['condition'] or ''}]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
     provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(read, _SHIPPED, sources, consumed, provided)
@@ -73,12 +94,20 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
         return Proposal(
             offset, f"{title} masks an 8-bit image of each sample, rescaled, but {edits}; rewrite it by hand"
         )
+    edits = (*edits, _undeclared(module, read.node))
     message = f"{title} stretches each sample to an 8-bit image to mask it: {_SHIPPED} masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
 
-def _mask_arguments(module: Module, project: Project, read: DatasetClass, augmenter: Store | None) -> str | None:
-    """Source of the mask parameters the image augmenter was made with."""
+def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
+    """Nothing is declared of the class any more, and nothing else may declare it at the same time."""
+    place = module.span(node)[0]
+    keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)
+    return Edit(module.span(node.decorators[0])[0] if node.decorators else keyword, keyword + len("class"), "class")
+
+
+def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
+    """The call by which the image augmenter was made."""
     made = _CONSTRUCTION.fullmatch(str(augmenter.value)) if augmenter is not None else None
     if made is None:
         return None
@@ -90,7 +119,7 @@ def _mask_arguments(module: Module, project: Project, read: DatasetClass, augmen
             for method in found[1].body.body:
                 if isinstance(method, cst.FunctionDef) and method.name.value == "__init__":
                     names = {p.name.value for p in method.params.params[1:]}
-                    return made["arguments"] if names <= set(MASK_PARAMETERS) else None
+                    return made if names <= set(MASK_PARAMETERS) else None
     return None
 
 

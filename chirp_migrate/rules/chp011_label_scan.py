@@ -50,6 +50,26 @@ Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 
 
 class LabelScan(Rule):
+    """Requires, of a loop or comprehension:
+
+    - `known-dataset`: what is read was made, annotated, named or given to a loader as a dataset; an attribute is no
+      property.
+    - `only-labels`: of a sample only its second part is read, and of the loop's variable nothing but that.
+    - `read-once`: each turn reads one sample, once.
+    - `one-pass`: a comprehension has one ``for``, nothing is filtered, nothing asynchronous; a loop has no ``else``;
+      it does not stand in the body of a class.
+    - `read-in-each-turn`: no condition decides whether a sample is read.
+    - `only-computes`: what else happens in a turn, and what makes the indices, only computes: operators, Python's own
+      functions, methods that numbers, strings and tensors have, a few functions of PyTorch and NumPy.
+    - `taken-at-once`: a generator goes straight into a call that takes all of it, such as ``list`` or ``sum``.
+    - `only-collects`: a loop does nothing but assign, count and append.
+    - `own-collection`: what is appended to is a variable whose every value is made in the same function, anew.
+    - `dataset-stays`: the loop neither assigns nor changes what it reads.
+    - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
+    - `not-read-later`: the names that the loop no longer binds are not read behind it, here or in another module.
+    - `free-name`: no function of the module binds the name ``read_labels``.
+    """
+
     code: ClassVar[str] = "CHP011"
     name: ClassVar[str] = "label-scan"
     reason: ClassVar[str] = (
@@ -223,7 +243,7 @@ def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
 def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     argument = module.parents[node]
     call = module.parents[argument]
-    if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword or call.args[0].star:
+    if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:
         return False
     names = module.qualified_names(call.func)
     known = bool(names) and all(_AT_ONCE.fullmatch(name) for name in names)

@@ -26,16 +26,15 @@ from chirp_migrate.lifting import (
 )
 from chirp_migrate.module import Module
 from chirp_migrate.movability import (
-    LOOKS_AT_FUNCTIONS,
     check_body,
     check_calls,
+    check_onlookers,
     check_values,
     is_unused,
     method_name,
     outer_name,
     owning_method,
 )
-from chirp_migrate.origins import backend_holds
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -53,6 +52,30 @@ _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_gr
 
 
 class LocalFunction(Rule):
+    """Requires, of a function inside a function that goes to a loader, a dataset, a sampler or a transform:
+
+    - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
+      `dir`, `eval`, `exec`, `locals`, `vars` or `super`, no `__class__`, no name that is private to the class around.
+    - `plain-definition`: it has no decorator but `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
+      type parameters, and its name is not deleted.
+    - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
+    - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
+      no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.
+    - `same-turn`: if such a name gets its value in a loop, nothing keeps the function beyond the turn; and it is not
+      the variable of a comprehension.
+    - `one-import`: such a name that is imported there is so in one way only, and on every way there.
+    - `not-looked-at`: no attribute of it is used, and no file of the backend has `.__name__` (but of a class),
+      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
+      `LambdaType`.
+    - `not-copied`: if values are bound to it, no file of the backend has a `deepcopy` of anything but what is called a
+      model, its state, weights, parameters or configuration: the values would be copied as well.
+    - `room-for-values`: then `partial` is `functools.partial` there, it has no `**` that would take them, and it does
+      not call itself.
+    - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
+      called as it is gives that parameter by position.
+    - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them.
+    """
+
     code: ClassVar[str] = "CHP012"
     name: ClassVar[str] = "local-function"
     reason: ClassVar[str] = (
@@ -72,9 +95,10 @@ class LocalFunction(Rule):
         destinations = Destinations(module, project)
         taken: set[str] = set()
         for node in module.find(cst.FunctionDef):
-            if _is_local(module, node) and destinations.of_function(node) is not None:
+            purpose = destinations.of_function(node) if _is_local(module, node) else None
+            if purpose is not None:
                 try:
-                    yield _Lifted(module, project, node).proposal(taken)
+                    yield _Lifted(module, project, node, purpose).proposal(taken)
                 except NotMovable as reason:
                     yield Proposal(
                         module.span(node.name)[0],
@@ -91,13 +115,14 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
 class _Lifted:
     """A local function on its way out of the function around it."""
 
-    def __init__(self, module: Module, project: Project, node: cst.FunctionDef) -> None:
-        self.module, self.project, self.node = module, project, node
+    def __init__(self, module: Module, project: Project, node: cst.FunctionDef, purpose: str) -> None:
+        self.module, self.project, self.node, self.purpose = module, project, node, purpose
         self.title = node.name.value
         self.scope = module.scopes.scope_of(node)
         self.uses = reads_of(module, self.title, self.scope)
         self.captured = captures(module, node.body)
         self.is_recursive = self.captured.pop(self.title, None) is not None
+        self.import_lines: list[str] = []
         self.imports = [one for one in self.captured.values() if one.is_import]
         self.values = [one for one in self.captured.values() if not one.is_import]
 
@@ -112,14 +137,14 @@ class _Lifted:
         place = insertion_offset(module, node)
         bound = bound_defaults(module, node.params, place)
         check_annotations(module, node, place)
-        if bound:
-            positional = [*node.params.posonly_params, *node.params.params]
-            check_calls(module, self.uses, len([one for one in positional if one not in bound]))
+        positional = [*node.params.posonly_params, *node.params.params]
+        if any(one in bound for one in positional):
+            names = {self.title, self.purpose}
+            check_calls(module, self.project, names, len([one for one in positional if one not in bound]))
         own = self.captured.get("self")
         method = owning_method(module, own) if own is not None else None
         keywords = [one.name for one in self.values if method is None or one is not own]
-        if backend_holds(self.project, LOOKS_AT_FUNCTIONS):
-            raise NotMovable("the backend asks functions for their names or code")
+        check_onlookers(module, self.project, self.uses, holds=bool(self.values or bound))
         goes = self._is_plain() and not (keywords or bound or method)
         if self.is_recursive and not goes:
             raise NotMovable("it calls itself by a name that is local to the function")
@@ -135,7 +160,7 @@ class _Lifted:
             *parameter_edits(
                 module, node.params, parameters_offset(module, node), bound, keywords, "self" if method else ""
             ),
-            *import_edits(module, node, indent, import_lines(module, self.imports)),
+            *import_edits(module, node, indent, self.import_lines),
             *(edit for edit in renamed if start <= edit.start < end),
         ]
         text = moved(module, (start, end), indent, inside)
@@ -161,12 +186,11 @@ class _Lifted:
                 raise NotMovable("it is decorated")
         if node.type_parameters is not None:
             raise NotMovable("it has type parameters")
-        if any(isinstance(module.parents[use], cst.Attribute) for use in self.uses):
-            raise NotMovable("attributes of it are used")
         if any(isinstance(module.parents[use], cst.Del) for use in self.uses):
             raise NotMovable("its name is deleted")
         check_body(module, node)
-        check_values(module, node, self.values)
+        self.import_lines = import_lines(module, self.imports)
+        check_values(module, node, self.captured.values())
 
     def _is_plain(self) -> bool:
         """Whether the definition is the only one of its name, straight in the body of the function."""

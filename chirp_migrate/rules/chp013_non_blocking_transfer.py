@@ -11,17 +11,18 @@ import libcst.matchers as m
 
 from chirp_migrate.arguments import insert_argument
 from chirp_migrate.batch_names import Batch, Path, statement_of
-from chirp_migrate.dataset_names import dotted, own_nodes
-from chirp_migrate.device_moves import is_dtype
+from chirp_migrate.dataset_names import own_nodes
+from chirp_migrate.device_moves import is_dtype, may_be_device
 from chirp_migrate.loader_names import Evidence, Loader, LoaderNames, may_use_loader
-from chirp_migrate.module import Module, matching
-from chirp_migrate.origins import backend_holds, origins, scope_of
+from chirp_migrate.module import Module
+from chirp_migrate.origins import backend_holds
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
-_DEVICE = re.compile(r"_*(\w+_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)
+#: Devices to which copies from pinned memory run beside Python.
+_PINNING = re.compile(r"(cuda|xpu)\b")
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|backends\s*\.\s*mps"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
@@ -34,6 +35,22 @@ _OWN_TO = (
 
 
 class NonBlockingTransfer(Rule):
+    """Requires, of each ``.to(…)`` and ``.cuda(…)`` of a statement:
+
+    - `known-loader`: the loop around it goes through what was made, annotated or named as a loader; whose batches are
+      its own.
+    - `batch-as-it-came`: what is copied is the batch or a part of it as the loader gave it: a name, position, key or
+      attribute, not something computed.
+    - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not surely the CPU or MPS.
+    - `plain-arguments`: it says nothing but device, dtype, memory format and copy; nothing comes from ``*`` or ``**``.
+    - `not-changed`: from the statement of the copy on nothing may write to its memory: behind it, in a function
+      inside, in the next turn of the loop and behind the loop, the batch is only read or bound to names.
+    - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
+    - `plain-to`: PyTorch's own collation makes the batch, or no file of the backend defines or assigns a ``to`` or
+      ``cuda`` that does not take the argument. (What other libraries define is not looked at.)
+    - `no-batch-encoding`: it is a part of a batch, or no file of the backend imports transformers.
+    """
+
     code: ClassVar[str] = "CHP013"
     name: ClassVar[str] = "non-blocking-transfer"
     reason: ClassVar[str] = (
@@ -70,8 +87,9 @@ def _in_loop(
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
     calls = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
     for call in sorted(calls, key=lambda node: module.span(node)[0]):
-        receiver = call.func.value if m.matches(call.func, m.Attribute(attr=m.Name("to") | m.Name("cuda"))) else None  # type: ignore[attr-defined]
-        path = batch.path(receiver) if receiver is not None else None
+        if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
+            continue
+        path = batch.path(call.func.value)
         if path is None or not _goes_to_a_device(module, call):
             continue
         problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
@@ -112,37 +130,7 @@ def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
     if len(positional) > 2 or (len(positional) == 2 and not is_dtype(module, positional[1])):
         return False
     device = positional[0] if positional else given.get("device")
-    return device is not None and _is_device(module, device)
-
-
-def _is_device(module: Module, node: cst.BaseExpression, depth: int = 0) -> bool:
-    if isinstance(node, cst.SimpleString):
-        return re.match(r"(cuda|xpu)\b", str(node.evaluated_value)) is not None
-    if isinstance(node, cst.FormattedString):
-        first = node.parts[0] if node.parts else None
-        return isinstance(first, cst.FormattedStringText) and first.value.startswith(("cuda", "xpu"))
-    if isinstance(node, cst.IfExp):
-        return _is_device(module, node.body, depth) or _is_device(module, node.orelse, depth)
-    if isinstance(node, cst.Call):
-        made = module.qualified_names(node.func) == {"torch.device"}
-        return made and bool(node.args) and _is_device(module, node.args[0].value, depth)
-    if isinstance(node, cst.Subscript):
-        return _is_device(module, node.value, depth)
-    if not isinstance(node, cst.Name | cst.Attribute):
-        return isinstance(node, cst.Integer)
-    name = dotted(node)
-    if name is None:
-        return m.matches(node, m.Attribute(attr=m.Name("device")))
-    values = [one.value for one in origins(module, scope_of(module, node, name), name)[0] if one.part is None]
-    if values and depth < 4 and all(isinstance(v, cst.SimpleString | cst.IfExp | cst.Call) for v in values):
-        known = [v for v in values if not isinstance(v, cst.Call) or module.qualified_names(v.func) == {"torch.device"}]
-        if len(known) == len(values) and not any(matching(v, m.Name()) for v in map(_first_argument, values)):
-            return any(_is_device(module, v, depth + 1) for v in values)
-    return _DEVICE.fullmatch(name.rpartition(".")[2]) is not None
-
-
-def _first_argument(value: cst.BaseExpression) -> cst.BaseExpression:
-    return value.args[0].value if isinstance(value, cst.Call) and value.args else value
+    return device is not None and may_be_device(module, device, _PINNING)
 
 
 def _is_none(node: cst.BaseExpression | None) -> bool:

@@ -29,6 +29,20 @@ _POSITION = 3
 
 
 class SetEpoch(Rule):
+    """Requires, of a loader in a loop that counts (`range`, `trange`):
+
+    - `shuffling-sampler`: a call that makes it gives a `DistributedSampler` that is not told to leave the order.
+    - `known-sampler`: the sampler has a name there, or the loader surely has that sampler and no other; where it may
+      be another one, its class is imported at the top of the module, to ask.
+    - `passes-in-turns`: each turn goes through the loader, or gives it to a call other than `len`, `print` and such.
+    - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
+      by a function of the backend that the loop calls.
+    - `kept-sampler`: some counting loop around does not make the sampler anew in each turn.
+    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
+    - `named-epoch`: its variable is a plain name with a letter in it.
+    - `own-lines`: where the sampler's class has to be asked, the body of the loop has lines of its own.
+    """
+
     code: ClassVar[str] = "CHP014"
     name: ClassVar[str] = "set-epoch"
     reason: ClassVar[str] = (

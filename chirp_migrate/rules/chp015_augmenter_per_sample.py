@@ -9,6 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.attribute_changes import is_changed
 from chirp_migrate.dataset_names import dotted, own_nodes, parameters
 from chirp_migrate.module import Module, walk
 from chirp_migrate.origins import backend_holds
@@ -29,6 +30,8 @@ _OWN_STATE = frozenset({"__slots__", "__getstate__", "__setstate__", "__reduce__
 _LITERALS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 _CONDITIONS = (cst.If, cst.IfExp, cst.For, cst.While, cst.Try, cst.BooleanOperation, cst.ExceptHandler, cst.Match)
 
+#: What says how tensors are made from now on.
+_DEFAULTS = r"\bset_default_(dtype|device|tensor_type)\b"
 
 #: Ways to give attributes values without naming them.
 _SET_BY_NAME = r"\b(setattr|vars)\s*\(|__(dict|new|setattr|setstate)__|\bcopyreg\b"
@@ -43,6 +46,32 @@ class _Unsure(Exception):
 
 
 class AugmenterPerSample(Rule):
+    """Requires, of a call that makes a transform:
+
+    - `known-transform`: it makes one of the transforms of torchvision and torchaudio that were looked at, or a
+      `torch.nn.Module` of the backend that stores its arguments and constants when it is made and only reads them.
+      No file of the backend holds `set_default_dtype`, `set_default_device` or `set_default_tensor_type`.
+    - `plain-bases`: its class inherits from PyTorch's `Dataset`, a torchvision dataset or nothing.
+    - `runs-per-sample`: it stands in `__getitem__`, `__getitems__`, `__call__`, a method with `collate` in its name, or
+      a method that one of these calls on ``self``.
+    - `known-before-sample`: no variable of the method is in it.
+    - `unchanging-arguments`: its arguments are literals, known transforms, constants of libraries, names to which the
+      module gives one constant value (no file holds ``globals(`` or sets an attribute of that name), attributes of
+      ``self``, and what operators make of those; nothing is spread.
+    - `attribute-set-once`: such an attribute gets its value at the top level of `__init__`; nothing else in the module,
+      and in other files nothing but assignments to their ``self``, sets it or calls a method of what it holds; and no
+      file of the backend holds the words `setattr(`, `vars(`, `__dict__`, `__new__`, `__setattr__`, `__setstate__` or
+      `copyreg`.
+    - `only-called`: it is called where it is made, or through a variable that is only called.
+    - `plain-init`: the class has an `__init__` of several lines, without decorator and ``return``, which neither hands
+      the object on nor uses the methods that run for each sample.
+    - `plain-class`: class and method have no decorators and call the object ``self``; the class has no `__slots__` and
+      no say in how it is copied; no file of the backend holds the word `__new__`.
+    - `no-subclass`: no class of the backend names it among its bases.
+    - `always-made`: where it is made from attributes, it is made for every sample, under no condition.
+    - `same-names`: `__init__` does not bind a name that is in it.
+    """
+
     code: ClassVar[str] = "CHP015"
     name: ClassVar[str] = "augmenter-per-sample"
     reason: ClassVar[str] = (
@@ -71,7 +100,7 @@ def _in_class(module: Module, project: Project, definition: cst.ClassDef) -> Ite
     bases = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in definition.bases]
     known = [project.resolved_names(module, base) for base in bases]
     entries = [name for name in methods if _ENTRY.fullmatch(name)]
-    if not entries or not all(names and all(_BASE.fullmatch(n) for n in names) for names in known):
+    if not all(names and all(_BASE.fullmatch(n) for n in names) for names in known):
         return
     running = _reached(methods, entries)
     sites: dict[str, list[cst.Call]] = {}
@@ -139,6 +168,8 @@ def _check(
     attributes = _attributes(module, project, definition, methods, call, local)
     if not is_made_once(project, project.resolved_names(module, call.func)):
         raise _Unsure("it may draw random numbers when it is made, or remember something between calls")
+    if backend_holds(project, _DEFAULTS):
+        raise _Unsure("what it holds may get another type or place, since the backend changes the default")
     _check_use(module, method, call)
     _check_class(module, project, definition, methods, running, method)
     init = methods["__init__"]
@@ -215,47 +246,44 @@ def _attributes(
             if not _is_set_once(module, project, methods, node.attr.value):
                 raise _Unsure(f"{shown} may change between samples")
             attributes.add(node.attr.value)
-        elif not isinstance(node, _LITERALS) and not _is_constant(module, node):
+        elif not isinstance(node, _LITERALS) and not _is_constant(module, project, node):
             raise _Unsure(f"{shown} may change between samples")
     return attributes
 
 
-def _is_constant(module: Module, node: cst.CSTNode) -> bool:
-    """Whether a name is one of a library's or Python's constants, or one that the module gives its only value."""
+def _is_constant(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether a name is one of a library's or Python's constants, or one that the module gives its only value.
+
+    Other files must not assign to an attribute of that name, nor any file by ``globals()``.
+    """
     name = dotted(node)
     if name in ("True", "False", "None"):
         return True
     names = module.qualified_names(node)
     if names and all(one.startswith(_LIBRARIES) for one in names):
         return True
-    if not isinstance(node, cst.Name) or name is None:
-        return False
     kinds = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For
     given = [t for t in own_nodes(module.tree) if isinstance(t, kinds) and name in _target_names(t.target)]
-    if len(given) != 1 or any(m.matches(one, m.NameItem(m.Name(name))) for one in module.find(cst.NameItem)):
+    if len(given) != 1 or any(one.name.value == name for one in module.find(cst.NameItem)):
         return False
     statement = module.parents[given[0]]
     line = module.parents[statement]
     constant = isinstance(statement, cst.Assign) and isinstance(statement.value, (*_LITERALS, cst.Tuple))
-    return constant and isinstance(module.parents[line], cst.Module)
+    if not constant or not isinstance(module.parents[line], cst.Module):
+        return False
+    return not backend_holds(project, rf"\.{name}\s*=(?!=)|\bglobals\(")
 
 
 def _is_set_once(module: Module, project: Project, methods: dict[str, cst.FunctionDef], attribute: str) -> bool:
-    """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the backend."""
-    stores = [
-        one for one in module.find(cst.AssignTarget) if m.matches(one.target, m.Attribute(attr=m.Name(attribute)))
-    ]
-    if len(stores) != 1 or "__init__" not in methods:
-        return False
-    assign = module.parents[stores[0]]
-    at_top = module.parents[module.parents[assign]] is methods["__init__"].body
-    written = re.compile(rf"\.\s*{attribute}\s*([-+*/%&|^]|//|\*\*|<<|>>|@)?=(?!=)")
-    others = rf"(?<!\bself)\.\s*{attribute}\s*([-+*/%&|^]|//|\*\*|<<|>>|@)?=(?!=)"
-    if not at_top or len(written.findall(module.text)) != 1 or backend_holds(project, others):
-        return False
-    # As one target of several or of a loop, by name, and in objects made without `__init__`.
-    among = rf"\.\s*{attribute}\s*[,)\]][^=\n]*(?<![=!<>])=(?!=)|\bfor\b[^:\n]*\.\s*{attribute}\b[^:\n]*\bin\b"
-    return not backend_holds(project, among) and not backend_holds(project, _SET_BY_NAME)
+    """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the backend.
+
+    Classes of other files may have an attribute of that name of their own: this one has no subclasses.
+    """
+    target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+    given = [one for one in module.find(cst.AssignTarget) if m.matches(one, target)]
+    init = methods.get("__init__")
+    at_top = init is not None and any(module.parents[module.parents[module.parents[one]]] is init.body for one in given)
+    return at_top and not is_changed(module, project, attribute) and not backend_holds(project, _SET_BY_NAME)
 
 
 def _check_use(module: Module, method: cst.FunctionDef, call: cst.Call) -> None:

@@ -23,6 +23,21 @@ _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
 
 
 class DeviceResident(Rule):
+    """Requires, of a loader:
+
+    - `factory-loader`: the factory builds it, and is given no device.
+    - `known-arguments`: nothing of the call comes from ``*`` or ``**``.
+    - `moved-first`: everything else that the loops do with a batch before is to take it apart, to ask for what is the
+      same everywhere (size, type, keys), or to reshape or convert what is then moved; nothing uses it behind the loop.
+    - `moved-always`: the moves are done for each batch, under no condition but whether it is a tensor.
+    - `every-loop`: each loop over it moves a part of its batches to a device, and binds them to a target of their own.
+    - `followed-loader`: all that is done with it is seen: it is bound to variables or an attribute of ``self``,
+      returned to or given to functions of the backend without decorators, asked for its length, dataset and settings.
+    - `one-device`: the loops move to one device.
+    - `device-known-there`: where the loader is built, the same source already stands for the device, and nothing binds
+      it anew.
+    """
+
     code: ClassVar[str] = "CHP024"
     name: ClassVar[str] = "device-resident"
     reason: ClassVar[str] = (
@@ -43,10 +58,11 @@ class DeviceResident(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Give the factory the device that all loops over its loader move their batches to."""
         for loader in loader_calls(module, project):
-            if loader.role != "DataLoader" and "device" not in loader.arguments:
-                proposal = _propose(module, project, loader)
-                if proposal is not None:
-                    yield proposal
+            if loader.role == "DataLoader" or "device" in loader.arguments:
+                continue
+            proposal = _propose(module, project, loader)
+            if proposal is not None:
+                yield proposal
 
 
 def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal | None:

@@ -24,6 +24,27 @@ _SUM = "add up the tensors, detached, and read the sums once behind the loop"
 
 
 class ItemInLoop(Rule):
+    """Requires:
+
+    - `known-loader`: the loop goes through what was made, annotated or named as a loader, and moves its batches to a
+      device.
+    - `only-added-up`: everything that waits for the device in each turn is a number added to a variable (``+=``):
+      ``x.item()``, ``float(x)`` or ``int(x)``, by itself or times a number.
+    - `loss-or-count`: the number is a loss that a function or class of PyTorch makes, or from which the loop goes
+      ``backward()``, bound once in a turn; or the sum of a comparison with ``==`` or ``!=``.
+    - `size-of-batch`: what a loss is multiplied with is an integer, ``len(…)``, ``….size(n)`` or ``….shape[n]``.
+    - `local-variable`: the sum is a plain variable of the function around the loop, and no function inside uses it.
+    - `starts-as-number`: before the loop it is given 0 for counts, a float for losses, written out.
+    - `only-read-behind`: nothing else in the loop uses it, nothing adds to it under another condition, and elsewhere
+      it is only given such numbers or added to alike.
+    - `float64-device`: for losses, the batches surely go to CUDA or the CPU.
+    - `one-number-loss`: for losses, the backend names no ``reduction=`` but ``"mean"`` and ``"sum"``, and no DTensor.
+    - `no-way-out`: nothing sees the sum before the loop is over: no ``try``, and no ``with`` but PyTorch's (other than
+      streams), tqdm's and ``open`` around it, no ``yield``, ``await`` or look at local variables, no notebook's cell.
+    - `not-compiled`: the function has no decorator but PyTorch's gradient modes and those for methods.
+    - `not-timed`: no clock is read in the loop.
+    """
+
     code: ClassVar[str] = "CHP025"
     name: ClassVar[str] = "item-in-loop"
     reason: ClassVar[str] = (
@@ -35,7 +56,7 @@ class ItemInLoop(Rule):
         "sum is divided, shown or compared in the loop), or where the loop would wait for something else anyway."
     )
     safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = (".item", "float(")
+    trigger: ClassVar[tuple[str, ...]] = (".item", "float(", "int(")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
 import libcst as cst
+import libcst.matchers as m
 
-from chirp_migrate.dataset_class import is_super_init
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
+from chirp_migrate.onlookers import has_subclass, is_quoted, passed_by_name
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.statements import block_deletion, line_deletion
-from chirp_migrate.transform_shapes import HandsOn, handing_on
+from chirp_migrate.transform_shapes import SUPER_INIT, HandsOn, handing_on
 
 #: What augmentation that the runtime can do for whole batches is written with.
 _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
+    """Requires, of a class of methods and docstrings at the top level, in a backend with masks or noise of its own:
+
+    - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
+    - `methods-only`: each of its methods is defined once, and there is nothing else in it.
+    - `plain-attributes`: no `__getattr__`, `__getattribute__`, `__setattr__`, `__new__` or `__init_subclass__`.
+    - `keeps-its-parameter`: `__init__`, not decorated, has one parameter besides `self`, keeps it as it is in an
+      attribute, and does nothing else but `super().__init__()` and `if …: raise …`.
+    - `only-hands-on`: `__call__`, neither decorated nor `async`, has one parameter besides `self`, without a default,
+      and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
+    - `passed-by-position`: no call in the backend passes an argument by the name of that parameter (a search by words);
+      shipped, it is called `sample`.
+    - `attribute-unread`: an attribute that the shipped class calls otherwise (`transforms`, `lambd`) occurs nowhere
+      else in the backend, neither behind a dot nor in quotes.
+    - `name-free`: then the class has no attribute or method yet of the name in the shipped class.
+    - `no-subclass`: then, and where `__init__` calls `super().__init__()`, no class inherits from it.
+    """
+
     code: ClassVar[str] = "CHP028"
     name: ClassVar[str] = "composed-transforms"
     reason: ClassVar[str] = (
@@ -47,9 +66,9 @@ class ComposedTransforms(Rule):
 def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: HandsOn) -> Proposal:
     shipped, attribute = ("Compose", "transforms") if hands_on.composes else ("Lambda", "lambd")
     title, offset = node.name.value, module.span(node.name)[0]
-    if hands_on.attribute != attribute and _is_read(module, project, node, hands_on.attribute):
-        message = f"{title} is left alone: other code reads its `{hands_on.attribute}`, the shipped {shipped} has none"
-        return Proposal(offset, message)
+    problem = _problem(module, project, node, hands_on, attribute)
+    if problem is not None:
+        return Proposal(offset, f"{title} is left alone, though the shipped {shipped} does the same: {problem}")
     base = f"WorkerSafe{shipped}"
     if node.bases:
         heading = Edit(*module.span(node.bases[0].value), base)
@@ -60,7 +79,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Han
     edits = (
         heading,
         Edit(*module.span(hands_on.store.body[0]), f"super().__init__({hands_on.parameter})"),
-        *(line_deletion(module, one) for one in hands_on.init.body.body if is_super_init(one)),
+        *(line_deletion(module, one) for one in hands_on.init.body.body if m.matches(one, SUPER_INIT)),
         block_deletion(module, hands_on.call),
     )
     does = "only chains transforms" if hands_on.composes else "only calls a function"
@@ -68,7 +87,20 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Han
     return Proposal(offset, message, edits, frozenset({runtime(f"{shipped} as {base}")}))
 
 
-def _is_read(module: Module, project: Project, node: cst.ClassDef, attribute: str) -> bool:
-    """Whether any code but ``__init__`` and ``__call__`` of the class may read an attribute of that name."""
-    reads = module.text.count(f".{attribute}")
-    return reads != 2 or project.mentions(attribute, besides=module.path)
+def _problem(module: Module, project: Project, node: cst.ClassDef, hands_on: HandsOn, attribute: str) -> str | None:
+    """What other code knows of the class that the shipped one, which keeps ``attribute``, does not have."""
+    kept, parameter = hands_on.attribute, hands_on.call.params.params[1].name.value
+    if parameter != "sample" and passed_by_name(project, parameter):
+        return f"an argument `{parameter}` is passed by its name somewhere"
+    renamed = kept != attribute
+    # Once in `__init__`, once in `__call__`.
+    if renamed and module.text.count(f".{kept}") != 2:
+        return f"other code reads its `{kept}`, which is `{attribute}` there"
+    if renamed and (project.mentions(kept, besides=module.path) or is_quoted(project, kept)):
+        return f"other code reads its `{kept}`, which is `{attribute}` there"
+    if renamed and re.search(rf"(\.|\bdef )\s*{attribute}\b", module.source(node)):
+        return f"it has a `{attribute}` of its own"
+    calls_super = any(m.matches(one, SUPER_INIT) for one in hands_on.init.body.body)
+    if (renamed or calls_super) and has_subclass(project, node.name.value):
+        return "a subclass may need what it does not have there"
+    return None

@@ -9,10 +9,11 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.collecting import scope_of
+from chirp_migrate.collecting import scope_of as nearest_scope
 from chirp_migrate.dataset_names import binds, dataset_test
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
+from chirp_migrate.origins import origins
 from chirp_migrate.plan import Edit, Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
@@ -20,10 +21,34 @@ from chirp_migrate.scans import Scan, stacked_samples, why_too_early
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples are read one by one to be stacked"
+_DISPLAYS = (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp)
+_MAKES_ALL = re.compile(
+    r"builtins\.(list|range|set|sorted|tuple)|numpy\.(random\.)?[a-z]\w+"
+    r"|torch\.(arange|argsort|nonzero|randint|randperm|tensor)"
+)
 _STACKS = re.compile(r"\bstack\s*\(\s*\[")
 
 
 class StackedSamples(Rule):
+    """Requires, of `torch.stack([dataset[index][0] for i in indices])`, or `[x for x, _ in dataset]` in its brackets:
+
+    - `torch-stack`: `stack` is PyTorch's, called with that list and with no axis but 0, and no `out`.
+    - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and gives the first item of each sample, as
+      it is.
+    - `a-dataset`: the name, or `name.attribute`, that is read stands for a dataset: by its class or annotation, by what
+      it is given to, or by its name; and not for a list, array or table.
+    - `not-in-class-body`: it does not stand straight in the body of a class.
+    - `no-bindings`: no `:=`, `await` or `yield` in the indices.
+    - `pure-index`: an `index` that is not `i` alone is made of names, items, attributes, arithmetic and functions that
+      are known to compute only.
+    - `indices-at-hand`: an `index` that is not `i` alone is computed for what is there before the first sample is read:
+      a list, tuple or `range`, what a known function makes of something, or a local name for one of these.
+    - `same-dataset`: where the dataset is an attribute, or a variable that other functions can assign, the indices are
+      computed by known functions only.
+    - `name-free`: no function of the module has a variable `stack_samples`.
+    - `no-comment`: there is no `#` in it, which would be lost.
+    """
+
     code: ClassVar[str] = "CHP029"
     name: ClassVar[str] = "stacked-samples"
     reason: ClassVar[str] = (
@@ -48,8 +73,9 @@ class StackedSamples(Rule):
         for call in module.find(cst.Call):
             assert isinstance(call, cst.Call)
             scan = stacked_samples(module, stands_for_dataset, call)
-            if scan is not None and not isinstance(scope_of(module, call), cst.ClassDef):
-                yield _proposal(module, call, scan)
+            if scan is None or isinstance(nearest_scope(module, call), cst.ClassDef):
+                continue
+            yield _proposal(module, call, scan)
 
 
 def _proposal(module: Module, call: cst.Call, scan: Scan) -> Proposal:
@@ -58,16 +84,34 @@ def _proposal(module: Module, call: cst.Call, scan: Scan) -> Proposal:
     if isinstance(scan.iterable, cst.Tuple) and not scan.iterable.lpar:
         iterable = f"({iterable})"
     problem = why_too_early(module, scan)
+    computed = scan.index is not None and not m.matches(scan.index, m.Name())
+    if problem is None and computed and not _is_at_hand(module, scan.iterable):
+        problem = f"`{iterable}` may be computed in between"
     if problem is None and "#" in module.source(call):
         problem = "a comment stands in between"
     if problem is not None:
         return Proposal(offset, f"{_FOUND}, but {problem}; {_RUNTIME}({dataset}, indices) gathers them at once")
     if scan.index is None:
         indices = ""
-    elif m.matches(scan.index, m.Name()):
+    elif not computed:
         indices = f", {iterable}"
     else:
         indices = f", [{module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable}]"
     message = f"{_FOUND}: {_RUNTIME} gathers those in memory at once, and gives the same tensor"
     edit = Edit(*module.span(call), f"{_RUNTIME}({dataset}{indices})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
+
+
+def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
+    """Whether all that a loop runs over is computed before its first turn."""
+    if isinstance(iterable, cst.Name):
+        owner = module.scopes.lookup(iterable.value, iterable)
+        values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []
+        every = owner is not None and len(values) == len(owner[1])
+        return every and all(one.part is None and _is_made(module, one.value) for one in values)
+    return _is_made(module, iterable)
+
+
+def _is_made(module: Module, value: cst.BaseExpression) -> bool:
+    names = module.qualified_names(value) if isinstance(value, cst.Call) else set()
+    return isinstance(value, _DISPLAYS) or (bool(names) and all(_MAKES_ALL.fullmatch(name) for name in names))

@@ -9,12 +9,9 @@ from typing import Any
 from chirp_migrate.verify.data import TrainingData, make_training_data
 from chirp_migrate.verify.hook import make_call
 from chirp_migrate.verify.shell import run_command
-from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
+from chirp_migrate.verify.workload import EntryPoint, Sizes, Source, call_options
 
 __all__ = ["data_for", "load_model", "prepare_call"]
-
-_SPLIT_ATTEMPTS = 200
-"""Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
 
 
 def load_model(reference: str) -> Any:
@@ -46,21 +43,9 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes
         return lambda: run_command(entry, sizes)
     if entry.source is Source.HOOK:
         return make_call(entry.hook, entry.name, sizes)
-    config = {
-        "num_epochs": sizes.epochs,
-        "batch_size": sizes.batch_size,
-        "learning_rate": 0.001,
-        "use_class_weights": True,
-        "early_stopping": sizes.epochs + 1,
-        "standardize": True,
-        "standardize_sample_size": 1000,
-        "aggregate_predictions": True,
-        "test_size": 0.2,
-        "random_state": 42,
-        "k_folds": sizes.folds,
-        "max_split_attempts": _SPLIT_ATTEMPTS,
-    }
+    options = call_options(sizes)
     values: dict[str, Any] = {
+        **options,
         "dataset": data.dataset(),
         "features": data.features.numpy(),
         "labels": data.labels.numpy(),
@@ -69,19 +54,12 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes
         "val_indices": data.val_indices,
         "fold_indices": data.folds,
         "model_class": model,
-        "num_classes": sizes.classes,
-        "config": config,
-        "num_epochs": sizes.epochs,
-        "batch_size": sizes.batch_size,
-        "k_folds": sizes.folds,
-        "standardize": True,
-        "estop": sizes.epochs + 1,
     }
     arguments = {name: values[name] for name in entry.parameters if name in values}
     target: Any = importlib.import_module(entry.module)
     owner, _, method = entry.name.rpartition(".")
     if owner:
         engine = getattr(target, owner)
-        return lambda: getattr(engine(model, sizes.classes, dict(config)), method)(**arguments)
+        return lambda: getattr(engine(model, sizes.classes, dict(options["config"])), method)(**arguments)
     function = getattr(target, method)
     return lambda: function(**arguments)

@@ -59,6 +59,22 @@ class Children:
         self.first_timed: dict[str, RunResult] = {}
         self.has_loaders = True
 
+    def trial(self) -> tuple[dict[str, RunResult], float]:
+        """Both sides train every entry point briefly; see :class:`chirp_migrate.verify.spec.Tried`.
+
+        Returns:
+            What each side showed, and the seconds until the first was ready to train.
+
+        Raises:
+            WorkloadFailed: the backend's code crashed or hung.
+        """
+        began, ready_s, results = time.monotonic(), 0.0, {}
+        with ExitStack() as stack:
+            for side, child in self.in_turn(stack, ("before", "after"), {"before": (), "after": ()}, trial=True):
+                ready_s = ready_s or time.monotonic() - began
+                results[side] = child.result()
+        return results, ready_s
+
     def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
         """Time one process of each side; the one of the side after also trains from cached batches, if asked to.
 
@@ -119,6 +135,7 @@ class Children:
         entries: tuple[EntryPoint, ...] | None = None,
         by_entry: bool = False,
         api_names: Mapping[str, list[str]] | None = None,
+        trial: bool = False,
     ) -> Iterator[tuple[str, Child]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
@@ -132,11 +149,12 @@ class Children:
             entries: what they train; every entry point by default.
             by_entry: whether each entry point makes its passes before the next one does.
             api_names: names to describe; none by default.
+            trial: whether they try the entry points instead.
         """
 
         def started(side: str) -> Child:
             spec = self._spec(side, modes[side])
-            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}))
+            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}), trial=trial)
             if entries is not None:
                 spec = replace(spec, entry_points=entries)
             return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,18 @@ import click
 
 from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, json_option, path_argument
+from chirp_migrate.cli.paint import wrapped
 from chirp_migrate.commit import recover
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import verified_files
 from chirp_migrate.verify.against import before_side
+from chirp_migrate.verify.choosing import call_of, chosen
 from chirp_migrate.verify.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.verify.measure_options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
 from chirp_migrate.verify.options import VerifyOptions, resolve
-from chirp_migrate.verify.rounds import MIN_ROUNDS
 from chirp_migrate.verify.showing import Output
-from chirp_migrate.verify.workload import Source, discover
+from chirp_migrate.verify.workload import Source, call_options, discover
 
 __all__ = ["run_verify", "verify"]
 
@@ -39,11 +41,13 @@ Exit codes:
   14  the backend's code failed (the reason, the side and the end of its output are shown)
    2  PATH cannot be verified, or an option or setting is wrong
    3  nothing is applied there, and no --against is given
- 130  interrupted
+ 130  interrupted; after three rounds the verdict so far is given
 
 \b
 Examples:
   chirp-migrate verify backend/
+  chirp-migrate verify backend/ --list
+  chirp-migrate verify backend/ -k "training_utils and not augmentation" --epochs 4
   chirp-migrate verify backend/ --data samples.npz --model utils.models:BirdCNN
   chirp-migrate verify backend/ --against main --json report.json
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
@@ -67,10 +71,16 @@ Examples:
 @click.option("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
 @click.option("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
 @click.option("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
+@click.option(
+    "-k", "--select", metavar="EXPRESSION",
+    help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
+)  # fmt: skip
+@click.option("--list", "list_", is_flag=True, help="Show the entry points and how they are called, and run nothing.")
+@click.option("--seed", type=int, help=f"Of the data and of every training.  [default: {_DEFAULTS.sizes.seed}]")
 @click.option("--rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
 @click.option(
     "--budget", type=float,
-    help=f"Seconds for the rounds; {MIN_ROUNDS} are run in any case.  [default: {_DEFAULTS.budget_s:g}]",
+    help=f"Seconds for all trainings; what does not fit is reduced.  [default: {_DEFAULTS.budget_s:g}]",
 )  # fmt: skip
 @click.option(
     "--threshold", type=float,
@@ -111,6 +121,7 @@ def verify(
     quiet: bool,
     verbose: bool,
     color: str,
+    list_: bool,
     simulate_step_ms: float,
     worker_counts: tuple[int, ...],
     measure_seconds: float,
@@ -127,7 +138,8 @@ def verify(
     pyproject.toml.
     """
     measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds, plots)
-    sys.exit(run_verify(path, against, given, Output(json_file, quiet, verbose, color), measuring))
+    run = list_entry_points if list_ else run_verify
+    sys.exit(run(path, against, given, Output(json_file, quiet, verbose, color), measuring))
 
 
 def run_verify(
@@ -146,12 +158,24 @@ def run_verify(
         output: how it is shown.
         measuring: what is measured besides times, whether device steps are simulated, and where plots go.
     """
+    return _guarded(path, output, lambda: _verify(path, against, given, output, measuring))
+
+
+def list_entry_points(
+    path: Path, against: str | None, given: Mapping[str, Any], output: Output, _measuring: MeasureOptions = NO_OPTIONS
+) -> int:
+    """Print the entry points that :func:`run_verify` would run, and give the exit code of the command."""
+    return _guarded(path, output, lambda: _list(path, against, given, output))
+
+
+def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
+    """The exit code that ``act`` gives; of what goes wrong with the user's side, one sentence is printed."""
     try:
         json_output.check_writable(output.json_file)
         if output.quiet and output.verbose:
             raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
         with _signals_as_one_interrupt():
-            return _verify(path, against, given, output, measuring)
+            return act()
     except WorkloadFailed as failure:
         from chirp_migrate.verify.verification import show_failure
 
@@ -168,13 +192,7 @@ def run_verify(
 def _verify(
     path: Path, against: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
 ) -> int:
-    if not path.is_dir():
-        raise InvalidTree(f"{path} is not a folder: give the root of the migrated backend.")
-    root = path.resolve()
-    interrupted = recover(root)
-    if interrupted is not None:
-        click.echo(f"chirp-migrate: {interrupted}", err=True)
-    options = resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
+    root, options = _asked(path, given)
     before = before_side(root, against)
     verified = verified_files(root)
     if options.source is Source.FOUND:
@@ -182,6 +200,42 @@ def _verify(
     from chirp_migrate.verify.verification import verification  # imports PyTorch
 
     return verification(root, before, verified, options, measuring, output)
+
+
+def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Output) -> int:
+    root, options = _asked(path, given)
+    if options.source is Source.FOUND:
+        discovery = chosen(discover(root, options.model), options.select)
+    else:
+        before = before_side(root, against)
+        from chirp_migrate.verify.sides import find_training, make_sides  # imports PyTorch
+
+        with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
+            scratch = Path(folder).resolve()
+            sides = make_sides(root, before, options, scratch)
+            discovery = find_training(sides, root, options, options.threads or 1, scratch, output.progress)
+    calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
+    found = [{"entry_point": label, "call": call} for label, call in calls.items()]
+    json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
+    if output.json_file != json_output.STANDARD_OUTPUT:
+        for label, call in calls.items():
+            click.echo("\n".join([label, *wrapped(call, "    ", first="    ")]))
+        if any("config" in call for call in calls.values()):
+            click.echo("\n".join(wrapped(f"config = {call_options(options.sizes)['config']}", "    ", first="")))
+        for reason in discovery.left_out:
+            click.echo(f"Left out: {reason}.")
+    return ExitCode.OK
+
+
+def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
+    """The root of the backend, after a run of ``apply`` there was brought to its end, and what is to be done."""
+    if not path.is_dir():
+        raise InvalidTree(f"{path} is not a folder: give the root of the migrated backend.")
+    root = path.resolve()
+    interrupted = recover(root)
+    if interrupted is not None:
+        click.echo(f"chirp-migrate: {interrupted}", err=True)
+    return root, resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.settings import read_verify_table
 from chirp_migrate.verify.arrays import with_data
+from chirp_migrate.verify.choosing import parse_expression
 from chirp_migrate.verify.hook import is_reference
 from chirp_migrate.verify.rounds import MIN_ROUNDS
 from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
@@ -42,22 +43,24 @@ class VerifyOptions:
         entry: the hook (its calls still unnamed) or the command; None where entry points are found.
         model: ``module:ClassName`` instead of the model that is found; None for that one.
         rounds: timed pairs of runs that count, at most.
-        budget_s: seconds for the rounds.
+        budget_s: seconds for everything from the first training on.
         threshold_percent: percent of the training time that must be saved.
         threads: compute threads on each side; None takes every usable CPU.
         timeout_s: seconds after which one process counts as hung.
         each: whether rounds are made for each entry point's own verdict, too.
+        select: expression over the labels of the entry points that are run; None for all.
     """
 
     sizes: Sizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
     rounds: int = 20
-    budget_s: float = 60.0
+    budget_s: float = 150.0
     threshold_percent: float = 20.0
     threads: int | None = None
     timeout_s: float = 600.0
     each: bool = False
+    select: str | None = None
 
     @property
     def source(self) -> Source:
@@ -101,6 +104,7 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         values.get("threads"),
         values.get("timeout", defaults.timeout_s),
         values.get("each", defaults.each),
+        values.get("select"),
     )
 
 
@@ -127,7 +131,7 @@ def _entry(root: Path, values: Mapping[str, Any]) -> EntryPoint | None:
 
 
 def _sizes(values: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
-    names = ("samples", "epochs", "batch-size", "folds", "shape", "classes")
+    names = ("samples", "epochs", "batch-size", "folds", "shape", "classes", "seed")
     sizes = replace(_SIZES, **{name.replace("-", "_"): values[name] for name in names if name in values})
     data = values.get("data")
     if data is not None:
@@ -216,6 +220,13 @@ def _result(value: Any) -> str:
     return str(path)
 
 
+def _expression(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    parse_expression(value)
+    return value
+
+
 def _data(value: Any) -> Path:
     if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
         raise ValueError("must be the path of a file or folder")
@@ -246,4 +257,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "threads": _whole(1),
     "timeout": _real(1),
     "each": _yes_or_no,
+    "select": _expression,
+    "seed": _whole(0),
 }

@@ -21,7 +21,7 @@ from chirp_migrate.verify.snapshot import freshen
 from chirp_migrate.verify.spec import RunResult, RunSpec
 from chirp_migrate.verify.turns import Turns
 
-__all__ = ["Child", "run_child"]
+__all__ = ["Child", "run_child", "workload_failed"]
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -143,8 +143,13 @@ class Child:
         self._stack.close()
         # The paths of the copy mean nothing to anybody once it is gone.
         printed = self._output.tail(_TAIL_LINES, _TAIL_BYTES).replace(f"{self._spec.tree}{os.sep}", "")
-        missing = missing_module(printed)
-        raise WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, self._side) from None
+        raise workload_failed(problem, printed, self._side) from None
+
+
+def workload_failed(problem: str, printed: str, side: str) -> WorkloadFailed:
+    """The error for this problem of a side; a missing module is told of with what to do about it."""
+    missing = missing_module(printed)
+    return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 
 
 def run_child(spec: RunSpec, side: str, folder: Path, timeout_s: float) -> RunResult:

@@ -9,7 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from chirp_migrate.cli.paint import count
+from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.verify import machine, measures_report, timing_report
+from chirp_migrate.verify.rounds import Stopped
 from chirp_migrate.verify.session import Measurements, Outcome
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import TABLE_WIDTH
@@ -17,7 +19,7 @@ from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio
 from chirp_migrate.verify.workload import Discovery, Source
 
-__all__ = ["to_json", "to_text"]
+__all__ = ["exit_code", "to_json", "to_text"]
 
 _DIFFERENCES_SHOWN = 10
 _SHORTER = (
@@ -39,7 +41,7 @@ def to_text(
     """The report: verdict first, table, equivalence, conditions. At most 100 columns wide in the table."""
     decision = outcome.decision
     simulation = measures_report.simulation_line(measurements, settings, discovery)
-    lines = [f"Verdict: {decision.verdict.text}. {_sentence(_reason(outcome, settings))}", ""]
+    lines = [f"Verdict: {decision.verdict.text}. {_sentence(_reason(measurements, outcome, settings))}", ""]
     lines += [simulation, ""] if simulation is not None else []
     lines += _time_table(measurements, outcome) if measurements.rounds else ["Not timed: the sides differ."]
     if measurements.rounds:
@@ -75,8 +77,8 @@ def to_json(
     return {
         "schema": 1,
         "verdict": outcome.decision.verdict.text,
-        "exit_code": outcome.decision.verdict.exit_code,
-        "reason": _reason(outcome, settings),
+        "exit_code": exit_code(measurements, outcome),
+        "reason": _reason(measurements, outcome, settings),
         "threshold": settings.threshold,
         "headspace": outcome.headspace,
         "ratio": None if outcome.total is None else asdict(outcome.total),
@@ -96,6 +98,7 @@ def to_json(
             "model": discovery.model,
             "entry_points": [entry.label for entry in discovery.entry_points],
             "left_out": discovery.left_out,
+            "failing": dict(measurements.failing),
             "source": discovery.source.value,
             "hook": discovery.entry_points[0].hook or None,
             "command": discovery.entry_points[0].command or None,
@@ -104,11 +107,20 @@ def to_json(
     }
 
 
-def _reason(outcome: Outcome, settings: Settings) -> str:
-    """The decision's reason, with what was simulated in front."""
-    if not settings.measuring.simulates:
-        return outcome.decision.reason
-    return f"with SIMULATED device steps of {settings.measuring.simulate_step_ms:g} ms: {outcome.decision.reason}"
+def exit_code(measurements: Measurements, outcome: Outcome) -> ExitCode:
+    """That of the verdict, or of an interrupted command."""
+    interrupted = measurements.timed.stopped is Stopped.INTERRUPTED
+    return ExitCode.INTERRUPTED if interrupted else outcome.decision.verdict.exit_code
+
+
+def _reason(measurements: Measurements, outcome: Outcome, settings: Settings) -> str:
+    """The decision's reason; in front what was simulated, and that there would have been more."""
+    reason = outcome.decision.reason
+    if settings.measuring.simulates:
+        reason = f"with SIMULATED device steps of {settings.measuring.simulate_step_ms:g} ms: {reason}"
+    if measurements.timed.stopped is Stopped.INTERRUPTED:
+        reason = f"interrupted after {len(measurements.timed.made)} rounds, and so far: {reason}"
+    return reason
 
 
 def _time_table(measurements: Measurements, outcome: Outcome) -> list[str]:

@@ -82,6 +82,7 @@ class Stopped(str, Enum):
     SETTLED = "every question settled"
     ROUNDS = "all rounds made"
     BUDGET = "budget used up"
+    INTERRUPTED = "interrupted by the user"
 
 
 @dataclass(frozen=True)
@@ -189,12 +190,21 @@ def take_rounds(
         most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
         budget_s: no further round begins when it would probably end later than this many seconds after the first
             began; :data:`MIN_ROUNDS` are made in any case.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted before there were so many; later, the rounds made so far are given.
     """
     looks = Looks(most)
     made: list[TimedRound] = []
     labels: frozenset[str] | None = None
     while True:
-        made.append(make(len(made), labels))
+        try:
+            made.append(make(len(made), labels))
+        except KeyboardInterrupt:
+            if len(made) < MIN_ROUNDS:
+                raise
+            counted = used(made, last=True)
+            return Rounds(tuple(made), counted, looks.confidence(len(counted), True), Stopped.INTERRUPTED)
         elapsed = sum(each.duration_s for each in made)
         alike = [each.duration_s for each in made if each.labels == made[-1].labels]
         out_of_time = len(made) >= MIN_ROUNDS and elapsed + statistics.fmean(alike) > budget_s

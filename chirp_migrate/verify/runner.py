@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import random
+import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,13 +38,15 @@ from chirp_migrate.verify.observe import LoaderWatch
 from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
 from chirp_migrate.verify.shell import CommandFailed
 from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tried
 from chirp_migrate.verify.turns import Turns
 from chirp_migrate.verify.workload import EntryPoint, Source
 
 __all__ = ["EntryPointRaised", "main", "run"]
 
 _WORKERS_END_WITHIN_S = 10.0
+_TAIL_LINES = 15
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _FOR_THE_USER = (HookProblem, CommandFailed, WrongTree)
 """Errors whose message says all there is to say: where they were raised is of no use to anybody."""
 
@@ -75,11 +79,14 @@ def main(arguments: list[str]) -> int:
 def run(spec: RunSpec, result: RunResult) -> None:
     """Warm up, then make the passes of ``spec`` and put what they show into ``result``.
 
-    Without passes, the calls that the hook gives are named.
+    Without passes, every entry point is tried, or the calls that the hook gives are named.
 
     Raises:
         EntryPointRaised: the backend's code raised; ``result`` holds what was found before.
     """
+    if spec.trial:
+        _try(spec, result)
+        return
     if not spec.modes:
         result.names = _names(spec)
         return
@@ -105,6 +112,45 @@ def run(spec: RunSpec, result: RunResult) -> None:
             _make_pass(spec, spec.entry_points, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
+
+
+def _try(spec: RunSpec, result: RunResult) -> None:
+    """Train every entry point on a few samples: does it fail, and how long does it take?"""
+    few = replace(spec.sizes.warm_up(), batch_size=spec.sizes.batch_size)
+    more = replace(few, samples=min(3 * few.samples, spec.sizes.samples))
+    data = [data_for(spec.entry_points, sizes) for sizes in (few, more)]
+    for entry in spec.entry_points:
+        with suppress(EntryPointRaised):
+            _prepared(spec, entry, data[0], warm_up=True)  # imports the training code; if it fails, it will again
+    if spec.turns:
+        Turns(Path(spec.turns)).take()
+    for entry in spec.entry_points:
+        try:
+            with CachedLoading(only_workers=True) as without_workers:
+                call = _prepared(spec, entry, data[0], warm_up=True)
+                without_workers.interception.cover_new_classes()
+                first_s, _ = _call(call, entry, "trial", spec.sizes.seed)
+            seconds = []
+            for sizes, held in zip((few, more), data, strict=True):
+                call = _prepared(replace(spec, sizes=sizes), entry, held)
+                seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
+                del call
+        except EntryPointRaised as raised:
+            result.tried[entry.label] = _failed(spec, raised)
+        else:
+            result.tried[entry.label] = Tried("", tuple(seconds), (few.samples, more.samples), first_s)
+    _let_workers_end()
+
+
+def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
+    """What the backend's code raised; raises it again where it is not that code that is wrong."""
+    error = raised.__cause__
+    if error is None or isinstance(error, _FOR_THE_USER):
+        raise raised from error
+    printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
+    text = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{spec.tree}{os.sep}", "")
+    tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
+    return Tried(_ADDRESS.sub("0x…", text).rstrip(": "), printed=tail)
 
 
 def _warm_up(spec: RunSpec, small: TrainingData) -> None:

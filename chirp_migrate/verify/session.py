@@ -21,6 +21,7 @@ from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, still_open
 from chirp_migrate.verify.workload import Discovery, Source
 
@@ -39,6 +40,7 @@ class Measurements:
         measured: what the MEASURED pass of ``before`` and ``after`` found; empty where there was none.
         simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
             empty when none were asked for.
+        failing: entry points that were left out because they fail on both sides, with their errors.
     """
 
     labels: tuple[str, ...]
@@ -47,6 +49,7 @@ class Measurements:
     equivalence: Equivalence
     measured: dict[str, SideMeasures] = field(default_factory=dict)
     simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -88,18 +91,23 @@ def measure(
     settings: Settings,
     scratch: Path,
     progress: Callable[[str], None],
+    trial: Trial | None = None,
+    deadline: float | None = None,
 ) -> Measurements:
-    """Run every process of a verification.
+    """Run every process of a verification but those of the trial.
 
     Args:
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
         scratch: folder for the processes' files.
         progress: called with one line as each step begins or ends.
+        trial: what brief trainings showed; None where there were none.
+        deadline: when the budget is used up, on the clock of ``time.monotonic``; None: that many seconds from now.
 
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
+    deadline = time.monotonic() + settings.budget_s if deadline is None else deadline
     children = Children(trees, discovery, settings, scratch)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
@@ -115,15 +123,18 @@ def measure(
     children.has_loaders = any(entry.passes for entry in watched["before"].values())
     equivalence = compare_passes(watched["before"], watched["after"])
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))
+    if trial is not None:
+        equivalence = equivalence.joined(trial.difference)
     labels = tuple(entry.label for entry in discovery.entry_points)
     timed = Rounds()
     if not equivalence.differences:
-        timed = _time_rounds(children, settings, progress)
+        timed = _time_rounds(children, settings, progress, deadline)
         again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
         results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
         equivalence = equivalence.joined(results)
     measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
-    return Measurements(labels, watched, timed, equivalence, measured, _steps(children.first_timed))
+    failing = {} if trial is None else trial.failing
+    return Measurements(labels, watched, timed, equivalence, measured, _steps(children.first_timed), failing)
 
 
 def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
@@ -142,7 +153,7 @@ def judge(measurements: Measurements, threshold: float) -> Outcome:
         return Outcome(Decision(Verdict.NOT_EQUIVALENT, differences[0]), None, {}, None)
     total, entries = timings(measurements.timed.used, measurements.timed.confidence)
     return Outcome(
-        decide(total, entries, threshold, differences),
+        decide(total, entries, threshold, differences, len(measurements.failing)),
         total.ratio,
         {label: timing.ratio for label, timing in entries.items()},
         total.headspace,
@@ -176,7 +187,7 @@ def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, d
     }
 
 
-def _time_rounds(children: Children, settings: Settings, progress: Callable[[str], None]) -> Rounds:
+def _time_rounds(children: Children, settings: Settings, progress: Callable[[str], None], deadline: float) -> Rounds:
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None) -> TimedRound:
@@ -190,7 +201,9 @@ def _time_rounds(children: Children, settings: Settings, progress: Callable[[str
     def open_ones(rounds: tuple[TimedRound, ...], confidence: float) -> frozenset[str]:
         return still_open(*timings(rounds, confidence), settings.threshold, settings.each)
 
-    rounds = take_rounds(make, open_ones, settings.rounds, settings.budget_s)
+    rounds = take_rounds(make, open_ones, settings.rounds, deadline - time.monotonic())
     if rounds.stopped is Stopped.BUDGET:
         progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
+    elif rounds.stopped is Stopped.INTERRUPTED:
+        progress(f"interrupted after {len(rounds.made)} rounds: this is the verdict so far")
     return rounds

@@ -17,7 +17,7 @@ class Settings:
     Attributes:
         sizes: the workload.
         rounds: timed pairs that count, at most; at least :data:`.rounds.MIN_ROUNDS` are run.
-        budget_s: no further round begins when it would probably end later than this many seconds after the first.
+        budget_s: seconds for everything from the first training on; no round begins that would probably end later.
         threshold: share of the time that must be saved, 0 to 1.
         threads: compute threads of each child.
         timeout_s: seconds after which a child counts as hung.

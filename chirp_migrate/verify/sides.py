@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chirp_migrate.verify.against import Before
+from chirp_migrate.verify.choosing import chosen
 from chirp_migrate.verify.errors import InvalidTree
 from chirp_migrate.verify.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions
@@ -58,14 +59,15 @@ def find_training(
     """What is trained: found in the source of the side before, or named by the hook, in a process of its own.
 
     Raises:
+        UsageProblem: nothing of it is to be run.
         InvalidTree: nothing is found, or no file is where the hook is said to be.
         WorkloadFailed: the hook failed.
     """
     tree = sides.trees["before"]
     if options.source is Source.FOUND or options.entry is None:
-        return replace(discover(tree, options.model), origin=str(root))
+        return chosen(replace(discover(tree, options.model), origin=str(root)), options.select)
     if options.source is Source.COMMAND:
-        return Discovery((options.entry,), origin=str(root))
+        return chosen(Discovery((options.entry,), origin=str(root)), options.select)
     hook = options.entry.hook
     if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
         raise InvalidTree(
@@ -85,4 +87,5 @@ def find_training(
         origin=str(root),
     )
     names = run_child(spec, "before", scratch / "names", options.timeout_s).names
-    return Discovery(tuple(replace(options.entry, name=name) for name in names), origin=str(root))
+    entries = tuple(replace(options.entry, name=name) for name in names)
+    return chosen(Discovery(entries, origin=str(root)), options.select)

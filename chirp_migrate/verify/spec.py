@@ -14,7 +14,7 @@ from chirp_migrate.verify.messages import write_json
 from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.workload import EntryPoint, Sizes
 
-__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec"]
+__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "Tried"]
 
 
 class Mode(str, Enum):
@@ -48,6 +48,7 @@ class RunSpec:
         turns: folder for :class:`chirp_migrate.verify.turns.Turns`: one is taken before warming up, and with
             ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
         by_entry: whether each entry point makes all its passes before the next one does.
+        trial: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`).
     """
 
     tree: str
@@ -64,6 +65,7 @@ class RunSpec:
     extra_s: float = 0.0
     turns: str = ""
     by_entry: bool = False
+    trial: bool = False
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""
@@ -162,6 +164,31 @@ class EntryResult:
         return cls(values["seconds"], values["fingerprint"], passes, values["seeds"])
 
 
+@dataclass(frozen=True)
+class Tried:
+    """One entry point, trained briefly.
+
+    Attributes:
+        error: type and message, in one line; "" where it trained. Neither addresses nor the folder are in it.
+        seconds: of one epoch of few samples, and of one of more; () where it failed.
+        samples: how many these were.
+        first_s: seconds of the first training in its process, without workers.
+        printed: the end of the error's traceback.
+    """
+
+    error: str = ""
+    seconds: tuple[float, ...] = ()
+    samples: tuple[int, ...] = ()
+    first_s: float = 0.0
+    printed: str = ""
+
+    def expected_s(self, sizes: Sizes) -> float:
+        """Seconds that a training of these sizes will take: each epoch so much, and each sample of it so much."""
+        (few_s, more_s), (few, more) = self.seconds, self.samples
+        each = max(0.0, more_s - few_s) / max(more - few, 1)
+        return sizes.epochs * (max(0.0, few_s - each * few) + each * sizes.samples)
+
+
 @dataclass
 class RunResult:
     """Everything a child found out.
@@ -173,6 +200,7 @@ class RunResult:
         names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
         measured: what the MEASURED pass found, if there was one.
         simulated: simulated device steps by mode and entry point label; empty when none were asked for.
+        tried: by entry point label; empty but for a trial.
     """
 
     modes: dict[Mode, dict[str, EntryResult]] = field(default_factory=dict)
@@ -181,6 +209,7 @@ class RunResult:
     names: list[str] = field(default_factory=list)
     measured: SideMeasures | None = None
     simulated: dict[Mode, dict[str, StepCount]] = field(default_factory=dict)
+    tried: dict[str, Tried] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""
@@ -203,4 +232,8 @@ class RunResult:
             Mode(mode): {label: StepCount(**count) for label, count in counts.items()}
             for mode, counts in values["simulated"].items()
         }
-        return cls(modes, values["api"], values["failure"], values["names"], measured, simulated)
+        tried = {
+            label: Tried(**{**one, "seconds": tuple(one["seconds"]), "samples": tuple(one["samples"])})
+            for label, one in values["tried"].items()
+        }
+        return cls(modes, values["api"], values["failure"], values["names"], measured, simulated, tried)

@@ -75,7 +75,11 @@ def entry_verdicts(entries: Mapping[str, Timing], threshold: float) -> dict[str,
 
 
 def decide(
-    total: Timing, entries: Mapping[str, Timing], threshold: float, differences: tuple[str, ...] = ()
+    total: Timing,
+    entries: Mapping[str, Timing],
+    threshold: float,
+    differences: tuple[str, ...] = (),
+    left_out: int = 0,
 ) -> Decision:
     """Judge a finished verification.
 
@@ -84,11 +88,13 @@ def decide(
         entries: each entry point.
         threshold: share of the time that must be saved for "faster", 0 to 1.
         differences: what is not equivalent.
+        left_out: entry points that are not among them.
     """
     if differences:
         return Decision(Verdict.NOT_EQUIVALENT, differences[0])
     saved = f"{_percent(total.ratio)}, {threshold:.0%} less wanted"
-    together = f"all entry points together: {saved}"
+    who = f"{len(entries)} of {len(entries) + left_out}" if left_out else "all"
+    together = f"{who} entry points together: {saved}"
     slower = [label for label, verdict in entry_verdicts(entries, threshold).items() if verdict is Verdict.SLOWER]
     if slower:
         takes = "takes" if len(slower) == 1 else "take"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,20 @@ from chirp_migrate.report.terminal import render_verdict
 from chirp_migrate.report.verdict import read_verdict
 from chirp_migrate.verify import machine, plots
 from chirp_migrate.verify.against import Before
+from chirp_migrate.verify.children import Children
+from chirp_migrate.verify.difference import Equivalence
 from chirp_migrate.verify.environment import describe_environment
 from chirp_migrate.verify.errors import WorkloadFailed
 from chirp_migrate.verify.measure_options import MeasureOptions
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.verify.report import exit_code, to_json, to_text
+from chirp_migrate.verify.rounds import MIN_ROUNDS
 from chirp_migrate.verify.session import judge, measure
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import Output
 from chirp_migrate.verify.sides import find_training, make_sides
+from chirp_migrate.verify.trial import Trial, fitting, try_out
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.workload import Source
 
@@ -76,7 +82,13 @@ def verification(
         labels = [entry.label for entry in discovery.entry_points]
         what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
         output.progress(f"verify runs the backend's own code in separate processes: {what}")
-        measurements = measure(sides.trees, discovery, settings, scratch / "runs", output.progress)
+        deadline = time.monotonic() + settings.budget_s
+        children = Children(sides.trees, discovery, settings, scratch / "trial")
+        trial, discovery = try_out(children, discovery, output.progress)
+        if trial is not None:
+            settings, trial = _fitted(settings, trial, deadline - time.monotonic(), output.progress)
+        runs = scratch / "runs"
+        measurements = measure(sides.trees, discovery, settings, runs, output.progress, trial, deadline)
     outcome = judge(measurements, settings.threshold)
     found = machine.describe(threads)
     environment = describe_environment()
@@ -102,7 +114,21 @@ def verification(
         told = read_verdict(json.dumps(values).encode())
         text = "".join(f"{line}\n" for line in render_verdict(told, width=narrow))
     output.show(text + conditions, outcome.decision.verdict)
-    return outcome.decision.verdict.exit_code
+    return exit_code(measurements, outcome)
+
+
+def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[[str], None]) -> tuple[Settings, Trial]:
+    """Settings whose training fits into the seconds left, and the trial with a note where it had to be reduced."""
+    asked, sizes = settings.sizes, fitting(trial, settings, left_s)
+    settings = replace(settings, sizes=sizes)
+    expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(settings):.0f} s"
+    if sizes == asked:
+        progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
+        return settings, trial
+    reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
+    progress(f"{expected}, with {reduced}: a budget of {settings.budget_s:.0f} s has no room for all (see --budget)")
+    note = f"trained {reduced}, to keep to the budget of {settings.budget_s:.0f} s"
+    return settings, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))
 
 
 def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:

@@ -16,10 +16,28 @@ from typing import Any
 
 from chirp_migrate.verify.errors import InvalidTree
 
-__all__ = ["TRAINING_MODULES", "Discovery", "EntryPoint", "Sizes", "Source", "discover", "is_chirpid_shaped"]
+__all__ = [
+    "DATA_PARAMETERS",
+    "TRAINING_MODULES",
+    "Discovery",
+    "EntryPoint",
+    "Sizes",
+    "Source",
+    "call_options",
+    "discover",
+    "is_chirpid_shaped",
+]
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
 """Modules of ``utils/`` whose entry points are run, in this order."""
+
+_SPLIT_ATTEMPTS = 200
+"""Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
+
+DATA_PARAMETERS = frozenset(
+    {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
+)
+"""Parameters of entry points that are given the data, its splits, and the model."""
 
 _MODEL = frozenset({"model_class", "num_classes"})
 _SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL
@@ -174,6 +192,33 @@ class Discovery:
             f"Workload: {sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
             f"{_count(sizes.folds, 'fold')}, {self.model}."
         )
+
+
+def call_options(sizes: Sizes) -> dict[str, Any]:
+    """Values of the documented parameters that are neither data nor the model."""
+    config = {
+        "num_epochs": sizes.epochs,
+        "batch_size": sizes.batch_size,
+        "learning_rate": 0.001,
+        "use_class_weights": True,
+        "early_stopping": sizes.epochs + 1,
+        "standardize": True,
+        "standardize_sample_size": 1000,
+        "aggregate_predictions": True,
+        "test_size": 0.2,
+        "random_state": 42,
+        "k_folds": sizes.folds,
+        "max_split_attempts": _SPLIT_ATTEMPTS,
+    }
+    return {
+        "num_classes": sizes.classes,
+        "config": config,
+        "num_epochs": sizes.epochs,
+        "batch_size": sizes.batch_size,
+        "k_folds": sizes.folds,
+        "standardize": True,
+        "estop": sizes.epochs + 1,
+    }
 
 
 def is_chirpid_shaped(root: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from chirpid_patch.augment.transforms import Transform
+from chirpid_patch.declaration import served
 
 #: Where a part stands: its position in each composition around it, outermost first.
 Position = tuple[int, ...]
@@ -48,11 +49,11 @@ def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Positio
     """What ``transform``, at ``position``, applies in turn: itself, where it is no composition that is known.
 
     Known are the two above, torchvision's of the same names, and ``nn.Sequential``: those very classes, or subclasses
-    that are called in no other way.
+    that are called in no other way. For a transform that declares to do what a shipped one does, it is that one.
     """
     inner = _inner(transform)
     if inner is None:
-        yield position, transform
+        yield position, served(transform)
         return
     for number, part in enumerate(inner):
         yield from parts_of(part, (*position, number))
@@ -61,14 +62,19 @@ def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Positio
 def _inner(transform: Transform) -> Sequence[Transform] | None:
     kind = type(transform)
     if isinstance(transform, Compose) and kind.__call__ is Compose.__call__:
-        return transform.transforms
+        return _listed(transform.transforms)
     if isinstance(transform, Lambda) and kind.__call__ is Lambda.__call__:
         return (transform.lambd,)
     if kind is nn.Sequential and not (transform._forward_hooks or transform._forward_pre_hooks):  # type: ignore[attr-defined]
         return list(transform)  # type: ignore[call-overload, no-any-return]
     torchvision = sys.modules.get("torchvision.transforms.transforms")
     if torchvision is not None and kind is torchvision.Compose:
-        return transform.transforms  # type: ignore[attr-defined, no-any-return]
+        return _listed(transform.transforms)  # type: ignore[attr-defined]
     if torchvision is not None and kind is torchvision.Lambda:
         return (transform.lambd,)  # type: ignore[attr-defined]
     return None
+
+
+def _listed(transforms: Any) -> Sequence[Transform] | None:
+    """Transforms that going through them again gives in the same order."""
+    return transforms if type(transforms) in (list, tuple) else None

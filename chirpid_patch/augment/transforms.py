@@ -67,6 +67,7 @@ class SpecAugment(BatchTransform):
 
     Samples are (C, F, T) or (F, T). With probability ``1 - p`` a sample is left alone; otherwise each mask is
     ``0..param`` wide (uniform, never wider than the axis) and starts anywhere it fits (uniform).
+    ``mask_short_axes=False`` leaves an axis alone that is not longer than its parameter.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class SpecAugment(BatchTransform):
         num_freq_masks: int = 1,
         mask_value: float = 0.0,
         p: float = 0.8,
+        mask_short_axes: bool = True,
     ) -> None:
         super().__init__()
         self.time_mask_param = time_mask_param
@@ -85,13 +87,14 @@ class SpecAugment(BatchTransform):
         self.num_freq_masks = num_freq_masks
         self.mask_value = mask_value
         self.p = p
+        self.mask_short_axes = mask_short_axes
 
     def extra_repr(self) -> str:
         """The parameters, for ``repr``."""
         return (
             f"time_mask_param={self.time_mask_param}, freq_mask_param={self.freq_mask_param}, "
             f"num_time_masks={self.num_time_masks}, num_freq_masks={self.num_freq_masks}, "
-            f"mask_value={self.mask_value}, p={self.p}"
+            f"mask_value={self.mask_value}, p={self.p}, mask_short_axes={self.mask_short_axes}"
         )
 
     def check(self, samples: Tensor) -> None:
@@ -111,12 +114,15 @@ class SpecAugment(BatchTransform):
         axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
         sizes = np.array([size for size, _ in axes], dtype=np.int64)
-        widest = np.array([min(param, size) for size, param in axes], dtype=np.int64)
+        widest = np.array([self._widest(size, param) for size, param in axes], dtype=np.int64)
         # Draw 0 is the gate; then a width and a start for every mask.
         draws = uniforms(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
         return starts, starts + widths
+
+    def _widest(self, size: int, param: int) -> int:
+        return min(param, size) if self.mask_short_axes or param < size else 0
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Mask the given rows of ``batch`` (B, …, F, T) in place."""
@@ -245,6 +251,12 @@ def is_batchable(transform: Transform) -> bool:
         isinstance(transform, BatchTransform)
         and type(transform).forward in _SHIPPED_FORWARDS
         and type(transform).__call__ is _SHIPPED_CALL
+        and "forward" not in vars(transform)
         and not transform._forward_hooks
         and not transform._forward_pre_hooks
     )
+
+
+def works_in_place(transform: Transform) -> bool:
+    """Whether a batch keeps dtype and shape under ``transform``, which changes it where it is."""
+    return isinstance(transform, BatchTransform) and type(transform).transform_batch is BatchTransform.transform_batch

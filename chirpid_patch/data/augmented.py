@@ -10,8 +10,14 @@ from typing import Any
 from torch.utils.data import default_collate
 
 from chirpid_patch.augment.composition import Position, parts_of
-from chirpid_patch.augment.transforms import BatchTransform, GaussianNoise, SpecAugment, Transform, is_batchable
-from chirpid_patch.data.declaration import served
+from chirpid_patch.augment.transforms import (
+    BatchTransform,
+    GaussianNoise,
+    SpecAugment,
+    Transform,
+    is_batchable,
+    works_in_place,
+)
 from chirpid_patch.data.fetch import (
     Batch,
     RowKinds,
@@ -25,6 +31,7 @@ from chirpid_patch.data.fetch import (
     row_kinds,
     stack_pairs,
 )
+from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
 
 _STAGES = ("spec_augment_params", "gaussian_noise_params")
@@ -67,17 +74,27 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
     return None if keys is None else keys[place : place + 1]
 
 
+def _takes(transform: Transform, xs: Any) -> bool:
+    """Whether a batch of such samples can be transformed."""
+    try:
+        transform.check(xs)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
 
     ``augment_params`` is a dict of ``SpecAugment`` parameters, or ``{'spec_augment_params': …,
     'gaussian_noise_params': …}`` where None leaves a stage out, or None for ``SpecAugment`` with its
     defaults. ``use_spec_augment`` and ``use_gaussian_noise`` switch a stage on or off whatever the
-    parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None
-    for a stage that is switched off. Parameters and shipped transforms are copied, so that nothing is shared
-    with the caller. Other callables are taken as they are and get single samples as the base dataset gives them;
-    the shipped ones never write to the base dataset's memory. Compositions (``Compose``, ``Lambda``, torchvision's, and
-    ``nn.Sequential``) are taken apart: where all their parts are shipped ones, batches are augmented at once.
+    parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None for a stage
+    that is switched off. Parameters are copied, so that nothing is shared with the caller; ``transforms`` are taken
+    as they are, as in a dataset written by hand. Callables that are not shipped get single samples as the base
+    dataset gives them; the shipped ones never write to the base dataset's memory. Compositions (``Compose``,
+    ``Lambda``, torchvision's, and ``nn.Sequential``) are taken apart: where all their parts are shipped ones,
+    batches are augmented at once.
 
     Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
     """
@@ -100,7 +117,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
                 *_chain(self.augment_params, use_spec_augment, use_gaussian_noise)
             ]
         elif augment_params is None and use_spec_augment is None and use_gaussian_noise is None:
-            self.transforms = [deepcopy(t) if isinstance(t, BatchTransform) else t for t in transforms]
+            self.transforms = [*transforms]
         else:
             raise TypeError("give either transforms or augment_params with its switches, not both")
 
@@ -123,7 +140,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def row_kinds(self) -> RowKinds | None:
         """Those of the samples underneath, unless augmentation may change them."""
         stages = self._stages() if self.training else []
-        kept = all(type(one) in (SpecAugment, GaussianNoise) and is_batchable(one) for _, one in stages)
+        kept = all(is_batchable(one) and works_in_place(one) for _, one in stages)
         return row_kinds(self.base_dataset) if kept else None
 
     @property
@@ -192,7 +209,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             singles = [(self._augment(x, _at(keys, n)), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
             stacked = stack_pairs(singles)
             return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
-        for position, transform in self._stages():
+        stages = self._stages()
+        if gathers and not all(_takes(transform, xs) for _, transform in stages):
+            return None  # single samples raise what they raise
+        for position, transform in stages:
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, derive(keys, *position))
         return [xs, ys]

@@ -124,7 +124,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
-    def _operands(self) -> tuple[Any, Any]:
+    def operands(self) -> tuple[Any, Any]:
         """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
         return self._state()[0]
 
@@ -138,7 +138,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return {**self.__dict__, "_cached": None}
 
     def _standardize(self, x: Any) -> Any:
-        mean, deviation = self._operands()
+        mean, deviation = self.operands()
         return (x - mean) / deviation
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -170,13 +170,13 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        numbers = self.numbers(xs)
+        numbers = self._numbers(xs)
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
-    def numbers(self, xs: Tensor) -> tuple[float, float] | None:
+    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
         """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
@@ -196,18 +196,18 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
         sample would be laid against the batch axis.
         """
-        return batch.ndim > 1 and max(map(np.ndim, self._operands())) < batch.ndim
+        return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
         """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))
-            for statistic in self._operands()
+            for statistic in self.operands()
         )
 
     def _standardize_batch(self, batch: Tensor) -> Tensor:
-        mean, deviation = self._operands()
+        mean, deviation = self.operands()
         if self._stays_in_place(batch):
             return batch.sub_(mean).div_(deviation)
         standardized: Tensor = (batch - mean) / deviation

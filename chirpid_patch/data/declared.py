@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.augment.composition import parts_of
+from chirpid_patch.augment.images import ImageMasks
 from chirpid_patch.augment.transforms import is_batchable
 from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
-from chirpid_patch.data.declaration import declare, served
 from chirpid_patch.data.fetch import is_in_memory, row_kinds
+from chirpid_patch.declaration import declare, served
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -69,17 +70,52 @@ def augments(
     flags = {gate for name, gate in [*transforms.items(), (None, training)] if gate is not None and gate != name}
 
     def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
-        if any(type(state[flag]) is not bool for flag in flags) or not _gives_pairs(state[dataset]):
+        below = served(state[dataset])
+        if any(type(state[flag]) is not bool for flag in flags) or not _gives_pairs(below):
             return None
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
         if not all(is_batchable(part) for place, one in enumerate(chosen) for _, part in parts_of(one, (place,))):
             return None
-        view = WorkerSafeAugmentedDataset(state[dataset], training=on, transforms=[])
-        view.transforms = chosen
-        return view
+        return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
 
     return _decorator((dataset, *transforms, *sorted(flags)), calls, held, build)
+
+
+def augments_images(
+    *,
+    dataset: str,
+    augmenter: str,
+    training: str | None = None,
+    eps: float = 0.0,
+    divisor: float = 1.0,
+    calls: tuple[str, ...] = (),
+    held: Mapping[str, str] | None = None,
+) -> Callable[[_Class], _Class]:
+    """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` masking an 8-bit image of x (1, F, T).
+
+    The image is ``(x - min) / (max - min + eps) * 255`` cut to whole numbers; ``augmenter`` is called with it, and its
+    values, divided by ``divisor``, become a float32 tensor (1, F, T). ``training`` names the attribute that switches
+    it. Samples of other shapes, or without a range, are read by the class's own code, and all of them are where the
+    augmenter does not declare that it masks images (``masks_images``). ``calls`` and ``held``: see ``standardizes``.
+    """
+    attributes = (dataset, augmenter) if training is None else (dataset, augmenter, training)
+
+    def build(state: Mapping[str, Any]) -> WorkerSafeAugmentedDataset | None:
+        below = served(state[dataset])
+        rows, on = _pair_rows(below), True if training is None else state[training]
+        if rows is None or type(on) is not bool:
+            return None
+        if not on:
+            return WorkerSafeAugmentedDataset(below, training=False, transforms=[])
+        given = state[augmenter]
+        masks = served(given, of_images=True)
+        if masks is given or hasattr(type(given), "__bool__") or hasattr(type(given), "__len__"):
+            return None
+        transform = ImageMasks(masks, eps, divisor)
+        return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.takes(*rows) else None
+
+    return _decorator(attributes, calls, held, build)
 
 
 def lists(
@@ -88,7 +124,7 @@ def lists(
     """Declare that ``self[i]`` is ``samples[i]``, an attribute by its name. For the others see ``standardizes``."""
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
-        listed = state[samples]
+        listed = served(state[samples])
         known = type(listed) in (list, tuple) or (row_kinds(listed) is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
@@ -100,10 +136,11 @@ def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) ->
 
     ``eps`` 0: nothing is added. None where that could be told from the expression evaluated sample by sample.
     """
-    rows = _pair_rows(dataset)
+    below = served(dataset)
+    rows = _pair_rows(below)
     if rows is None or not _are_indices(indices) or not (_is_statistic(mean) and _is_statistic(std)):
         return None
-    view = WorkerSafeStandardizedDataset(dataset, indices, mean, std, eps=eps)
+    view = WorkerSafeStandardizedDataset(below, indices, mean, std, eps=eps)
     view._cached = (mean, std + eps if eps else std), {}
     return view if view.keeps_rows(torch.empty((1, *rows[1]), dtype=rows[0], device="meta")) else None
 
@@ -133,8 +170,7 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 def _gives_pairs(dataset: Any) -> bool:
     """Whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
-    below = served(dataset)
-    listed = below.data_list if type(below) is WorkerSafeSequenceDataset else below
+    listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 
 

@@ -14,8 +14,8 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, defa
 
 from chirpid_patch.data.buffers import batch_memory
 from chirpid_patch.data.collate import collate_pairs, stacks_samples
-from chirpid_patch.data.declaration import served
 from chirpid_patch.data.heap import keep_freed_memory
+from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.torch_private import shared_memory
 
@@ -416,19 +416,17 @@ def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
     if not all(isinstance(sample, tuple | list) and len(sample) == 2 for sample in samples):
         return None
     xs = [x for x, _ in samples]
-    first = xs[0]
-    if not all(_is_plain_sample(x) and x.shape == first.shape and x.dtype == first.dtype for x in xs):
+    if set(map(type, xs)) != {Tensor} or not _are_plain_samples(xs):
         return None
-    alone = get_worker_info() is None
-    stacked = torch.stack(xs, out=batch_memory((len(xs), *first.shape), first.dtype)) if alone else default_collate(xs)
-    return stacked, default_collate([y for _, y in samples])
+    first = xs[0]
+    # Other layouts, such as channels_last, are the batch's, too.
+    lent = get_worker_info() is None and all(x.is_contiguous() for x in xs)
+    stacked = torch.stack(xs, out=batch_memory((len(xs), *first.shape), first.dtype)) if lent else default_collate(xs)
+    labels: Any = tuple(y for _, y in samples)  # which PyTorch gives as they are, where they are text
+    return stacked, default_collate(labels)
 
 
-def _is_plain_sample(x: Any) -> bool:
-    return (
-        type(x) is Tensor
-        and x.device.type == "cpu"
-        and x.layout is torch.strided
-        and not x.is_quantized
-        and not x.requires_grad
-    )
+def _are_plain_samples(xs: Sequence[Tensor]) -> bool:
+    alike = len({x.dtype for x in xs}) == len({x.shape for x in xs}) == 1
+    kinds = alike and all(x.is_cpu and x.layout is torch.strided and not x.requires_grad for x in xs)
+    return kinds and not xs[0].is_quantized

@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Subset, TensorDataset
 
 from chirpid_patch.data.declared import standardized
 from chirpid_patch.data.fetch import fetch_batch, has_fixed_samples, has_rows, tensors_behind
-from chirpid_patch.native import standardize_rows
 
 #: Samples that are made from rows in memory (standardised, say) are read so many at a time.
 _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
+#: Iterables of indices that are all there before the first sample is read.
+_WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
     """The x of the samples (x, y) of ``dataset`` in one new tensor: exactly ``torch.stack([dataset[i][0] for i …])``.
 
     Rows of tensors in memory (a plain ``TensorDataset``, also through plain ``Subset``, and the shipped datasets over
-    one while nothing is random) are gathered at once: the same values in the same layout. Every other dataset is read
-    sample by sample.
+    one while nothing is random) are gathered at once, where the indices are a list, tuple, range, set, array or tensor:
+    the same values in the same layout. Everything else is read sample by sample.
 
     Args:
         dataset: anything that can be indexed (with ``indices``) or iterated over (without).
@@ -41,9 +43,9 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
         plain = has_rows(dataset) and not hasattr(type(dataset), "__iter__")
         stacked = _gathered(dataset, range(len(dataset)), columns=2) if plain else None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
-    chosen = list(indices)
-    stacked = _gathered(dataset, chosen)
-    return torch.stack([dataset[index][0] for index in chosen]) if stacked is None else stacked
+    # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
+    stacked = _gathered(dataset, list(indices)) if type(indices) in _WRITTEN_DOWN else None
+    return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
 
 def standardized_samples(
@@ -51,7 +53,7 @@ def standardized_samples(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """``[((x - mean) / (std + eps), y) for (x, y) in (dataset[i] for i in indices)]``, to the same bits.
 
-    Each x (float32) has memory of its own, and y is the row of the labels that ``dataset[i]`` holds.
+    Each x has memory of its own, and y is the row of the labels that ``dataset[i]`` holds.
 
     Args:
         dataset: samples (x, y).
@@ -60,11 +62,11 @@ def standardized_samples(
         eps: is added to ``std``; 0: nothing is.
 
     Returns:
-        The list, or None, and nothing has been read, unless ``dataset`` is a plain ``TensorDataset`` of two contiguous
-        CPU tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
-        standardising keeps the dtype of x.
+        The list, or None, and nothing has been read, unless ``dataset`` is a plain ``TensorDataset`` of two CPU
+        tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
+        standardising keeps dtype and shape of x.
     """
-    if indices is None and hasattr(type(dataset), "__iter__"):
+    if type(dataset) not in (TensorDataset, Subset):
         return None
     view = standardized(dataset, range(len(dataset)) if indices is None else indices, mean, std, eps)
     if view is None:
@@ -77,16 +79,8 @@ def standardized_samples(
     if found is None:
         return None
     (xs, ys), rows = found
-    numbers = view.numbers(xs) if xs.is_contiguous() else None
-    if numbers is None:
-        return None
-    samples = []
-    for row in rows:
-        x = torch.empty(xs.shape[1:], dtype=xs.dtype)
-        if not standardize_rows(x[None], xs, torch.tensor([row]), *numbers):
-            return None
-        samples.append((x, ys[row]))
-    return samples
+    subtracted, divisor = view.operands()
+    return [(torch.sub(xs[row], subtracted).div_(divisor), ys[row]) for row in rows]
 
 
 def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:

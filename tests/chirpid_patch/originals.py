@@ -121,11 +121,12 @@ class DrawsAsItGoes(Sampler[int]):
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal to the last bit, containers and dtypes included."""
+    """Equal to the last bit, containers, dtypes and layouts included."""
     if type(left) is not type(right):
         return False
     if isinstance(left, Tensor):
-        return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left, right)
+        kinds = (left.dtype, left.shape, left.stride()) == (right.dtype, right.shape, right.stride())
+        return kinds and torch.equal(left, right)
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)

@@ -116,7 +116,9 @@ def test_samples_are_the_rows_and_batches_the_collated_samples(name: str, tmp_pa
     x = ARRAYS[name](tmp_path)
     dataset, expected = WorkerSafeArrayDataset(x, labels(x)), TensorDataset(reference(x), torch.from_numpy(labels(x)))
     assert len(dataset) == len(expected)
-    assert all(same(dataset[index], expected[index]) for index in range(len(x)))
+    for index in range(len(x)):
+        (sample, label), (row, of_row) = dataset[index], expected[index]
+        assert same((sample.contiguous(), label), (row.contiguous(), of_row))
     for indices in ([3], [0, 5, 5, -1], range(len(x)), np.array([4, 2]), torch.tensor([-2, 7])):
         assert same(fetch_batch(dataset, indices), singly(expected, indices))
 

@@ -129,3 +129,8 @@ def test_transforms_copy_and_pickle(transform: Any) -> None:
         random.seed(2)
         assert torch.equal(twin(sample), expected)
     assert "p=1.0" in repr(transform)
+
+
+def test_transforms_are_taken_as_they_are() -> None:
+    noise = GaussianNoise()
+    assert WorkerSafeAugmentedDataset([(torch.ones(1, 2), 0)], transforms=[noise]).transforms[0] is noise

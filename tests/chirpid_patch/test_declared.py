@@ -27,8 +27,8 @@ from chirpid_patch import (
     standardized_samples,
     standardizes,
 )
-from chirpid_patch.data.declaration import served
 from chirpid_patch.data.fetch import is_in_memory, reads_batches
+from chirpid_patch.declaration import served
 
 
 class Scaled(Dataset[Any]):
@@ -366,6 +366,32 @@ def test_shipped_transforms_are_applied_to_whole_batches() -> None:
     assert same(next(iter(BatchedDataLoader(dataset, batch_size=9))), next(iter(DataLoader(rows(), batch_size=9))))
 
 
+class Masks(SpecAugment):
+    """The class of a backend, as CHP003 leaves it."""
+
+
+class Halves(SpecAugment):
+    """Gives batches that are not what its samples are."""
+
+    def transform_batch(self, batch: Tensor, keys: Any) -> Tensor:
+        return super().transform_batch(batch, keys).half()
+
+
+def test_a_transform_with_a_forward_of_its_own_is_called() -> None:
+    transform = SpecAugment(p=1.0)
+    transform.forward = lambda x: x * 2  # type: ignore[method-assign]
+    dataset = DeclaredShaken(rows(), transform)
+    assert served(dataset) is dataset
+    assert same(next(iter(BatchedDataLoader(dataset, batch_size=9))), next(iter(DataLoader(dataset, batch_size=9))))
+
+
+def test_augmented_samples_are_rows_where_the_transforms_keep_them() -> None:
+    kept, other = (DeclaredShaken(rows(), kind(p=1.0)) for kind in (Masks, Halves))
+    assert served(DeclaredShaken(kept, GaussianNoise(p=1.0))).in_memory
+    above = DeclaredShaken(other, GaussianNoise(p=1.0))
+    assert served(above) is above
+
+
 @pytest.mark.parametrize(
     "samples",
     [
@@ -373,13 +399,29 @@ def test_shipped_transforms_are_applied_to_whole_batches() -> None:
         [[torch.full((2,), float(n)), n] for n in range(5)],
         tuple((torch.full((n % 2 + 1,), 1.0), n) for n in range(5)),
         [(np.full(2, n), str(n)) for n in range(5)],
+        [(torch.full((2,), float(n)), str(n)) for n in range(5)],
+        [(torch.full((1, 3, 4, 2), float(n)).permute(0, 3, 1, 2)[0], bytes(n)) for n in range(5)],
+        [(torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last), n) for n in range(5)],
         [(torch.tensor(float(n)), n, n) for n in range(5)],
         [torch.tensor(n) for n in range(5)],
         [],
         {0: 1, 1: 2},
         rows(),
     ],
-    ids=["tuples", "lists", "of two shapes", "arrays", "of three", "tensors", "none", "a mapping", "rows"],
+    ids=[
+        "tuples",
+        "lists",
+        "of two shapes",
+        "arrays",
+        "named",
+        "moved",
+        "channels last",
+        "of three",
+        "tensors",
+        "none",
+        "a mapping",
+        "rows",
+    ],
 )
 def test_listed_samples_are_those_of_its_own_code(samples: Any) -> None:
     found = [
@@ -390,7 +432,7 @@ def test_listed_samples_are_those_of_its_own_code(samples: Any) -> None:
 
 
 def test_a_class_without_the_methods_it_names_is_refused() -> None:
-    with pytest.raises(TypeError, match="Missing declares how its samples are read, but has no method scale"):
+    with pytest.raises(TypeError, match="Missing declares what it does, but has no method scale"):
 
         @standardizes(**STATE, calls=("scale",))
         class Missing(Dataset[Any]):
@@ -421,6 +463,11 @@ def test_lists_of_standardised_samples_are_those_of_the_comprehension(base: str,
 
 def test_lists_of_standardised_samples_are_made_at_once_where_they_can_be() -> None:
     made = standardized_samples(rows(), [1, 2, 2], 0.5, 2.0)
-    if made is None:
-        pytest.skip("the C module is not there")
-    assert len(made) == 3 and same(made[1], made[2]) and made[1][0] is not made[2][0]
+    assert made is not None and len(made) == 3 and same(made[1], made[2]) and made[1][0] is not made[2][0]
+
+
+def test_a_dataset_without_a_length_is_left_to_the_comprehension() -> None:
+    class Endless(Dataset[Any]):
+        def __getitem__(self, idx: Any) -> Any: ...
+
+    assert standardized_samples(Endless(), None, 0.5, 2.0) is None

@@ -88,6 +88,7 @@ KINDS: dict[str, Callable[[int], Any]] = {
     "pooled noise": lambda n: augmented(standardized(n), GaussianNoise(0.1, mode="pooled")),
     "exact noise": lambda n: augmented(standardized(n), GaussianNoise(0.1, mode="exact")),
     "all masked": lambda n: augmented(standardized(n), SpecAugment(99, 99, p=1.0)),
+    "short axes": lambda n: augmented(standardized(n), SpecAugment(99, 2, p=1.0, mask_short_axes=False)),
     "no masks": lambda n: augmented(standardized(n), SpecAugment(num_time_masks=0, num_freq_masks=0)),
     "masked bytes": lambda n: augmented(TensorDataset(bytes_of(n), torch.arange(n)), SpecAugment(3, 3, mask_value=7)),
     "masked brain floats": lambda n: augmented(TensorDataset(bytes_of(n).bfloat16(), torch.arange(n)), MASKS, NOISE),
@@ -314,7 +315,7 @@ def another_transform(dataset: Any) -> None:
 )
 def test_changes_are_seen_from_the_next_batch_on(change: Callable[[Any], None]) -> None:
     def batches(make: Any) -> list[Any]:
-        dataset = augmented(standardized(17), MASKS, NOISE)
+        dataset = augmented(standardized(17), copy.deepcopy(MASKS), copy.deepcopy(NOISE))
         seed_all(1)
         return watched(dataset, make(dataset), change)
 

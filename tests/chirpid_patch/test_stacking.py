@@ -81,6 +81,14 @@ def test_it_is_the_stack_of_the_samples(name: str, indices: list[int]) -> None:
         assert_equal(stack_samples(dataset, given_), torch.stack([dataset[i][0] for i in indices]))
 
 
+def test_indices_that_are_drawn_between_samples_are_drawn_there() -> None:
+    dataset = RandomPairDataset(9)
+    seed_all(4)
+    expected = torch.stack([dataset[i][0] for i in (int(torch.randint(9, ())) for _ in range(5))])
+    seed_all(4)
+    assert torch.equal(stack_samples(dataset, (int(torch.randint(9, ())) for _ in range(5))), expected)
+
+
 @pytest.mark.parametrize("name", sorted(set(DATASETS) - {"three columns"}))
 def test_without_indices_it_is_the_stack_of_all(name: str) -> None:
     dataset = DATASETS[name]()

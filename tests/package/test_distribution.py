@@ -79,7 +79,7 @@ def test_the_wheel_has_the_packages_and_nothing_else(built: Built) -> None:
     installed = {name for name in names if ".dist-info/" not in name} - compiled(names)
     source = {name for name in files_in(built.tree) if name.split("/")[0] in PACKAGES and not name.endswith(".c")}
     pairs = files_in(built.tree / "fixtures" / "rules")
-    examples = {f"chirp_migrate/examples/{name}" for name in pairs if name.endswith(".py")}
+    examples = {f"chirp_migrate/examples/{name}" for name in pairs if name.endswith(".py") and name.count("/") == 1}
 
     assert installed == source | examples
     assert {f"{package}/py.typed" for package in PACKAGES} <= names

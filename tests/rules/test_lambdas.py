@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -223,6 +224,58 @@ def test_where_lambdas_go(before: str, after: str) -> None:
     migrated, findings = migrate(before + "\n")
     assert after in migrated
     assert [one.status for one in findings] == [Status.REWRITE]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda b, k=1: pad(b))",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda *b: pad())",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda a, b: pad(b, a))",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b, 1))",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: (pad or ds)(b))",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: b(b))",
+        "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b)).collate_fn(b=3)",
+        "class D:\n    transform: object = lambda x: list(x)",
+        "import u\nu.pad = 3\nx = g(ds, collate_fn=lambda b: u.pad(b))",
+        "class A:\n    def pad(self, b): pass\n    def f(self, ds, o): return g(ds, collate_fn=lambda b: o.pad(b))",
+        "class A(B):\n    def f(self, ds): return g(ds, collate_fn=lambda b: self.pad(b))",
+        "class A:\n    @f\n    def pad(self, b): pass\n    def f(self, d): g(d, collate_fn=lambda b: self.pad(b))",
+    ],
+)
+def test_what_does_more_than_to_call_becomes_a_function(body: str) -> None:
+    migrated, findings = migrate(body + "\n")
+    assert re.search(r"def _(collate_fn|transform)\(", migrated)
+    assert [one.status for one in findings] == [Status.REWRITE]
+
+
+def test_a_method_that_is_only_called_is_passed_directly() -> None:
+    text = "class A:\n    def pad(self, b): pass\n    def f(self, ds): return g(ds, collate_fn=lambda b: self.pad(b))\n"
+    assert "collate_fn=self.pad)" in migrate(text)[0]
+    assert "def _collate_fn(" in migrate(text, other="a.pad = 3\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "direct"),
+    [
+        ("import seaborn\nseaborn.lineplot(1, b=2)\n", True),
+        ("from tools import show\nshow(1, b=2)\n", True),
+        ("import a\na.show(1, b=2)\n", False),
+        ("def show(b): pass\nshow(b=2)\n", False),
+        ("import seaborn\nseaborn = 3\nseaborn.show(1, b=2)\n", False),
+        ("(lambda b: b)(b=2)\n", False),
+        ("show(1, b=2\n", True),
+    ],
+)
+def test_a_parameter_that_is_given_by_name_keeps_it(other: str, direct: bool) -> None:
+    text = "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b))\n"
+    assert ("collate_fn=pad)" in migrate(text, other=other)[0]) is direct
+
+
+def test_modules_that_may_do_something_are_imported_where_they_were() -> None:
+    text = "def f(ds):\n    import {}\n    size = 3\n    return g(ds, collate_fn=lambda b: {}.dumps(b) + '')\n"
+    for name, count in (("json", 1), ("tools", 2)):
+        assert migrate(text.format(name, name))[0].count(f"import {name}") == count
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,77 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
         assert text.endswith(f"x = {after}\n")
 
 
+@pytest.mark.parametrize(
+    ("setting", "pinned", "kept"),
+    [
+        ("", "True", False),
+        ("", "torch.cuda.is_available()", False),
+        ("", "device.type == 'cuda'", False),
+        ("", "True if self.device.type == 'cuda' else False", False),
+        ("", "bool(torch.cuda.device_count())", False),
+        ("pin = torch.cuda.is_available()", "pin", False),
+        ("", "False", True),
+        ("", "None", True),
+        ("", "args.pin", True),
+        ("", "config['pin']", True),
+        ("pin = False", "pin", True),
+        ("pin = config.get('pin')", "pin", True),
+        ("pin = True\n    pin = args.pin", "pin", True),
+        ("pin = True\n    pin &= args.pin", "pin", True),
+        ("pin, n = True, 3", "pin", True),
+        ("for pin in (True, False): pass", "pin", True),
+    ],
+)
+def test_pinning_is_left_out_only_where_it_follows_the_machine(setting: str, pinned: str, kept: bool) -> None:
+    head = f"import torch\n{IMPORT}def f(d, args, config, device, self):\n    {setting or 'pass'}\n    return "
+    after, _ = migrate(f"{head}DataLoader(d, pin_memory={pinned}, prefetch_factor=4)\n")
+    assert (f"pin_memory={pinned}" in after) is kept and "prefetch_factor=4" in after
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("def f(d, config):\n    n = config.get('n', 3)\n    return LOADER", True),
+        ("def f(d, config):\n    n = 3 if config.get('n') else 4\n    return LOADER", True),
+        ("def f(d, config):\n    with d:\n        if config.get('n') or d:\n            return LOADER", True),
+        ("def f(d, config):\n    return LOADER", False),
+        ("def f(d, config):\n    n = config.get('train', 'n')\n    return LOADER", False),
+        ("def f(d, config=None):\n    if config:\n        n = config.get('n')\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = config.get('n') if config else 3\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = d or config.get('n')\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = lambda: config.get('n')\n    return LOADER", False),
+        ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n')", False),
+        ("def f(d, config):\n    n = config.get('n')\n    config = None\n    return LOADER", False),
+        (
+            "def f(d, config):\n    n = config.get('n')\n    return LOADER\nclass Config:\n    def get(self, key): ...",
+            False,
+        ),
+        ("n = config.get('n')\nx = LOADER", False),
+    ],
+)
+def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read: bool) -> None:
+    after, _ = migrate(f"{IMPORT}{text.replace('LOADER', 'DataLoader(d)')}\n")
+    assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
+
+
+@pytest.mark.parametrize(
+    ("init", "first", "read"),
+    [
+        ("self.config = config\n        self.n = config.get('n')", "", False),
+        ("self.config = config\n        self.n = self.config.get('n')", "", True),
+        ("self.config = config\n        if config:\n            self.n = self.config.get('n')", "", False),
+        ("self.config = config", "self.config.get('n')", True),
+        ("self.config = config\n        self.n = self.config.get('n')", "self.config = None", False),
+    ],
+)
+def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read: bool) -> None:
+    after, _ = migrate(
+        f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        {init}\n\n"
+        f"    def loader(self, d):\n        {first or 'pass'}\n        return DataLoader(d)\n"
+    )
+    assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read
+
+
 def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
     after, _ = migrate(
         """

@@ -1,10 +1,13 @@
 """Every rule turns its ``before.py`` into its ``after.py``, and leaves ``left_alone.py`` alone, saying why.
 
 An advice rule rewrites nothing: its ``before.py`` shows the hazard, its ``after.py`` how a person mends it.
+What a rule requires is a list of names in the docstring of its class. A program ``requires/NAME.py`` (or
+``NAME.variant.py``, or a folder of several modules) fails that requirement only, and is left alone.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,32 @@ def test_what_is_not_sure_is_reported_not_rewritten(rule: Rule) -> None:
     after, findings = migrate(rule, "left_alone.py", texts)
     assert after == texts["rule/left_alone.py"]
     assert findings and all(f.status is Status.REPORT and f.message for f in findings)
+
+
+def required(rule: Rule) -> list[str]:
+    """The names of what a rule requires."""
+    return re.findall(r"^- `([a-z0-9-]+)`: ", rule.requires, re.MULTILINE)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in REWRITING if rule.requires], ids=lambda rule: rule.code)
+def test_each_requirement_has_a_program_that_does_not_meet_it(rule: Rule) -> None:
+    assert required(rule) == sorted(set(required(rule)), key=required(rule).index) != []
+    assert rule.requires.count("\n- ") == len(required(rule))
+    programs = {path.name.partition(".")[0] for path in (PAIRS / rule.code / "requires").iterdir()}
+    assert programs == set(required(rule))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PAIRS.glob("*/requires/*")), ids=lambda path: f"{path.parents[1].name} {path.stem}"
+)
+def test_a_program_that_does_not_meet_a_requirement_is_left_alone(path: Path) -> None:
+    rule = next(one for one in all_rules() if one.code == path.parents[1].name)
+    files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    beside = {path: text for path, text in folder(rule).items() if path not in ("rule/before.py", "rule/after.py")}
+    texts = beside | {f"rule/{file.name}": file.read_text(encoding="utf-8") for file in files}
+    for one in (f"rule/{file.name}" for file in files):
+        compile(texts[one], one, "exec")
+        assert rewrite(one, texts[one], Project(texts), unsafe=True, rules=[rule])[0] == texts[one]
 
 
 def test_every_rule_has_a_pair_and_every_pair_a_rule() -> None:

@@ -8,8 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chirp_migrate.diff import count_changes, unified_diff
+from chirp_migrate.matching_lines import fewest_changes
 from chirp_migrate.plan import FilePlan, Finding, Plan, Safety, Status
 
 FILES = {
@@ -81,3 +84,33 @@ def test_lines_are_counted_as_the_diff_shows_them() -> None:
 
 def test_an_empty_plan_is_an_empty_diff(tmp_path: Path) -> None:
     assert list(unified_diff(Plan(tmp_path, (), (), ()))) == []
+
+
+def common_length(old: list[str], new: list[str]) -> int:
+    """Length of a longest common subsequence, from its definition."""
+    lengths = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i, line in enumerate(old):
+        for j, other in enumerate(new):
+            longer = max(lengths[i][j + 1], lengths[i + 1][j])
+            lengths[i + 1][j + 1] = lengths[i][j] + 1 if line == other else longer
+    return lengths[-1][-1]
+
+
+LINES = st.lists(st.sampled_from(["a\n", "b\n", "    )\n", "\n"]), max_size=16)
+
+
+@given(LINES, LINES)
+def test_no_diff_has_fewer_lines(old: list[str], new: list[str]) -> None:
+    changes = fewest_changes(old, new)
+    made: list[str] = []
+    for tag, i1, i2, j1, j2 in changes:
+        assert tag != "equal" or old[i1:i2] == new[j1:j2]
+        made += old[i1:i2] if tag == "equal" else new[j1:j2]
+    assert made == new
+    assert sum(i2 - i1 for tag, i1, i2, *_ in changes if tag == "equal") == common_length(old, new)
+
+
+def test_long_files_of_like_lines_are_told_apart_in_time() -> None:
+    old = ["\n", "x\n"] * 4000
+    changes = fewest_changes(old, ["y\n", *old[100:], "z\n"])
+    assert [tag for tag, *_ in changes if tag != "equal"]

@@ -108,7 +108,7 @@ def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(
         )
         assert running.stderr is not None
         assert "verify runs the backend's own code" in running.stderr.readline()
-        assert "watching each side train" in running.stderr.readline()
+        assert "trying each entry point" in running.stderr.readline()
         running.send_signal(sent)
         running.send_signal(sent)
         _, errors = running.communicate(timeout=60)

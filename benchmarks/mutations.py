@@ -1,0 +1,233 @@
+"""`make bench-mutations`: every condition under which a rule leaves code alone is switched off, one at a time.
+
+It counts as missed if a program in fixtures/rules that has to be left alone is then rewritten (or an error is raised),
+if a rule's ``before.py`` no longer becomes its ``after.py``, or if one of the programs made up at random for
+`make bench-soundness` is migrated to something that does not do the same. Ends with exit code 1 if a named requirement
+of a rule has no condition that is missed by its program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from types import FrameType
+
+import click
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from soundness_bench.mutants import Mutant, forget, judging_modules, mutants_of
+
+from chirp_migrate.plan import Safety
+from chirp_migrate.project import Project
+from chirp_migrate.rewriting import rewrite
+from chirp_migrate.rules import Rule, all_rules
+
+_HERE = Path(__file__).resolve().parent
+_RESULTS = _HERE / "results" / "mutations.md"
+_PAIRS = _HERE.parent / "fixtures" / "rules"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What missed a condition: programs that are left alone for it, pairs, and numbers of programs made up."""
+
+    mutant: str
+    module: str
+    line: int
+    text: str
+    rewritten: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    random: tuple[int, ...] = ()
+
+    @property
+    def missed(self) -> bool:
+        """Whether anything noticed that the condition was gone."""
+        return bool(self.rewritten or self.broken or self.random)
+
+
+def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
+    """The rules that rewrite without being asked for, or those of ``codes``."""
+    chosen = set(codes)
+    return [one for one in all_rules() if (one.code in chosen if chosen else one.safety is Safety.SAFE)]
+
+
+def left_alone(rule: Rule) -> dict[str, dict[str, str]]:
+    """The programs that ``rule`` leaves alone, by the requirement each of them does not meet: their modules."""
+    found = {}
+    for path in sorted((_PAIRS / rule.code / "requires").glob("*")):
+        files = sorted(path.glob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []
+        texts = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in files}
+        if texts:
+            found[path.name.removesuffix(".py")] = texts
+    return found
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option("--rule", "codes", multiple=True, help="Conditions of this rule only, such as CHP002. [all safe rules]")
+@click.option("--random", default=0, show_default=True, help="For what is not missed: so many programs made up.")
+@click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
+@click.option("--write", is_flag=True, help="Write benchmarks/results/mutations.md.")
+def main(codes: tuple[str, ...], random: int, jobs: int, write: bool) -> None:
+    """Switch conditions off, one at a time, and see whether it is noticed."""
+    begun = time.monotonic()
+    rules = rewriting_rules(codes)
+    seen = list(_all_seen(rules, random, jobs))
+    lines = [*_requirements(rules, seen), "", *_modules(seen)]
+    text = "\n".join(lines)
+    click.echo(f"{text}\n\n{time.monotonic() - begun:.0f} s")
+    if write:
+        head = "# Conditions of the rules, switched off one at a time"
+        command = f"`python benchmarks/mutations.py --random {random} --write`"
+        _RESULTS.write_text(f"{head}\n\n{command}\n\n{text}\n", encoding="utf-8")
+    sys.exit(1 if any("| **none** |" in line for line in lines) else 0)
+
+
+def _all_seen(rules: list[Rule], random: int, jobs: int) -> Iterator[Seen]:
+    names = sorted(set().union(*(judging_modules(rule) for rule in rules)))
+    mutants = [(name, place) for name in names for place, _ in enumerate(mutants_of(name))]
+    codes = tuple(rule.code for rule in rules)
+    context = get_context("fork")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        for number, one in enumerate(pool.map(partial(_see, codes, random), mutants, chunksize=8)):
+            if sys.stderr.isatty() or (number + 1) % 100 == 0:
+                click.echo(f"{number + 1} of {len(mutants)}", err=True)
+            yield one
+
+
+def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
+    name, place = which
+    mutant = _mutants(name)[place]
+    for rule in rewriting_rules(codes):  # as it is, before anything is switched off
+        for title in left_alone(rule):
+            _called(rule.code, title)
+    with mutant():
+        rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
+        broken = tuple(rule.code for rule in rules if _is_broken(rule))
+        results = {
+            f"{rule.code} {title}": _is_rewritten(rule, texts)
+            for rule in rules
+            for title, texts in left_alone(rule).items()
+            if mutant.place in _called(rule.code, title)
+        }
+        # An error tells that nothing else refuses the program, unless it comes for every program.
+        rewritten = tuple(
+            title
+            for title, result in results.items()
+            if result or (result is None and title.partition(" ")[0] not in broken)
+        )
+    found: tuple[int, ...] = ()
+    if random and not (rewritten or broken):
+        found = tuple(_differing(mutant, random))
+    short = name.rpartition(".")[2]
+    return Seen(f"{short}.{mutant.function}", short, mutant.line, mutant.text, rewritten, broken, found)
+
+
+def _is_rewritten(rule: Rule, texts: dict[str, str]) -> bool | None:
+    """Whether a program is; ``None`` where an error is raised."""
+    results = [_migrated(rule, texts, path) for path in texts]
+    return None if None in results else results != list(texts.values())
+
+
+def _is_broken(rule: Rule) -> bool:
+    path, after = "rule/before.py", (_PAIRS / rule.code / "after.py").read_text(encoding="utf-8")
+    return _migrated(rule, {path: (_PAIRS / rule.code / "before.py").read_text(encoding="utf-8")}, path) != after
+
+
+def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
+    """The text at ``path`` after the rule; ``None`` where an error is raised."""
+    beside = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
+    beside = {name: text for name, text in beside.items() if name not in ("rule/before.py", "rule/after.py")}
+    try:
+        return rewrite(path, texts[path], Project({**beside, **texts}), unsafe=True, rules=[rule])[0]
+    except Exception:
+        return None
+
+
+@cache
+def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
+    """The functions, by file and line, that are called for a program: only their conditions can matter to it."""
+    rule = next(rule for rule in all_rules() if rule.code == code)
+    found = set()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        found.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    forget()
+    sys.setprofile(profile)
+    try:
+        _is_rewritten(rule, left_alone(rule)[title])
+    finally:
+        sys.setprofile(None)
+    return frozenset(found)
+
+
+def _differing(mutant: Mutant, random: int) -> Iterator[int]:
+    """The first of the programs made up that no longer does the same."""
+    from soundness_bench.running import outcome_of
+
+    before = _migrations(random)
+    with mutant():
+        for number, text in before.items():
+            try:
+                changed = _migration(number) != text
+            except Exception:
+                yield number
+                return
+            if changed and outcome_of(number).difference:
+                yield number
+                return
+
+
+@cache
+def _migrations(random: int) -> dict[int, str]:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return {number: _migration(number) for number in range(random)}
+
+
+def _migration(number: int) -> str:
+    from soundness_bench.programs import make_program
+
+    text = make_program(number).text
+    return rewrite("made_up.py", text, Project({"made_up.py": text}), unsafe=False)[0]
+
+
+@cache
+def _mutants(name: str) -> list[Mutant]:
+    return list(mutants_of(name))
+
+
+@cache
+def judging_modules_of(code: str) -> set[str]:
+    """The modules that the rule with this code decides with."""
+    return judging_modules(next(rule for rule in all_rules() if rule.code == code))
+
+
+def _requirements(rules: list[Rule], seen: list[Seen]) -> list[str]:
+    lines = ["| rule | requirement | conditions whose absence its program shows |", "|---|---|---|"]
+    for rule in rules:
+        for title in left_alone(rule):
+            shown = [f"{one.mutant}:{one.line}" for one in seen if f"{rule.code} {title}" in one.rewritten]
+            lines.append(f"| {rule.code} | {title} | {', '.join(shown) or '**none**'} |")
+    return lines
+
+
+def _modules(seen: list[Seen]) -> list[str]:
+    lines = ["| module | conditions | missed | not missed |", "|---|--:|--:|---|"]
+    for name in sorted({one.module for one in seen}):
+        here = [one for one in seen if one.module == name]
+        kept = [one for one in here if not one.missed]
+        places = "<br>".join(f"{one.line}: `{one.text.replace('|', chr(92) + '|')}`" for one in kept)
+        lines.append(f"| {name} | {len(here)} | {len(here) - len(kept)} | {places} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

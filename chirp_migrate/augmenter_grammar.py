@@ -1,0 +1,72 @@
+"""Statements of classes that augment a sample: what the grammars of masks and of noise have in common."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+_EARLY = ("random.random() > self.p", "random.random() >= self.p")
+_ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
+
+
+class DrawsOtherwise(Exception):
+    """The class does something that the grammar does not know; the message names it."""
+
+
+def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
+    """The methods of a class that has nothing else, each once."""
+    tree = ast.parse(class_source).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, ast.FunctionDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name not in found:
+            found[node.name] = node
+        elif not _is_text(node):
+            raise DrawsOtherwise(f"its body has `{first_line(node)}`")
+    return found
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def first_line(node: ast.AST) -> str:
+    """How a statement is named in a message."""
+    return ast.unparse(node).splitlines()[0]
+
+
+def taking_one_sample(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
+    """The name of the only parameter besides ``self``, and the statements but for the docstring."""
+    given = function.args
+    names = [one.arg for one in given.args]
+    others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
+    if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
+        raise DrawsOtherwise(f"`{function.name}` does not take one sample")
+    body = function.body[1:] if _is_text(function.body[0]) else function.body
+    return names[1], list(body)
+
+
+def parts_by_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
+    """What comes before the one gate ``random.random()`` against ``p``, what it lets run, and what it skips to."""
+    for place, gate in enumerate(body):
+        if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
+            rest = [*gate.orelse, *body[place + 1 :]]
+            early = ast.unparse(gate.test) in _EARLY
+            behind = list(body[place + 1 :])
+            work, left = (rest, list(gate.body)) if early else ([*gate.body, *behind], rest)
+            return list(body[:place]), work, left
+    raise DrawsOtherwise("it is not gated by one `random.random() > self.p`")
+
+
+def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """Targets and values of an assignment, a tuple of as many values taken apart."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        raise DrawsOtherwise(f"it does `{first_line(node)}`")
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
+
+
+def either_sum(one: str, other: str) -> tuple[str, str]:
+    return f"{one} + {other}", f"{other} + {one}"

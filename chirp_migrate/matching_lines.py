@@ -1,0 +1,86 @@
+"""The fewest lines that tell two texts apart."""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+__all__ = ["Opcode", "fewest_changes", "grouped"]
+
+Opcode = tuple[str, int, int, int, int]
+"""As :mod:`difflib` gives them: ``equal``, ``replace``, ``delete`` or ``insert``, and two half-open ranges."""
+
+_Link = tuple[int, int, "_Link | None"]
+#: More pairs of equal lines than that (a blank line here with each one there) take seconds.
+_MOST_PAIRS = 3_000_000
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Has found a longest common subsequence (Hunt & Szymanski 1977), not the longest piece first."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self.matching_blocks = [*_blocks(old, new), difflib.Match(len(old), len(new), 0)]
+
+
+def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
+    """Opcodes that make ``old`` into ``new`` with as few lines taken away and added as there can be."""
+    return list(_matcher(old, new).get_opcodes())
+
+
+def grouped(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
+    """The same, in hunks with so many equal lines around."""
+    return iter(_matcher(old, new).get_grouped_opcodes(context))
+
+
+def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
+    places = _places(new)
+    if sum(len(places.get(line, ())) for line in old) > _MOST_PAIRS:
+        return difflib.SequenceMatcher(None, old, new, autojunk=True)  # leaves out lines that occur everywhere
+    return _Matcher(old, new)
+
+
+def _places(lines: Sequence[str]) -> dict[str, list[int]]:
+    """Where each line occurs, the last place first."""
+    found: dict[str, list[int]] = {}
+    for place in range(len(lines) - 1, -1, -1):
+        found.setdefault(lines[place], []).append(place)
+    return found
+
+
+def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
+    """Runs of lines that both have, of a longest common subsequence."""
+    shorter = min(len(old), len(new))
+    head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    tail = next((n for n in range(shorter - head) if old[-1 - n] != new[-1 - n]), shorter - head)
+    pairs = [(i, i) for i in range(head)]
+    pairs += [(head + i, head + j) for i, j in _common(old[head : len(old) - tail], new[head : len(new) - tail])]
+    pairs += [(len(old) - tail + n, len(new) - tail + n) for n in range(tail)]
+    start = 0
+    for end in range(1, len(pairs) + 1):
+        if (
+            end == len(pairs)
+            or (pairs[end][0] - pairs[start][0], pairs[end][1] - pairs[start][1]) != (end - start,) * 2
+        ):
+            yield difflib.Match(*pairs[start], end - start)
+            start = end
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of a longest common subsequence."""
+    places = _places(new)
+    ends: list[int] = []  # the smallest place in `new` at which a subsequence of each length can end
+    links: list[_Link] = []
+    for i, line in enumerate(old):
+        for j in places.get(line, ()):
+            length = bisect_left(ends, j)
+            link = (i, j, links[length - 1] if length else None)
+            ends[length : length + 1] = [j]
+            links[length : length + 1] = [link]
+    pairs: list[tuple[int, int]] = []
+    last: _Link | None = links[-1] if links else None
+    while last is not None:
+        i, j, last = last
+        pairs.append((i, j))
+    return pairs[::-1]

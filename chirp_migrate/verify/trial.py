@@ -1,0 +1,113 @@
+"""Before anything is timed: which entry points train at all, and how long will all of it take?
+
+Every entry point is trained briefly on both sides. What fails before the migration is left out, and has to fail the
+same way after it. From how long the others took follows how much of the training fits into the budget: epochs are
+taken away first, then samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from chirp_migrate.verify.children import Children
+from chirp_migrate.verify.difference import Difference, Equivalence
+from chirp_migrate.verify.options import LEAST_SAMPLES
+from chirp_migrate.verify.process import workload_failed
+from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.spec import Tried
+from chirp_migrate.verify.workload import Discovery, Sizes, Source
+
+__all__ = ["Trial", "fitting", "try_out"]
+
+#: Watching a training (what it loads, and once more with instruments) takes about so many times as long as it alone.
+_WATCHED = 3.0
+#: What a trial takes is more than it takes later, when a process is warm (measured on the fixture: 0.3 to 0.6 of it).
+_WHEN_WARM = 0.5
+_LEAST_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What brief trainings showed.
+
+    Attributes:
+        failing: label of each entry point that fails on both sides → its error before the migration.
+        tried: side → entry point → what a brief training showed.
+        start_s: seconds that starting and warming up the processes of a round takes.
+        difference: entry points that fail before the migration, and otherwise or not at all after it.
+    """
+
+    failing: Mapping[str, str]
+    tried: Mapping[str, Mapping[str, Tried]]
+    start_s: float
+    difference: Equivalence
+
+    def expected_s(self, settings: Settings) -> float:
+        """Seconds that watching both sides and the fewest rounds will take; the trial is not in it."""
+        before, after = (
+            sum(one.expected_s(settings.sizes) for label, one in self.tried[side].items() if label not in self.failing)
+            for side in ("before", "after")
+        )
+        watching = _WATCHED * (before + after) + self.start_s
+        rounds = MIN_ROUNDS * (before + 2 * after + self.start_s)
+        return _WHEN_WARM * (watching + rounds) + 2 * settings.measuring.extra_s
+
+
+def try_out(
+    children: Children, discovery: Discovery, progress: Callable[[str], None]
+) -> tuple[Trial | None, Discovery]:
+    """Try every entry point on both sides; gives what that showed, and the entry points that train.
+
+    A command is not tried, which would be run as a whole, nor an only call of a workload, which all depends on.
+
+    Raises:
+        WorkloadFailed: an entry point fails after the migration only, or every one before it.
+    """
+    only = discovery.source is Source.HOOK and len(discovery.entry_points) == 1
+    if only or discovery.source is Source.COMMAND:
+        return None, discovery
+    progress("trying each entry point briefly on both sides")
+    results, ready_s = children.trial()
+    sides = {side: result.tried for side, result in results.items()}
+    before, after = sides["before"], sides["after"]
+    start_s = ready_s + sum(one.first_s for tried in sides.values() for one in tried.values())
+    broken = [label for label, one in after.items() if one.error and not before[label].error]
+    if broken:
+        label = broken[0]
+        raise workload_failed(f"The after side failed: {_raised(label, after)}.", after[label].printed, "after")
+    failing = {label: one.error for label, one in before.items() if one.error}
+    if len(failing) == len(before):
+        label = next(iter(failing))
+        others = " (so do all others)" if len(failing) > 1 else ""
+        raise workload_failed(
+            f"The before side failed: {_raised(label, before)}{others}.", before[label].printed, "before"
+        )
+    difference = tuple(
+        Difference("error-differs", label, f"raises {error} before, {after[label].error or 'nothing'} after")
+        for label, error in failing.items()
+        if after[label].error != error
+    )
+    notes = tuple(
+        f"{label}: left out: it fails before the migration, too, with {one}" for label, one in failing.items()
+    )
+    working = tuple(one for one in discovery.entry_points if one.label not in failing)
+    trial = Trial(failing, sides, start_s, Equivalence(difference, notes))
+    return trial, replace(discovery, entry_points=working)
+
+
+def _raised(label: str, tried: Mapping[str, Tried]) -> str:
+    return f"{label} raised {tried[label].error}"
+
+
+def fitting(trial: Trial, settings: Settings, left_s: float) -> Sizes:
+    """As much of the training as fits into so many seconds, at least 2 epochs of the fewest samples."""
+    sizes = settings.sizes
+    for epochs in range(sizes.epochs, min(sizes.epochs, _LEAST_EPOCHS) - 1, -1):
+        sizes = replace(sizes, epochs=epochs)
+        if trial.expected_s(replace(settings, sizes=sizes)) <= left_s:
+            return sizes
+    while sizes.samples > LEAST_SAMPLES and trial.expected_s(replace(settings, sizes=sizes)) > left_s:
+        sizes = replace(sizes, samples=max(LEAST_SAMPLES, sizes.samples * 4 // 5))
+    return sizes

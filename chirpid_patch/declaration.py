@@ -1,0 +1,101 @@
+"""What classes of somebody else's declare that they do, and the object of ours that does it for whole batches.
+
+Asking here calls none of their methods, and no property: it looks at the attributes of the object itself, whenever it
+is asked. Whatever is not exactly as it was declared is not served: its own code does the work then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a class declares of a method of its own.
+
+    Attributes:
+        attributes: the attributes that the method depends on.
+        methods: it and the methods that it calls or is called by, as they were when the class was declared.
+        held: attributes that hold methods of the object itself, and the names of these.
+        build: the object of ours for the values of the attributes; None where it would not do the same.
+        of_images: whether the method takes images, which no object of ours does: it only says how they are masked.
+    """
+
+    attributes: tuple[str, ...]
+    methods: Mapping[str, FunctionType]
+    held: Mapping[str, str]
+    build: Callable[[Mapping[str, Any]], Any]
+    of_images: bool = False
+
+
+def declare(
+    kind: type,
+    attributes: tuple[str, ...],
+    calls: tuple[str, ...],
+    held: Mapping[str, str],
+    build: Callable[[Mapping[str, Any]], Any],
+    *,
+    method: str = "__getitem__",
+    inherited: Mapping[str, FunctionType] | None = None,
+    of_images: bool = False,
+) -> None:
+    """Keep what ``kind`` declares of ``method``, which methods it has from elsewhere call (``inherited``).
+
+    Raises TypeError if it has not the methods it names.
+    """
+    methods = dict(inherited or {})
+    for name in (method, *calls, *held.values()):
+        found = vars(kind).get(name)
+        if not isinstance(found, FunctionType):
+            raise TypeError(f"{kind.__qualname__} declares what it does, but has no method {name} of its own")
+        methods[name] = found
+    _DECLARED[kind] = Declaration(attributes, methods, dict(held), build, of_images)
+
+
+def served(declared: Any, *, of_images: bool = False) -> Any:
+    """The object of ours that does what ``declared`` declares, as it is now; ``declared`` where there is none."""
+    declaration = _declaration_of(type(declared))
+    if declaration is None or declaration.of_images is not of_images:
+        return declared
+    state = vars(declared)
+    if any(name in state for name in declaration.methods) or not all(name in state for name in declaration.attributes):
+        return declared
+    for name, method in declaration.held.items():
+        value = state.get(name)
+        if type(value) is not MethodType or value.__self__ is not declared:
+            return declared
+        if value.__func__ is not declaration.methods[method]:
+            return declared
+    view = declaration.build(state)
+    return declared if view is None else view
+
+
+def _declaration_of(kind: type) -> Declaration | None:
+    """What ``kind`` or a class above it declares, if that is still what it does."""
+    if not _DECLARED:
+        return None
+    declaring = next((one for one in kind.__mro__ if one in _DECLARED), None)
+    if declaring is None:
+        return None
+    declaration = _DECLARED[declaring]
+    plain: object = object.__getattribute__
+    if kind.__getattribute__ is not plain or hasattr(kind, "__getitems__"):
+        return None
+    if any(getattr(kind, name, None) is not method for name, method in declaration.methods.items()):
+        return None
+    names = (*declaration.attributes, *declaration.held)
+    if any(_is_computed(kind, name) for name in names):
+        return None
+    return declaration
+
+
+def _is_computed(kind: type, name: str) -> bool:
+    """Whether an attribute ``name`` of objects of ``kind`` is code of the class, such as a property."""
+    found = next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
+    return hasattr(type(found), "__get__") and hasattr(type(found), "__set__")

@@ -1,0 +1,152 @@
+"""Entry points that do not train, how long the others will take, and what fits into the budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chirp_migrate.verify.choosing import parse_expression
+from chirp_migrate.verify.command import verify
+from chirp_migrate.verify.difference import Equivalence
+from chirp_migrate.verify.options import LEAST_SAMPLES, resolve
+from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, take_rounds
+from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.spec import Tried
+from chirp_migrate.verify.trial import Trial, fitting
+from chirp_migrate.verify.workload import Sizes
+
+SINGLE = "training_utils.single_fold_training_with_predefined_split"
+AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
+FITS = "    train_set, val_set = Masked(Subset(dataset, train_indices)), Subset(dataset, val_indices)\n"
+LOCAL = FITS + "    if len(dataset) < 0:\n        from random import shuffle\n    shuffle\n"
+OTHER = FITS + "    raise KeyError('augment_params')\n"
+
+
+def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
+    asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--rounds", "3", "--measure-seconds", "0"]
+    quick = ["--worker-counts", "", "--json", str(report)]
+    return CliRunner().invoke(verify, [str(after), "--against", str(before), *asked, *quick, *options])
+
+
+def test_what_fails_before_too_is_named_and_left_out(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    before, after = (write_backend(side, (FITS, LOCAL)) for side in ("before", "after"))
+    result = verified(after, before, tmp_path / "report.json")
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert values["verdict"] != "failed" and set(values["ratios"]) == {SINGLE}
+    assert values["workload"]["failing"].keys() == {AUGMENTED}
+    assert values["workload"]["failing"][AUGMENTED].startswith("UnboundLocalError: ")
+    said = " ".join(result.stdout.split())
+    assert "1 of 2 entry points together" in said
+    assert f"{AUGMENTED}: left out: it fails before the migration, too, with UnboundLocalError" in said
+
+
+def test_another_error_after_is_another_training(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    before, after = write_backend("before", (FITS, LOCAL)), write_backend("after", (FITS, OTHER))
+    result = verified(after, before, tmp_path / "report.json")
+    assert result.exit_code == 13
+    (difference,) = json.loads((tmp_path / "report.json").read_text())["differences"]
+    assert (difference["name"], difference["entry_point"]) == ("error-differs", AUGMENTED)
+    assert "raises UnboundLocalError" in difference["message"] and "KeyError: 'augment_params'" in difference["message"]
+
+
+def test_what_fails_after_only_is_a_failure(write_backend: Callable[..., Path], tmp_path: Path) -> None:
+    before, after = write_backend("before"), write_backend("after", (FITS, OTHER))
+    result = verified(after, before, tmp_path / "report.json")
+    assert result.exit_code == 14
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert values["side"] == "after" and "augmentation raised KeyError: 'augment_params'" in values["reason"]
+    assert "utils/training_utils.py" in values["output_tail"]
+
+
+def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("tree")
+    (root / "pyproject.toml").write_text('[tool.chirp-migrate.verify]\nselect = "not augmentation"\nseed = 7\n')
+    result = CliRunner().invoke(verify, [str(root), "--list", "--json", "-"])
+    assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
+    assert resolve(root, {}).sizes.seed == 7 and resolve(root, {"seed": 8}).sizes.seed == 8
+    none = CliRunner().invoke(verify, [str(root), "--list", "-k", "k_fold"])
+    assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "fits none of 2" in none.stderr
+
+
+def test_the_list_says_how_each_is_called_and_runs_nothing(write_backend: Callable[..., Path]) -> None:
+    root = write_backend("tree", ("import random", "raise SystemExit('was run')\nimport random"))
+    result = CliRunner().invoke(verify, [str(root), "--list", "-k", "augmentation", "--epochs", "5", "--json", "-"])
+    assert result.exit_code == 0
+    (found,) = json.loads(result.stdout)["entry_points"]
+    assert found["entry_point"] == AUGMENTED
+    assert found["call"] == (
+        "fast_single_fold_training_with_augmentation(dataset, train_indices, val_indices, model_class=TinyCNN, "
+        "num_classes=4, num_epochs=5, batch_size=32)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ("k_fold", ["backup.k_fold", "core.K_fold"]),
+        ("not k_fold", ["core.single"]),
+        ("k_FOLD and not backup", ["core.K_fold"]),
+        ("core.single or backup", ["backup.k_fold", "core.single"]),
+        ("(core and not single) or 'up.k'", ["backup.k_fold", "core.K_fold"]),
+    ],
+)
+def test_expressions_choose_as_those_of_pytest_do(expression: str, chosen: list[str]) -> None:
+    names = ["backup.k_fold", "core.K_fold", "core.single"]
+    assert list(filter(parse_expression(expression), names)) == chosen
+
+
+@pytest.mark.parametrize("text", ["", "a b", "not", "f(x)", "a == b", "1", "a and (b", "a if b else c", "a and 1"])
+def test_what_is_no_expression_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be parts of names"):
+        parse_expression(text)
+
+
+@given(st.floats(0, 5), st.floats(0, 0.05), st.integers(1, 500), st.integers(1, 50))
+def test_what_is_expected_is_what_epochs_and_samples_take(
+    epoch_s: float, sample_s: float, samples: int, epochs: int
+) -> None:
+    tried = Tried("", (epoch_s + 24 * sample_s, epoch_s + 72 * sample_s), (24, 72))
+    expected = tried.expected_s(Sizes(samples=samples, epochs=epochs))
+    assert math.isclose(expected, epochs * (epoch_s + samples * sample_s), rel_tol=1e-6, abs_tol=1e-6)
+
+
+@given(st.floats(0.001, 2), st.integers(LEAST_SAMPLES, 3000), st.integers(1, 40), st.floats(0, 2000))
+def test_what_does_not_fit_is_reduced_epochs_first(each_s: float, samples: int, epochs: int, left_s: float) -> None:
+    tried = {side: {"one": Tried("", (each_s, 2 * each_s), (24, 48))} for side in ("before", "after")}
+    trial = Trial({}, tried, 1.0, Equivalence())
+    settings = Settings(Sizes(samples=samples, epochs=epochs), 20, 150.0, 0.2, 1, 600.0)
+    sizes = fitting(trial, settings, left_s)
+    fits = trial.expected_s(replace(settings, sizes=sizes)) <= left_s
+    least = sizes.epochs == min(epochs, 2) and sizes.samples == LEAST_SAMPLES
+    assert fits or least
+    assert sizes.samples == samples or sizes.epochs == min(epochs, 2)
+    if sizes.samples == samples and sizes.epochs < epochs:
+        more = replace(settings, sizes=replace(sizes, epochs=sizes.epochs + 1))
+        assert trial.expected_s(more) > left_s
+
+
+@pytest.mark.parametrize("whole", range(6))
+def test_an_interrupt_after_the_fewest_rounds_leaves_a_verdict(whole: int) -> None:
+    def make(number: int, labels: frozenset[str] | None) -> TimedRound:
+        if number == whole:
+            raise KeyboardInterrupt
+        seconds = {side: {"one": 1.0} for side in ("before", "after", "cached")}
+        return TimedRound(("before", "after"), seconds, 0.0, 1.0)
+
+    def take() -> Rounds:
+        return take_rounds(make, lambda *_: frozenset({"one"}), 20, 1e9)
+
+    if whole < MIN_ROUNDS:
+        with pytest.raises(KeyboardInterrupt):
+            take()
+    else:
+        rounds = take()
+        assert (len(rounds.used), rounds.stopped) == (whole, Stopped.INTERRUPTED)
