@@ -92,6 +92,7 @@ def _problem(
 ) -> str | None:
     """What is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
     seen: list[int] = []
+    started: list[multiprocessing.process.BaseProcess] = []
     try:
         with _many_workers_wanted():
             loader: DataLoader[Any] = DataLoader(
@@ -102,13 +103,18 @@ def _problem(
                 collate_fn=_NumberedCollate(collate),
                 timeout=_TIMEOUT_S if workers else 0,
             )
+            running = set(multiprocessing.active_children())
             batches = iter(loader)
+            started += set(multiprocessing.active_children()) - running
         for numbers, batch in batches:
             seen += numbers
             wrong = _difference(dataset, collate, numbers, batch, random)
             if wrong is not None:
                 return wrong
     except Exception as error:  # whatever the dataset or a worker breaks on is the finding
+        dead = [worker for worker in started if worker.exitcode]
+        if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
+            return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
     if seen != indices:
         lost = len(set(indices) - set(seen))
