@@ -99,6 +99,7 @@ def to_json(
             "entry_points": [entry.label for entry in discovery.entry_points],
             "left_out": discovery.left_out,
             "failing": dict(measurements.failing),
+            "no_room": list(measurements.no_room),
             "source": discovery.source.value,
             "hook": discovery.entry_points[0].hook or None,
             "command": discovery.entry_points[0].command or None,

@@ -30,6 +30,7 @@ from chirp_migrate.verify.api import describe_api
 from chirp_migrate.verify.cached import CachedLoading
 from chirp_migrate.verify.calls import data_for, load_model, prepare_call
 from chirp_migrate.verify.data import TrainingData
+from chirp_migrate.verify.fewer_workers import FewerWorkers
 from chirp_migrate.verify.fingerprint import fingerprint
 from chirp_migrate.verify.hook import HookProblem, call_names
 from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
@@ -45,6 +46,7 @@ from chirp_migrate.verify.workload import EntryPoint, Source
 __all__ = ["EntryPointRaised", "main", "run"]
 
 _WORKERS_END_WITHIN_S = 10.0
+_WORKERS_TRIED = 4
 _TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _FOR_THE_USER = (HookProblem, CommandFailed, WrongTree)
@@ -115,31 +117,53 @@ def run(spec: RunSpec, result: RunResult) -> None:
 
 
 def _try(spec: RunSpec, result: RunResult) -> None:
-    """Train every entry point on a few samples: does it fail, and how long does it take?"""
+    """Train every entry point on a few samples: does it fail, and how long does it take?
+
+    The first training has a worker for every loader that has any, which is enough to fail with one. For the times
+    there are none: starting a dozen takes longer than reading the samples, and always as long.
+    """
     few = replace(spec.sizes.warm_up(), batch_size=spec.sizes.batch_size)
-    more = replace(few, samples=min(3 * few.samples, spec.sizes.samples))
-    data = [data_for(spec.entry_points, sizes) for sizes in (few, more)]
+    brief = (few, replace(few, epochs=2), replace(few, samples=2 * few.samples))
+    data = {sizes.samples: data_for(spec.entry_points, sizes) for sizes in brief}
     for entry in spec.entry_points:
         with suppress(EntryPointRaised):
-            _prepared(spec, entry, data[0], warm_up=True)  # imports the training code; if it fails, it will again
+            _prepared(spec, entry, data[few.samples], warm_up=True)  # imports the training code; or fails below
+    gc.freeze()  # what the imports made is not looked through before every training
     if spec.turns:
         Turns(Path(spec.turns)).take()
+    worker_s = _worker_s(data[few.samples])
     for entry in spec.entry_points:
         try:
-            with CachedLoading(only_workers=True) as without_workers:
-                call = _prepared(spec, entry, data[0], warm_up=True)
-                without_workers.interception.cover_new_classes()
+            with FewerWorkers(1) as one_worker:
+                call = _prepared(spec, entry, data[few.samples], warm_up=True)
+                one_worker.interception.cover_new_classes()
                 first_s, _ = _call(call, entry, "trial", spec.sizes.seed)
-            seconds = []
-            for sizes, held in zip((few, more), data, strict=True):
-                call = _prepared(replace(spec, sizes=sizes), entry, held)
-                seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
                 del call
+            seconds, workers = [], []
+            with FewerWorkers(0) as no_workers:
+                for sizes in brief:
+                    call = _prepared(replace(spec, sizes=sizes), entry, data[sizes.samples])
+                    no_workers.interception.cover_new_classes()
+                    seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
+                    workers.append(no_workers.take())
+                    del call
         except EntryPointRaised as raised:
             result.tried[entry.label] = _failed(spec, raised)
         else:
-            result.tried[entry.label] = Tried("", tuple(seconds), (few.samples, more.samples), first_s)
+            starting_s = tuple(worker_s * each for each in workers)
+            result.tried[entry.label] = Tried("", few.samples, first_s, tuple(seconds), starting_s)
+        gc.freeze()
     _let_workers_end()
+
+
+def _worker_s(small: TrainingData) -> float:
+    """Seconds that a worker takes to start and to end, where several do."""
+    for _ in DataLoader(small.dataset(), num_workers=1):  # has its first time
+        pass
+    began = time.perf_counter()
+    for _ in DataLoader(small.dataset(), num_workers=_WORKERS_TRIED):
+        pass
+    return (time.perf_counter() - began) / _WORKERS_TRIED
 
 
 def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
@@ -148,7 +172,8 @@ def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
     if error is None or isinstance(error, _FOR_THE_USER):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
-    text = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{spec.tree}{os.sep}", "")
+    said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
+    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # what a worker raised stands in the last line
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return Tried(_ADDRESS.sub("0x…", text).rstrip(": "), printed=tail)
 

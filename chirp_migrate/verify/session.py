@@ -41,6 +41,7 @@ class Measurements:
         simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
             empty when none were asked for.
         failing: entry points that were left out because they fail on both sides, with their errors.
+        no_room: entry points that were left out because the budget has no room for them.
     """
 
     labels: tuple[str, ...]
@@ -50,6 +51,7 @@ class Measurements:
     measured: dict[str, SideMeasures] = field(default_factory=dict)
     simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
+    no_room: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -133,8 +135,9 @@ def measure(
         results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
         equivalence = equivalence.joined(results)
     measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
-    failing = {} if trial is None else trial.failing
-    return Measurements(labels, watched, timed, equivalence, measured, _steps(children.first_timed), failing)
+    failing, no_room = ({}, ()) if trial is None else (trial.failing, trial.no_room)
+    steps = _steps(children.first_timed)
+    return Measurements(labels, watched, timed, equivalence, measured, steps, failing, no_room)
 
 
 def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
@@ -153,7 +156,7 @@ def judge(measurements: Measurements, threshold: float) -> Outcome:
         return Outcome(Decision(Verdict.NOT_EQUIVALENT, differences[0]), None, {}, None)
     total, entries = timings(measurements.timed.used, measurements.timed.confidence)
     return Outcome(
-        decide(total, entries, threshold, differences, len(measurements.failing)),
+        decide(total, entries, threshold, differences, len(measurements.failing) + len(measurements.no_room)),
         total.ratio,
         {label: timing.ratio for label, timing in entries.items()},
         total.headspace,

@@ -170,23 +170,36 @@ class Tried:
 
     Attributes:
         error: type and message, in one line; "" where it trained. Neither addresses nor the folder are in it.
-        seconds: of one epoch of few samples, and of one of more; () where it failed.
-        samples: how many these were.
-        first_s: seconds of the first training in its process, without workers.
+        samples: of the first training and the second; of the third there are twice as many.
+        first_s: seconds of the first training in its process, with a worker a loader at most.
+        seconds: of an epoch, of two, and of one of twice the samples, all read in the process; () where it failed.
+        starting_s: seconds that starting the workers would have added to these.
         printed: the end of the error's traceback.
     """
 
     error: str = ""
-    seconds: tuple[float, ...] = ()
-    samples: tuple[int, ...] = ()
+    samples: int = 0
     first_s: float = 0.0
+    seconds: tuple[float, ...] = ()
+    starting_s: tuple[float, ...] = ()
     printed: str = ""
 
     def expected_s(self, sizes: Sizes) -> float:
-        """Seconds that a training of these sizes will take: each epoch so much, and each sample of it so much."""
-        (few_s, more_s), (few, more) = self.seconds, self.samples
-        each = max(0.0, more_s - few_s) / max(more - few, 1)
-        return sizes.epochs * (max(0.0, few_s - each * few) + each * sizes.samples)
+        """Seconds that a training of these sizes will take.
+
+        Some of the time grows with the epochs and some does not, and so with the samples. How many workers are
+        started does not depend on the samples.
+        """
+        once_s, _, more_s = self.seconds
+        growing = min(1.0, max(0.0, more_s / once_s - 1)) if once_s > 0 else 1.0
+        larger = 1 + growing * (sizes.samples / self.samples - 1)
+        return larger * _over(sizes.epochs, self.seconds) + _over(sizes.epochs, self.starting_s)
+
+
+def _over(epochs: int, seconds: tuple[float, ...]) -> float:
+    """What so many epochs take when one and two take these seconds."""
+    one, two = seconds[:2]
+    return one + (epochs - 1) * max(0.0, two - one)
 
 
 @dataclass
@@ -233,7 +246,7 @@ class RunResult:
             for mode, counts in values["simulated"].items()
         }
         tried = {
-            label: Tried(**{**one, "seconds": tuple(one["seconds"]), "samples": tuple(one["samples"])})
+            label: Tried(**{**one, **{name: tuple(one[name]) for name in ("seconds", "starting_s")}})
             for label, one in values["tried"].items()
         }
         return cls(modes, values["api"], values["failure"], values["names"], measured, simulated, tried)

@@ -2,7 +2,7 @@
 
 Every entry point is trained briefly on both sides. What fails before the migration is left out, and has to fail the
 same way after it. From how long the others took follows how much of the training fits into the budget: epochs are
-taken away first, then samples.
+taken away first, then samples, then entry points.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from chirp_migrate.verify.difference import Difference, Equivalence
 from chirp_migrate.verify.options import LEAST_SAMPLES
 from chirp_migrate.verify.process import workload_failed
 from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.seeds import OTHER_SEEDS
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.workload import Discovery, Sizes, Source
 
 __all__ = ["Trial", "fitting", "try_out"]
 
-#: Watching a training (what it loads, and once more with instruments) takes about so many times as long as it alone.
-_WATCHED = 3.0
-#: What a trial takes is more than it takes later, when a process is warm (measured on the fixture: 0.3 to 0.6 of it).
-_WHEN_WARM = 0.5
+#: Watching what a training loads makes it so much longer (measured on the fixtures, where loading is most of it).
+_WATCHED = 1.5
 _LEAST_EPOCHS = 2
 
 
@@ -35,24 +34,35 @@ class Trial:
     Attributes:
         failing: label of each entry point that fails on both sides → its error before the migration.
         tried: side → entry point → what a brief training showed.
-        start_s: seconds that starting and warming up the processes of a round takes.
+        start_s: seconds that starting the processes of a round, and importing what they train, takes.
         difference: entry points that fail before the migration, and otherwise or not at all after it.
+        no_room: labels of the entry points that the budget has no room for.
     """
 
     failing: Mapping[str, str]
     tried: Mapping[str, Mapping[str, Tried]]
     start_s: float
     difference: Equivalence
+    no_room: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The entry points that are verified, in the order in which they run."""
+        return tuple(one for one in self.tried["before"] if one not in self.failing and one not in self.no_room)
 
     def expected_s(self, settings: Settings) -> float:
-        """Seconds that watching both sides and the fewest rounds will take; the trial is not in it."""
-        before, after = (
-            sum(one.expected_s(settings.sizes) for label, one in self.tried[side].items() if label not in self.failing)
-            for side in ("before", "after")
-        )
-        watching = _WATCHED * (before + after) + self.start_s
-        rounds = MIN_ROUNDS * (before + 2 * after + self.start_s)
-        return _WHEN_WARM * (watching + rounds) + 2 * settings.measuring.extra_s
+        """Seconds that watching both sides and the fewest rounds will take; the trial is not in it.
+
+        A process warms up by one short training of each entry point. One that watches also makes one for each other
+        seed, and trains twice: to see what is loaded, and with clocks. In a round the side after trains twice, too.
+        """
+        working = {side: [tried[label] for label in self.labels] for side, tried in self.tried.items()}
+        short = {side: sum(one.first_s for one in tried) for side, tried in working.items()}
+        whole = {side: sum(one.expected_s(settings.sizes) for one in tried) for side, tried in working.items()}
+        start_s = self.start_s + sum(short.values())
+        watching = start_s + sum(len(OTHER_SEEDS) * short[side] + (_WATCHED + 1) * whole[side] for side in whole)
+        rounds = MIN_ROUNDS * (start_s + whole["before"] + 2 * whole["after"])
+        return watching + rounds + len(whole) * settings.measuring.extra_s
 
 
 def try_out(
@@ -72,7 +82,6 @@ def try_out(
     results, ready_s = children.trial()
     sides = {side: result.tried for side, result in results.items()}
     before, after = sides["before"], sides["after"]
-    start_s = ready_s + sum(one.first_s for tried in sides.values() for one in tried.values())
     broken = [label for label, one in after.items() if one.error and not before[label].error]
     if broken:
         label = broken[0]
@@ -93,7 +102,7 @@ def try_out(
         f"{label}: left out: it fails before the migration, too, with {one}" for label, one in failing.items()
     )
     working = tuple(one for one in discovery.entry_points if one.label not in failing)
-    trial = Trial(failing, sides, start_s, Equivalence(difference, notes))
+    trial = Trial(failing, sides, ready_s, Equivalence(difference, notes))
     return trial, replace(discovery, entry_points=working)
 
 
@@ -101,13 +110,15 @@ def _raised(label: str, tried: Mapping[str, Tried]) -> str:
     return f"{label} raised {tried[label].error}"
 
 
-def fitting(trial: Trial, settings: Settings, left_s: float) -> Sizes:
-    """As much of the training as fits into so many seconds, at least 2 epochs of the fewest samples."""
+def fitting(trial: Trial, settings: Settings, left_s: float) -> tuple[Sizes, Trial]:
+    """As much of the training as fits into so many seconds: fewer epochs, then fewer samples, then entry points."""
     sizes = settings.sizes
     for epochs in range(sizes.epochs, min(sizes.epochs, _LEAST_EPOCHS) - 1, -1):
         sizes = replace(sizes, epochs=epochs)
         if trial.expected_s(replace(settings, sizes=sizes)) <= left_s:
-            return sizes
+            return sizes, trial
     while sizes.samples > LEAST_SAMPLES and trial.expected_s(replace(settings, sizes=sizes)) > left_s:
         sizes = replace(sizes, samples=max(LEAST_SAMPLES, sizes.samples * 4 // 5))
-    return sizes
+    while len(trial.labels) > 1 and trial.expected_s(replace(settings, sizes=sizes)) > left_s:
+        trial = replace(trial, no_room=(trial.labels[-1], *trial.no_room))
+    return sizes, trial

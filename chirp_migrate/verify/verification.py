@@ -87,6 +87,8 @@ def verification(
         trial, discovery = try_out(children, discovery, output.progress)
         if trial is not None:
             settings, trial = _fitted(settings, trial, deadline - time.monotonic(), output.progress)
+            remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
+            discovery = replace(discovery, entry_points=remaining)
         runs = scratch / "runs"
         measurements = measure(sides.trees, discovery, settings, runs, output.progress, trial, deadline)
     outcome = judge(measurements, settings.threshold)
@@ -118,16 +120,20 @@ def verification(
 
 
 def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[[str], None]) -> tuple[Settings, Trial]:
-    """Settings whose training fits into the seconds left, and the trial with a note where it had to be reduced."""
-    asked, sizes = settings.sizes, fitting(trial, settings, left_s)
+    """Settings and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
+    asked, of = settings.sizes, len(trial.labels)
+    sizes, trial = fitting(trial, settings, left_s)
     settings = replace(settings, sizes=sizes)
     expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(settings):.0f} s"
-    if sizes == asked:
+    if sizes == asked and not trial.no_room:
         progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
         return settings, trial
     reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
+    if trial.no_room:
+        reduced += f" in {len(trial.labels)} of {of} entry points"
     progress(f"{expected}, with {reduced}: a budget of {settings.budget_s:.0f} s has no room for all (see --budget)")
-    note = f"trained {reduced}, to keep to the budget of {settings.budget_s:.0f} s"
+    left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
+    note = f"trained {reduced}, to keep to the budget of {settings.budget_s:.0f} s{left_out}"
     return settings, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))
 
 

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.verify.choosing import parse_expression
 from chirp_migrate.verify.command import verify
 from chirp_migrate.verify.difference import Equivalence
+from chirp_migrate.verify.fewer_workers import FewerWorkers
 from chirp_migrate.verify.options import LEAST_SAMPLES, resolve
 from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.trial import Trial, fitting
 from chirp_migrate.verify.workload import Sizes
+from chirpid_patch import BatchedDataLoader
 
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
 AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
 FITS = "    train_set, val_set = Masked(Subset(dataset, train_indices)), Subset(dataset, val_indices)\n"
 LOCAL = FITS + "    if len(dataset) < 0:\n        from random import shuffle\n    shuffle\n"
+ONLY_IN_WORKERS = [
+    (
+        "        x, y = self.base[index]\n",
+        "        if get_worker_info(): raise ValueError('in a worker')\n        x, y = self.base[index]\n",
+    ),
+    ("import DataLoader, Dataset, Subset", "import DataLoader, Dataset, Subset, get_worker_info"),
+    ("shuffle=True)", "shuffle=True, num_workers=2)"),
+]
 OTHER = FITS + "    raise KeyError('augment_params')\n"
 
 
@@ -57,13 +70,53 @@ def test_another_error_after_is_another_training(write_backend: Callable[..., Pa
     assert "raises UnboundLocalError" in difference["message"] and "KeyError: 'augment_params'" in difference["message"]
 
 
-def test_what_fails_after_only_is_a_failure(write_backend: Callable[..., Path], tmp_path: Path) -> None:
-    before, after = write_backend("before"), write_backend("after", (FITS, OTHER))
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ([(FITS, OTHER)], "augmentation raised KeyError: 'augment_params'"),
+        (
+            ONLY_IN_WORKERS,
+            "Caught ValueError in DataLoader worker process 0. … ValueError: in a worker",
+        ),
+    ],
+)
+def test_what_fails_after_only_is_a_failure(
+    changes: list[tuple[str, str]], error: str, write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    before, after = write_backend("before"), write_backend("after", *changes)
     result = verified(after, before, tmp_path / "report.json")
     assert result.exit_code == 14
     values = json.loads((tmp_path / "report.json").read_text())
-    assert values["side"] == "after" and "augmentation raised KeyError: 'augment_params'" in values["reason"]
+    assert values["side"] == "after" and error in values["reason"]
     assert "utils/training_utils.py" in values["output_tail"]
+
+
+class WhereRead(Dataset[int]):
+    """Samples that are the number of the process that reads them."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> int:
+        return os.getpid()
+
+
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
+@pytest.mark.parametrize(("persistent", "asked"), [(True, 2), (False, 4)])
+def test_a_trial_counts_the_workers_and_reads_without(loader_class: Any, persistent: bool, asked: int) -> None:
+    made = loader_class(WhereRead(), num_workers=2, persistent_workers=persistent, timeout=5)
+    with FewerWorkers(0) as none:
+        none.interception.cover_new_classes()
+        read = {int(batch) for _ in range(2) for batch in made}
+        assert none.take() == asked and none.take() == 0
+    assert read == {os.getpid()}
+    assert (made.num_workers, made.timeout) == (2, 5)
+
+
+def test_a_trial_fails_with_one_worker_as_with_more() -> None:
+    with FewerWorkers(1) as one:
+        read = {int(batch) for batch in DataLoader(WhereRead(), num_workers=2)}
+    assert len(read) == 1 and os.getpid() not in read and one.asked == 2
 
 
 def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., Path]) -> None:
@@ -109,28 +162,42 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
         parse_expression(text)
 
 
-@given(st.floats(0, 5), st.floats(0, 0.05), st.integers(1, 500), st.integers(1, 50))
+@given(st.floats(0, 5), st.floats(0, 5), st.floats(0, 0.05), st.floats(0, 2), st.integers(24, 500), st.integers(1, 50))
 def test_what_is_expected_is_what_epochs_and_samples_take(
-    epoch_s: float, sample_s: float, samples: int, epochs: int
+    once_s: float, epoch_s: float, workers_s: float, more_workers_s: float, samples: int, epochs: int
 ) -> None:
-    tried = Tried("", (epoch_s + 24 * sample_s, epoch_s + 72 * sample_s), (24, 72))
-    expected = tried.expected_s(Sizes(samples=samples, epochs=epochs))
-    assert math.isclose(expected, epochs * (epoch_s + samples * sample_s), rel_tol=1e-6, abs_tol=1e-6)
+    """Exact where all that is read takes longer with more samples, and where none of it does."""
+    starting_s = (workers_s, workers_s + more_workers_s, workers_s)
+    starting = workers_s + (epochs - 1) * more_workers_s
+    for grows in (True, False):
+        few_s = once_s + epoch_s
+        seconds = (few_s, few_s + epoch_s, few_s * (1 + grows))
+        expected = Tried("", 24, 0.1, seconds, starting_s).expected_s(Sizes(samples=samples, epochs=epochs))
+        larger = samples / 24 if grows and few_s else 1
+        assert math.isclose(expected, larger * (once_s + epochs * epoch_s) + starting, rel_tol=1e-6, abs_tol=1e-6)
 
 
-@given(st.floats(0.001, 2), st.integers(LEAST_SAMPLES, 3000), st.integers(1, 40), st.floats(0, 2000))
-def test_what_does_not_fit_is_reduced_epochs_first(each_s: float, samples: int, epochs: int, left_s: float) -> None:
-    tried = {side: {"one": Tried("", (each_s, 2 * each_s), (24, 48))} for side in ("before", "after")}
-    trial = Trial({}, tried, 1.0, Equivalence())
+@given(st.floats(0.001, 2), st.integers(1, 9), st.integers(LEAST_SAMPLES, 3000), st.integers(1, 40), st.floats(0, 2000))
+def test_what_does_not_fit_is_reduced_epochs_first(
+    each_s: float, entries: int, samples: int, epochs: int, left_s: float
+) -> None:
+    tried = {
+        side: {f"{n}": Tried("", 24, each_s, (each_s, 2 * each_s, 2 * each_s), (0.1, 0.1, 0.1)) for n in range(entries)}
+        for side in ("before", "after")
+    }
+    trial = Trial({"0": "KeyError"} if entries > 1 else {}, tried, 1.0, Equivalence())
     settings = Settings(Sizes(samples=samples, epochs=epochs), 20, 150.0, 0.2, 1, 600.0)
-    sizes = fitting(trial, settings, left_s)
-    fits = trial.expected_s(replace(settings, sizes=sizes)) <= left_s
-    least = sizes.epochs == min(epochs, 2) and sizes.samples == LEAST_SAMPLES
-    assert fits or least
+    sizes, fitted = fitting(trial, settings, left_s)
+    assert fitted.expected_s(replace(settings, sizes=sizes)) <= left_s or len(fitted.labels) == 1
     assert sizes.samples == samples or sizes.epochs == min(epochs, 2)
-    if sizes.samples == samples and sizes.epochs < epochs:
+    assert (*fitted.labels, *fitted.no_room) == trial.labels
+    if fitted.no_room:
+        assert sizes.samples == LEAST_SAMPLES
+        one_more = replace(fitted, no_room=fitted.no_room[1:])
+        assert one_more.expected_s(replace(settings, sizes=sizes)) > left_s
+    elif sizes.samples == samples and sizes.epochs < epochs:
         more = replace(settings, sizes=replace(sizes, epochs=sizes.epochs + 1))
-        assert trial.expected_s(more) > left_s
+        assert fitted.expected_s(more) > left_s
 
 
 @pytest.mark.parametrize("whole", range(6))
