@@ -124,7 +124,12 @@ def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_pa
     values = json.loads(report.read_text(encoding="utf-8"))
     assert values["verdict"] != "failed" and values["differences"] == [], result.output
     assert set(values["ratios"]) == {"training_utils.fast_single_fold_training_with_predefined_split"}
-    assert {label: error.partition(":")[0] for label, error in values["workload"]["failing"].items()} == {
+    failing = {label: error.partition(":")[0] for label, error in values["workload"]["failing"].items()}
+    assert failing == {
         "training_utils.fast_single_fold_training_with_augmentation": "TypeError",
         "training_core.single_fold_training": "UnboundLocalError",
     }
+    said = " ".join(result.stdout.split())
+    assert "1 of 3 entry points together" in said
+    for label, error in failing.items():
+        assert f"{label}: left out: it fails before the migration, too, with {error}: " in said

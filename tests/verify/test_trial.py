@@ -49,18 +49,6 @@ def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
     return CliRunner().invoke(verify, [str(after), "--against", str(before), *asked, *quick, *options])
 
 
-def test_what_fails_before_too_is_named_and_left_out(write_backend: Callable[..., Path], tmp_path: Path) -> None:
-    before, after = (write_backend(side, (FITS, LOCAL)) for side in ("before", "after"))
-    result = verified(after, before, tmp_path / "report.json")
-    values = json.loads((tmp_path / "report.json").read_text())
-    assert values["verdict"] != "failed" and set(values["ratios"]) == {SINGLE}
-    assert values["workload"]["failing"].keys() == {AUGMENTED}
-    assert values["workload"]["failing"][AUGMENTED].startswith("UnboundLocalError: ")
-    said = " ".join(result.stdout.split())
-    assert "1 of 2 entry points together" in said
-    assert f"{AUGMENTED}: left out: it fails before the migration, too, with UnboundLocalError" in said
-
-
 def test_another_error_after_is_another_training(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     before, after = write_backend("before", (FITS, LOCAL)), write_backend("after", (FITS, OTHER))
     result = verified(after, before, tmp_path / "report.json")
