@@ -8,7 +8,7 @@ import re
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.project import Project
 
-__all__ = ["has_subclass", "is_assigned", "is_quoted", "is_replaced", "passed_by_name"]
+__all__ = ["has_subclass", "is_assigned", "is_assigned_later", "is_quoted", "is_replaced", "passed_by_name"]
 
 
 def has_subclass(project: Project, title: str) -> bool:
@@ -52,6 +52,37 @@ def _is_foreign(project: Project, path: str, called: ast.expr) -> bool:
 def is_assigned(project: Project, attribute: str) -> bool:
     """Whether an attribute of that name is assigned to anywhere."""
     return project.search(rf"\.\s*{re.escape(attribute)}\s*(?:[-+*/@]|//|\*\*)?=(?!=)", attribute)
+
+
+def is_assigned_later(project: Project, attribute: str) -> bool:
+    """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
+    name = re.escape(attribute)
+    by_name = (
+        rf"""(?:\bsetattr|__setattr__)\s*\([^,]*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
+        r"|(?:\bvars\s*\([^)]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
+    )
+    return project.search(by_name) or any(
+        _assigns_later(_tree(text), attribute) for _, text in project.matching(re.compile(rf"\.\s*{name}\b"), attribute)
+    )
+
+
+def _assigns_later(tree: ast.AST, attribute: str, own: str = "") -> bool:
+    """Whether code assigns an attribute of that name, but of the object ``own`` that its ``__init__`` is making."""
+    for node in ast.iter_child_nodes(tree):
+        inner = own
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            is_init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and isinstance(tree, ast.ClassDef)
+            parameters = [*node.args.posonlyargs, *node.args.args] if isinstance(node, ast.FunctionDef) else []
+            inner = parameters[0].arg if is_init and parameters else ""
+        if _assigns(node, attribute, own) or _assigns_later(node, attribute, inner):
+            return True
+    return False
+
+
+def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr != attribute or isinstance(node.ctx, ast.Load):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id == own)
 
 
 def is_quoted(project: Project, name: str) -> bool:

@@ -16,6 +16,8 @@ from chirp_migrate.closures import is_variable
 from chirp_migrate.dataset_names import binding_scope, dotted
 from chirp_migrate.effects import effect, suspends_or_binds
 from chirp_migrate.module import Module, matching, walk
+from chirp_migrate.onlookers import is_assigned_later, is_replaced
+from chirp_migrate.project import Project
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
@@ -265,23 +267,41 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
     return None if sample is None else _scan(sample, loop.target, loop.iter)
 
 
-def why_too_early(module: Module, scan: Scan) -> str | None:
-    """Why the dataset cannot be named before its indices are computed."""
+def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
+    """Why the dataset cannot be named before its indices are computed, and the samples before it read."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
         return "its indices await something or bind names"
     if scan.index is None:
         return None
     found = effect(module, scan.index)
-    if found is None and not _is_local(module, scan.dataset):
-        found = effect(module, scan.iterable, strangers=True)
-        return None if found is None else f"`{found}` runs first and might put another dataset there"
-    return None if found is None else f"`{found}` may do more than compute"
+    if found is not None:
+        return f"`{found}` may do more than compute"
+    if m.matches(scan.dataset, m.Name()) and _is_local(module, scan.dataset):
+        return None
+    found = effect(module, scan.iterable, strangers=True)
+    if found is not None:
+        return f"`{found}` runs first and might put another dataset there"
+    if _may_be_replaced(module, project, scan.dataset):
+        return f"reading a sample might put another dataset in the place of `{module.source(scan.dataset).strip()}`"
+    return None
+
+
+def _may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+    """Whether code that runs in between may give a name, or an attribute of one, another value."""
+    while isinstance(node, cst.Attribute):
+        if is_assigned_later(project, node.attr.value):
+            return True
+        node = node.value
+    assert isinstance(node, cst.Name)
+    if _is_local(module, node):
+        return False
+    declared = any(one.name.value == node.value for one in module.find(cst.NameItem))
+    return declared or is_replaced(module, project, node.value) or project.search(r"\bglobals\s*\(\s*\)", "globals")
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
     """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
-    declared = (one for one in module.find(cst.Global, cst.Nonlocal) if isinstance(one, cst.Global | cst.Nonlocal))
-    return not any(item.name.value == node.value for one in declared for item in one.names)
+    return not any(item.name.value == node.value for item in module.find(cst.NameItem))

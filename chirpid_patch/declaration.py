@@ -59,7 +59,10 @@ def declare(
 
 
 def served(declared: Any, *, of_images: bool = False) -> Any:
-    """The object of ours that does what ``declared`` declares, as it is now; ``declared`` where there is none."""
+    """The object of ours that does what ``declared`` declares, as it is now; ``declared`` where there is none.
+
+    It has ``declared`` in an attribute of that name, unless it masks images.
+    """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:
         return declared
@@ -73,7 +76,11 @@ def served(declared: Any, *, of_images: bool = False) -> Any:
         if value.__func__ is not declaration.methods[method]:
             return declared
     view = declaration.build(state)
-    return declared if view is None else view
+    if view is None:
+        return declared
+    if not of_images:
+        vars(view)["declared"] = declared  # around nn.Module, which would make it a part of the view
+    return view
 
 
 def _declaration_of(kind: type) -> Declaration | None:

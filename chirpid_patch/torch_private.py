@@ -10,6 +10,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | transforms that declare what they do are called for each sample |
 | ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
 """  # noqa: E501
 
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "MultiProcessingIterator",
     "SingleProcessIterator",
     "end_workers",
+    "has_global_hooks",
     "pin_batch",
     "profiler_enabled",
     "raise_for_dead_worker",
@@ -91,3 +93,9 @@ def end_workers(loader: DataLoader[Any]) -> None:
         if shut_down is not None:
             shut_down()
         loader._iterator = None
+
+
+def has_global_hooks() -> bool:
+    """Whether calls of all modules run hooks; True where this PyTorch does not say."""
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks")
+    return any(getattr(nn.modules.module, name, True) for name in names)

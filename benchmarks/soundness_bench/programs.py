@@ -100,7 +100,7 @@ def make_program(number: int) -> Program:
     """The program with this number."""
     rng = random.Random(number)
     family, make = rng.choice(_FAMILIES)
-    return Program(number, family, _HEAD + make(rng), family == "augmenter")
+    return Program(number, family, _HEAD + make(rng), family in _DRAWING)
 
 
 def _indented(lines: list[str], depth: int) -> str:
@@ -110,6 +110,11 @@ def _indented(lines: list[str], depth: int) -> str:
 def _some(rng: random.Random, chance: float, *choices: str) -> list[str]:
     """One of ``choices``, seldom."""
     return [rng.choice(choices)] if rng.random() < chance else []
+
+
+def _mostly(rng: random.Random, usual: str, *others: str) -> str:
+    """``usual``, or seldom one of the others."""
+    return rng.choice(others) if rng.random() < 0.12 else usual
 
 
 # --- datasets ---------------------------------------------------------------------------------------------------
@@ -521,6 +526,296 @@ def main():
 """
 
 
+def _holding(rng: random.Random) -> str:
+    """Functions inside functions that a loader or a dataset keeps."""
+    for_loader = rng.random() < 0.6
+    given, of_one = ("batch", "[x for x, y in batch]") if for_loader else ("x", "[x]")
+    body = rng.choice(
+        ([f"return torch.stack({of_one}) * factor"],
+         [f"return [one + own.n for one in {of_one}]"],
+         ["own.n += 1", f"return torch.stack({of_one}) + own.n"],
+         [f"print(len({of_one}), factor)", f"return torch.stack({of_one})"],
+         [f"seen.append(len({of_one}))", f"return torch.stack({of_one}) - shift"],
+         ["if switch:", f"    return torch.stack({of_one})", f"return torch.stack({of_one}) * factor"],
+         ["total = factor", f"for one in {of_one}:", "    total = total + one.sum()", "return total"],
+         [f"return helper(torch.stack({of_one}), factor)"],
+         ["def inner(one):", "    return one - factor", "", f"return torch.stack([inner(one) for one in {of_one}])"],
+         ["nonlocal factor", "factor += 1", f"return torch.stack({of_one}) * factor"],
+         [f"if len({given}) > 2:", f"    return held({given}[:2])", f"return torch.stack({of_one}) + factor"],
+         ["limit = factor", f"return torch.stack({of_one}).clamp(max=limit)"])
+    )  # fmt: skip
+    parameters = given + rng.choice(
+        ("", "", "", ", scale=factor", ", *more", ", *, flag=True", ", own=own", ", factor=2")
+    )
+    decorator = rng.choice(("", "", "", "", "@torch.no_grad()", "@functools.wraps(double)"))
+    before = _some(rng, 0.3, "factor = factor + 1", "if factor > 2:\n    factor = 5", "for factor in (1, 2): pass", "own.n = 7",
+                   "own = Plus(factor)", "factor, rest = 2, 3", "import operator")  # fmt: skip
+    after = _some(rng, 0.35, "factor = 7", "own.n = 4", "own = Plus(9)", "del factor", "held.note = 3", "held = double",
+                  "for factor in (4, 6): pass", "seen.append(tried(lambda: held([(torch.ones(3), 0)] * 2, 5)))",
+                  f"seen.append(tried(lambda: held({given}=[(torch.ones(3), 0)] * 2)))", "helper = double",
+                  "seen.append(held is held)")  # fmt: skip
+    kept = (
+        "DataLoader(dataset, batch_size=2, collate_fn=held)"
+        if for_loader
+        else "DataLoader(Keeping(dataset, held), batch_size=None)"
+    )
+    definition = [*([decorator] if decorator else []), f"def held({parameters}):", *("    " + one for one in body)]
+    place = rng.random()
+    if place < 0.2:  # one in each turn
+        turn = rng.choice((f"loaders.append({kept})", f"seen.append(tried(lambda: list({kept})))"))
+        lines = ["for factor in (2, 3):", *("    " + one for one in definition), f"    {turn}"]
+    elif place < 0.3:
+        lines = [
+            "if factor:",
+            *("    " + one for one in definition),
+            "else:",
+            "    held = double",
+            f"loaders.append({kept})",
+        ]
+    elif place < 0.4:
+        lines = [f"loaders += [{kept}]", *definition]  # too late
+        lines = [*definition, *lines[:1], *definition] if rng.random() < 0.5 else lines
+    else:
+        lines = [*definition, f"loaders.append({kept})"]
+    inside = [one for line in (*before, *lines, *after) for one in line.split("\n")]
+    unlike = ("nonlocal", "for factor", "factor, rest", "factor=", "del factor")
+    if rng.random() < 0.25 and not any(word in line for line in inside for word in unlike):
+        inside = [line.replace("factor", "self.factor") for line in inside]  # what it captures of the object
+    return f"""
+import functools, operator
+
+
+class Keeping(Dataset):
+    def __init__(self, dataset, transform):
+        self.dataset = dataset
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitem__(self, index):
+        x, y = self.dataset[index]
+        return self.transform(x), y
+
+
+class Maker:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def loaders(self, dataset, factor, seen, helper=operator.mul):
+        own = Plus(1)
+        loaders = []
+{_indented(inside, 2)}
+        return loaders
+
+
+def main():
+    seen = []
+    dataset = {rng.choice(_BASES[:6])}
+    made = tried(lambda: Maker(3).loaders(dataset, 3, seen))
+    if not isinstance(made, list):
+        return [made, seen]
+    return [made.__len__(), seen, [tried(lambda: list(one)) for one in made], [tried(lambda: list(one)) for one in made], seen]
+"""
+
+
+def _guarding(rng: random.Random) -> str:
+    """Masks with guards, alone and in a dataset, with parameters for which it is no matter what is drawn in batches."""
+    first = _mostly(rng, "if random.random() > self.p:", "if random.random() >= self.p:",
+                    "if not self.training or random.random() > self.p:")  # fmt: skip
+    lifted = rng.random() < 0.85
+    flag = ["flat = False", "if x.dim() == 2:", "    x = x.unsqueeze(0)", "    flat = True"] if lifted else []
+    end = (
+        [
+            "if flat:",
+            f"    out = {_mostly(rng, 'out.squeeze(0)', 'out.squeeze()', 'out[0]')}",
+        ]
+        if lifted
+        else []
+    )
+    clone = _mostly(rng, "x.clone()", "x", "x.clone() * 1")
+    sizes = _mostly(rng, "_, bins, frames = out.shape", "_, bins, frames = x.shape", "bins, frames = out.shape[-2:]",
+                    "bins, frames = out.shape[-2], out.shape[-1]")  # fmt: skip
+    guard = rng.choice(("{p} > 0 and {n} > {p}", ""))
+    guard = _mostly(rng, guard, "{n} > {p}", "{p} > 0", "{n} > {p} and {p} > 0", "{p} > 0 and {n} >= {p}",
+                    "{p} > 0 or {n} > {p}")  # fmt: skip
+    drawn = rng.random() < 0.6
+    lines: list[str] = []
+    for axis, (param, size) in enumerate((("self.freq_mask_param", "bins"), ("self.time_mask_param", "frames"))):
+        place = ("out[:, start:start + width, :]", "out[:, :, start:start + width]")[axis]
+        mask = [f"start = random.randint(0, {size} - width)", f"{place} = self.mask_value"]
+        inner = [f"width = random.randint(0, min({param}, {size}))"]
+        inner += ["if width > 0:", *("    " + one for one in mask)] if drawn else mask
+        if guard:
+            inner = [f"if {guard.format(p=param, n=size)}:", *("    " + one for one in inner)]
+        count = ("self.num_freq_masks", "self.num_time_masks")[axis]
+        lines += [f"for _ in range({count}):", *("    " + one for one in inner)]
+    extra = _some(
+        rng, 0.2, "out = out + 0", "print(bins)", "if frames < 5:\n    return x", "bins = bins - 1", "self.calls = 1"
+    )
+    text = "\n".join([first, "    return x", *flag, f"out = {clone}", sizes, *extra, *lines, *end, "return out"])
+    shape = rng.choice(
+        ("9, 1, 4, 6", "9, 1, 4, 6", "9, 3, 4, 6", "9, 4, 6", "9, 2, 1, 4, 6", "9, 6", "9, 1, 1, 1", "9, 1, 0, 6")
+    )
+    given = rng.choice(
+        (
+            "p=0.0",
+            "0, 0, p=1.0",
+            "5, 3, 300, 300, -1.0, 1.0",
+            "6, 4, 300, 300, 0.5, 1.0",
+            "40, 15, p=1.0",
+            "6, 2, 0, 0, 0.0, 1.0",
+        )
+    )
+    later = _some(rng, 0.4, "masks.p = 0.0", "masks.eval()", "masks.mask_value = 'none'", "masks.time_mask_param = 0",
+                  "masks.mask_value = None", "masks.register_forward_hook(lambda m, i, o: o * 2)",
+                  "masks.forward = double", "masks.num_time_masks = 2.5", "masks.freq_mask_param = -1")  # fmt: skip
+    return f"""
+class Masks(nn.Module):
+    def __init__(self, time_mask_param=40, freq_mask_param=15, num_time_masks=1, num_freq_masks=1, mask_value=0.0, p=0.8):
+        super().__init__()
+        self.time_mask_param = time_mask_param
+        self.freq_mask_param = freq_mask_param
+        self.num_time_masks = num_time_masks
+        self.num_freq_masks = num_freq_masks
+        self.mask_value = mask_value
+        self.p = p
+
+    def forward(self, x):
+{_indented(text.split(chr(10)), 2)}
+
+
+class Augmented(Dataset):
+    def __init__(self, base, transform):
+        self.base = base
+        self.transform = transform
+
+    def __len__(self):
+        return len(self.base)
+
+    def __getitem__(self, idx):
+        x, y = self.base[idx]
+        return self.transform(x), y
+
+
+def main():
+    masks = Masks({given})
+    base = TensorDataset(torch.rand({shape}), torch.arange(9))
+    alone = Masks(3, 2, 2, 2, -1.0, 0.7)
+    seen = [tried(lambda: alone(torch.rand(one))) for one in ((1, 4, 6), (4, 6), (3, 4, 6), (6,), (1, 2, 3), (2, 1, 4, 6))]
+    seen += [random.random(), torch.rand(1)]
+    made = Augmented(base, masks)
+    seen += [tried(lambda: made[1]), tried(lambda: list(DataLoader(made, batch_size=4)))]
+{_indented(later, 1)}
+    return [*seen, tried(lambda: made[2]), tried(lambda: list(DataLoader(made, batch_size=4))), base.tensors]
+"""
+
+
+def _imaging(rng: random.Random) -> str:
+    """Augmentation by way of an 8-bit image, with parameters for which it is no matter what is drawn in batches."""
+    usual = "self.{k}_mask_param > 0 and {n} > self.{k}_mask_param"
+    guard = _mostly(rng, usual, "{n} > 0")
+    image = _mostly(rng, "Image.fromarray(pixels)", "Image.fromarray(pixels, mode='L')", "pixels")
+    flat = rng.choice(
+        (["x_np = x.squeeze().numpy() if x.dim() > 2 else x.numpy()"], ["x_np = x.squeeze(0).numpy()"],
+         ["if x.dim() > 2:", "    x_np = x.squeeze().numpy()", "else:", "    x_np = x.numpy()"], ["x_np = x[0].numpy()"])
+    )  # fmt: skip
+    eps = rng.choice(("", "", " + 1e-8", " + 1"))
+    scaled = f"(x_np - x_np.min()) / (x_np.max() - x_np.min(){eps}) * 255"
+    levels = _mostly(
+        rng, f"({scaled}).astype(np.uint8)", f"({scaled}).round().astype(np.uint8)", "(x_np * 255).astype(np.uint8)"
+    )
+    tensor = "torch.from_numpy(np.array(img)).float()"
+    back = _mostly(rng, f"{tensor}.unsqueeze(0)", f"{tensor}.unsqueeze(0) / 255.0", tensor)
+    asked = rng.choice(
+        ("self.training", "self.training and self.augmenter is not None and isinstance(x, torch.Tensor)")
+    )
+    asked = _mostly(rng, asked, "self.augmenter is not None", "self.training and self.augmenter")
+    shape = rng.choice(
+        (
+            "9, 1, 4, 6",
+            "9, 1, 4, 6",
+            "9, 1, 4, 6",
+            "9, 4, 6",
+            "9, 3, 4, 6",
+            "9, 1, 1, 6",
+            "9, 1, 4, 6, dtype=torch.float64",
+        )
+    )
+    samples = rng.choice((f"torch.rand({shape})", f"torch.rand({shape})", f"torch.randn({shape}) * 1e3", f"torch.ones({shape})",
+                          f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('inf'))",
+                          f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('nan'))",
+                          f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), 0.5)"))  # fmt: skip
+    given = rng.choice(("p=0.0", "40, 15, p=1.0", "0, 0, p=1.0", "5, 3, 300, 300, 7, 1.0"))
+    later = _some(rng, 0.5, "made.training = False", "made.augmenter = None", "masks.p = 0.0", "masks.mask_value = 300",
+                  "masks.mask_value = 2.5", "masks.mask_value = -1", "made.augmenter = double", "made.training = 1",
+                  "base.tensors[0].mul_(2)", "masks.time_mask_param = -1")  # fmt: skip
+    return f"""
+from PIL import Image
+
+
+class Masks:
+    def __init__(self, time_mask_param=40, freq_mask_param=15, num_time_masks=1, num_freq_masks=1, mask_value=0, p=0.8):
+        self.time_mask_param = time_mask_param
+        self.freq_mask_param = freq_mask_param
+        self.num_time_masks = num_time_masks
+        self.num_freq_masks = num_freq_masks
+        self.mask_value = mask_value
+        self.p = p
+
+    def __call__(self, image):
+        if random.random() > self.p:
+            return image
+        pixels = np.array(image)
+        height, width = pixels.shape
+        for _ in range(self.num_freq_masks):
+            if {guard.format(k="freq", n="height")}:
+                f = random.randint(0, min(self.freq_mask_param, height))
+                if f > 0:
+                    f0 = random.randint(0, height - f)
+                    pixels[f0:f0 + f, :] = self.mask_value
+        for _ in range(self.num_time_masks):
+            if {guard.format(k="time", n="width")}:
+                t = random.randint(0, min(self.time_mask_param, width))
+                if t > 0:
+                    t0 = random.randint(0, width - t)
+                    pixels[:, t0:t0 + t] = self.mask_value
+        return {image}
+
+
+class Augmented(Dataset):
+    def __init__(self, base, augmenter, training=True):
+        self.base = base
+        self.augmenter = augmenter
+        self.training = training
+
+    def __len__(self):
+        return len(self.base)
+
+    def __getitem__(self, idx):
+        x, y = self.base[idx]
+        if {asked}:
+{_indented(flat, 3)}
+            x_np = {levels}
+            img = Image.fromarray(x_np)
+            img = self.augmenter(img)
+            x = {back}
+        return x, y
+
+
+def main():
+    masks = Masks({given})
+    base = TensorDataset({samples}, torch.arange(9))
+    alone = Augmented(base, Masks(3, 2, 2, 2, 9, 0.7))
+    seen = [tried(lambda: alone[i]) for i in range(9)]
+    seen += [random.random(), torch.rand(1)]
+    made = Augmented(base, masks)
+    seen += [tried(lambda: made[1]), tried(lambda: list(DataLoader(made, batch_size=4)))]
+{_indented(later, 1)}
+    return [*seen, tried(lambda: made[2]), tried(lambda: list(DataLoader(made, batch_size=4))), base.tensors]
+"""
+
+
 _FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
     ("standardising", _standardizing),
     ("standardising", _standardizing),
@@ -531,4 +826,9 @@ _FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
     ("closure", _closing),
     ("list", _collecting),
     ("augmenter", _drawing),
+    ("held function", _holding),
+    ("guarded masks", _guarding),
+    ("masked images", _imaging),
 )
+#: Families in which batches draw from elsewhere after the migration.
+_DRAWING = frozenset({"augmenter", "guarded masks", "masked images"})

@@ -65,6 +65,10 @@ class LabelScan(Rule):
     - `only-collects`: a loop does nothing but assign, count and append.
     - `own-collection`: what is appended to is a variable whose every value is made in the same function, anew.
     - `dataset-stays`: the loop neither assigns nor changes what it reads.
+    - `same-dataset`: reading a sample puts no other dataset in its place: it is a local variable, a parameter, or a
+      name of the module that no function declares ``global`` and no other file assigns; an attribute is only set by
+      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. Nor does
+      what makes the indices: known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` but PyTorch's, tqdm's and ``open``.
     - `not-read-later`: the names that the loop no longer binds are not read behind it, here or in another module.
     - `free-name`: no function of the module binds the name ``read_labels``.
@@ -95,7 +99,7 @@ class LabelScan(Rule):
             return  # a variable of that name would be called instead of the runtime's function
         for comprehension in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
             assert isinstance(comprehension, Comprehension)
-            proposal = _comprehension(module, stands_for_dataset, comprehension)
+            proposal = _comprehension(module, project, stands_for_dataset, comprehension)
             if proposal is not None:
                 yield proposal
         for loop in module.find(cst.For):
@@ -104,7 +108,9 @@ class LabelScan(Rule):
                 yield proposal
 
 
-def _comprehension(module: Module, stands_for_dataset: IsDataset, node: Comprehension) -> Proposal | None:
+def _comprehension(
+    module: Module, project: Project, stands_for_dataset: IsDataset, node: Comprehension
+) -> Proposal | None:
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -123,7 +129,10 @@ def _comprehension(module: Module, stands_for_dataset: IsDataset, node: Comprehe
         elif tests:
             problem = "it is filtered in the same go"
         problem = (
-            problem or _effect_in(module, results) or _condition(module, scan, node) or why_too_early(module, scan)
+            problem
+            or _effect_in(module, results)
+            or _condition(module, scan, node)
+            or why_too_early(module, project, scan)
         )
         if problem is None and isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
             problem = "they are read lazily, one when the next is asked for"
@@ -151,7 +160,9 @@ def _loop(module: Module, project: Project, stands_for_dataset: IsDataset, node:
         return None
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = scan.problem or problem_of(module, node, statements, early)
-    problem = problem or (None if scan.opening else _condition(module, scan, node)) or why_too_early(module, scan)
+    problem = (
+        problem or (None if scan.opening else _condition(module, scan, node)) or why_too_early(module, project, scan)
+    )
     for name in scan.dropped:
         if is_read_outside(module, node, name):
             problem = problem or f"`{name}` may be read after the loop"
@@ -199,7 +210,7 @@ def _call(module: Module, scan: Scan) -> str:
     if isinstance(scan.iterable, cst.Tuple) and not scan.iterable.lpar:
         iterable = f"({iterable})"
     if not m.matches(scan.index, m.Name()):
-        iterable = f"[{module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable}]"
+        iterable = f"({module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable})"
     return f"{_RUNTIME}({dataset}, {iterable}{', unpack=True' if scan.unpack else ''})"
 
 

@@ -43,8 +43,10 @@ class StackedSamples(Rule):
       are known to compute only.
     - `indices-at-hand`: an `index` that is not `i` alone is computed for what is there before the first sample is read:
       a list, tuple or `range`, what a known function makes of something, or a local name for one of these.
-    - `same-dataset`: where the dataset is an attribute, or a variable that other functions can assign, the indices are
-      computed by known functions only.
+    - `same-dataset`: neither computing the indices nor reading a sample puts another dataset in its place: it is a
+      local variable, or known functions compute the indices, and it is a name of the module that no function declares
+      ``global`` and no other file assigns, or an attribute that is only set by ``self.NAME = …`` in an ``__init__``,
+      in all files, and neither by ``setattr`` nor in a ``__dict__``.
     - `name-free`: no function of the module has a variable `stack_samples`.
     - `no-comment`: there is no `#` in it, which would be lost.
     """
@@ -75,15 +77,15 @@ class StackedSamples(Rule):
             scan = stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(nearest_scope(module, call), cst.ClassDef):
                 continue
-            yield _proposal(module, call, scan)
+            yield _proposal(module, project, call, scan)
 
 
-def _proposal(module: Module, call: cst.Call, scan: Scan) -> Proposal:
+def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> Proposal:
     offset = module.span(call)[0]
     dataset, iterable = module.source(scan.dataset).strip(), module.source(scan.iterable).strip()
     if isinstance(scan.iterable, cst.Tuple) and not scan.iterable.lpar:
         iterable = f"({iterable})"
-    problem = why_too_early(module, scan)
+    problem = why_too_early(module, project, scan)
     computed = scan.index is not None and not m.matches(scan.index, m.Name())
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
         problem = f"`{iterable}` may be computed in between"
@@ -96,7 +98,7 @@ def _proposal(module: Module, call: cst.Call, scan: Scan) -> Proposal:
     elif not computed:
         indices = f", {iterable}"
     else:
-        indices = f", [{module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable}]"
+        indices = f", ({module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable})"
     message = f"{_FOUND}: {_RUNTIME} gathers those in memory at once, and gives the same tensor"
     edit = Edit(*module.span(call), f"{_RUNTIME}({dataset}{indices})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))

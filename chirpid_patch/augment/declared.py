@@ -3,7 +3,8 @@
 The class stays what it is, and calling it runs its own ``forward``. Where a whole batch is to be augmented, the
 attributes of the object are read, and if they are plain numbers, a shipped transform with these parameters draws for
 the batch: the same distribution, keyed by sample. Objects with other values, hooks, or a ``forward`` of their own, and
-subclasses that replace a method, augment one sample after the other by their own code.
+subclasses that replace a method, augment one sample after the other by their own code; so do all objects where samples
+are not float32 or float64, or have other axes than (C, F, T) and (F, T) for masks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import nn
 
 from chirpid_patch.augment.transforms import GaussianNoise, SpecAugment
 from chirpid_patch.declaration import declare
+from chirpid_patch.torch_private import has_global_hooks
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -81,7 +83,8 @@ def _decorator(
     attributes: tuple[str, ...], calls: tuple[str, ...], build: Callable[[Mapping[str, Any]], Any]
 ) -> Callable[[_Class], _Class]:
     def unless_hooked(state: Mapping[str, Any]) -> Any:
-        return None if any(state[name] for name in _HOOKS) or state.get("_compiled_call_impl") else build(state)
+        hooked = has_global_hooks() or any(state[name] for name in _HOOKS)
+        return None if hooked or state.get("_compiled_call_impl") else build(state)
 
     def decorate(kind: _Class) -> _Class:
         inherited = {"__call__": _CALL}

@@ -16,6 +16,9 @@ from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, unif
 
 Places = npt.NDArray[np.int64]
 
+#: Dtypes to which numbers are rounded once, by NumPy as by PyTorch.
+_EXACT = (torch.float32, torch.float64)
+
 
 class BatchTransform(nn.Module, ABC):
     """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
@@ -25,6 +28,12 @@ class BatchTransform(nn.Module, ABC):
     """
 
     p: float
+    #: What declares that it does the same, where this stands for something else: see :meth:`may_differ`.
+    declared: Callable[[Any], Any] | None = None
+
+    def may_differ(self, samples: Tensor) -> bool:
+        """Whether ``declared`` may treat samples of a batch (B, …) otherwise, so that its own code is to have them."""
+        return self.declared is not None and (samples.dtype not in _EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
@@ -50,6 +59,9 @@ class BatchTransform(nn.Module, ABC):
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
         """One sample with its key (1,): a new tensor, or ``sample`` itself where it is left alone."""
+        if self.declared is not None and (type(sample) is not Tensor or self.may_differ(sample.unsqueeze(0))):
+            own: Tensor = self.declared(sample)
+            return own
         if not self.applies(keys)[0]:
             return sample
         batch = sample.clone().unsqueeze(0)
@@ -97,8 +109,17 @@ class SpecAugment(BatchTransform):
             f"mask_value={self.mask_value}, p={self.p}, mask_short_axes={self.mask_short_axes}"
         )
 
+    def may_differ(self, samples: Tensor) -> bool:
+        """So are samples that are not (C, F, T) or (F, T), and those whose dtype has not the value of the masks."""
+        if self.declared is None:
+            return False
+        plain = samples.ndim in (3, 4) and not super().may_differ(samples)
+        return not plain or abs(self.mask_value) > torch.finfo(samples.dtype).max
+
     def check(self, samples: Tensor) -> None:
         """Raise ValueError unless samples have a frequency and a time axis and mask widths are possible."""
+        if self.may_differ(samples):
+            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} are left to what declares them")
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
             raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
@@ -172,6 +193,8 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         """Raise TypeError unless the samples are floating-point, ValueError for a mode that does not exist."""
+        if self.may_differ(samples):
+            raise ValueError(f"noise in {samples.dtype} is left to what declares it")
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()

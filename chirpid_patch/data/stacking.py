@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
 
     Rows of tensors in memory (a plain ``TensorDataset``, also through plain ``Subset``, and the shipped datasets over
     one while nothing is random) are gathered at once, where the indices are a list, tuple, range, set, array or tensor:
-    the same values in the same layout. Everything else is read sample by sample.
+    the same values in the same layout. So they are for the indices of a generator, which then must only compute.
+    Everything else is read sample by sample, each index asked for before its sample.
 
     Args:
         dataset: anything that can be indexed (with ``indices``) or iterated over (without).
@@ -43,6 +45,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
         plain = has_rows(dataset) and not hasattr(type(dataset), "__iter__")
         stacked = _gathered(dataset, range(len(dataset)), columns=2) if plain else None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
+    if type(indices) is GeneratorType and has_rows(dataset) and has_fixed_samples(dataset):
+        indices = list(indices)  # reading rows does nothing that it could see
     # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
     stacked = _gathered(dataset, list(indices)) if type(indices) in _WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked

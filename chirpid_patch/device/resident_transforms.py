@@ -68,7 +68,9 @@ def _standardize(transform: Standardize, batch: Tensor, keys: Keys, resident: Re
     return standardized(batch, transform.mean, transform.std, transform.eps, resident)
 
 
-def _mask(transform: SpecAugment, batch: Tensor, keys: Keys, resident: ResidentTensors) -> Tensor:
+def _mask(transform: SpecAugment, batch: Tensor, keys: Keys, resident: ResidentTensors) -> Tensor | None:
+    if transform.may_differ(batch):
+        return None
     transform.check(batch)
     n_freq, n_time = batch.shape[-2:]
     rows = np.flatnonzero(transform.applies(keys))
@@ -95,7 +97,9 @@ def _as_stored(value: Any, dtype: torch.dtype) -> Any:
     return one[0].item()
 
 
-def _add_noise(transform: GaussianNoise, batch: Tensor, keys: Keys, resident: ResidentTensors) -> Tensor:
+def _add_noise(transform: GaussianNoise, batch: Tensor, keys: Keys, resident: ResidentTensors) -> Tensor | None:
+    if transform.may_differ(batch):
+        return None
     transform.check(batch)
     rows = np.flatnonzero(transform.applies(keys))
     row_keys = derive(keys[rows], 1)

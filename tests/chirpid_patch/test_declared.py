@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from originals import same
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 from chirpid_patch import (
@@ -27,6 +27,7 @@ from chirpid_patch import (
     standardized_samples,
     standardizes,
 )
+from chirpid_patch.augment.declared import masks
 from chirpid_patch.data.fetch import is_in_memory, reads_batches
 from chirpid_patch.declaration import served
 
@@ -471,3 +472,71 @@ def test_a_dataset_without_a_length_is_left_to_the_comprehension() -> None:
         def __getitem__(self, idx: Any) -> Any: ...
 
     assert standardized_samples(Endless(), None, 0.5, 2.0) is None
+
+
+@masks()
+class OwnMasks(nn.Module):
+    """Masks of samples with two or three axes; counts its calls."""
+
+    def __init__(self, value: float = 0.0) -> None:
+        super().__init__()
+        self.time_mask_param = self.freq_mask_param = 5
+        self.num_time_masks = self.num_freq_masks = 90
+        self.mask_value = value
+        self.p = 1.0
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        _, _, _ = x.unsqueeze(0).shape if x.dim() == 2 else x.shape
+        return torch.full_like(x, self.mask_value)
+
+
+def masked(x: Any, transform: OwnMasks) -> Any:
+    dataset = DeclaredShaken(x if isinstance(x, list) else TensorDataset(x, torch.arange(len(x))), transform)
+    return outcome(lambda: batches(dataset, BatchedDataLoader, shuffle=False))[0]
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (4, 5), (2, 4, 5)])
+def test_declared_masks_of_spectrograms_draw_for_a_batch(shape: tuple[int, ...]) -> None:
+    transform = OwnMasks()
+    assert not any(x.any() for x, _ in masked(torch.ones(8, *shape), transform))
+    assert transform.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "value"),
+    [
+        (torch.ones(8, 4, 5, dtype=torch.float16), 1.0),
+        (torch.ones(8, 4, 5, dtype=torch.bfloat16), 1.0),
+        ([(torch.ones(4, 5, dtype=torch.uint8), n) for n in range(8)], 7),
+        ([(torch.ones(4, 5 + n, dtype=torch.int64), n) for n in range(8)], 7),
+    ],
+)
+def test_declared_masks_run_their_own_code_on_other_dtypes(x: Any, value: float) -> None:
+    transform = OwnMasks(value)
+    masked(x, transform)
+    assert transform.calls > 0
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 4, 5), (5,)])
+def test_declared_masks_run_their_own_code_on_other_axes(shape: tuple[int, ...]) -> None:
+    transform = OwnMasks()
+    assert masked(torch.ones(8, *shape), transform) is ValueError
+    assert masked([(torch.ones(*shape[:-1], 5 + n), n) for n in range(8)], transform) is ValueError
+    assert transform.calls == 2
+
+
+def test_a_mask_value_that_the_dtype_has_not_is_left_to_its_own_code() -> None:
+    assert masked(torch.ones(8, 4, 5), OwnMasks(1e39)) is RuntimeError
+
+
+def test_hooks_of_all_modules_are_run() -> None:
+    transform = OwnMasks()
+    handle = nn.modules.module.register_module_forward_hook(lambda module, given, result: result + 1)
+    try:
+        found = masked(torch.ones(8, 4, 5), transform)
+    finally:
+        handle.remove()
+    assert transform.calls == 8
+    assert all((x == 1).all() for x, _ in found)

@@ -170,3 +170,12 @@ def test_the_news_of_a_death_waits_for_the_loop_to_ask() -> None:
     while time.monotonic() < deadline:
         time.sleep(0.01)  # PyTorch's handler would raise here
     assert len(list(batches)) == 19
+
+
+def test_hooks_of_all_modules_are_seen() -> None:
+    assert not torch_private.has_global_hooks()
+    for register in ("register_module_forward_hook", "register_module_forward_pre_hook"):
+        handle = getattr(torch.nn.modules.module, register)(print)
+        assert torch_private.has_global_hooks()
+        handle.remove()
+    assert not torch_private.has_global_hooks()

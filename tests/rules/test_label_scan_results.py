@@ -85,3 +85,24 @@ def test_the_rewritten_code_does_the_same(kind: str) -> None:
     assert "read_labels" in migrated and "read_labels" not in original
     for left, right in zip(runs(original, DATASETS[kind]()), runs(migrated, DATASETS[kind]()), strict=True):
         assert left == right
+
+
+class Turning(Logged):
+    """Reading a sample turns the indices around that it is read by."""
+
+    indices: list[int]
+
+    def __getitem__(self, index: Any) -> Any:
+        self.indices.reverse()
+        return super().__getitem__(index)
+
+
+def test_indices_are_computed_between_samples_as_before() -> None:
+    seen = []
+    for name in ("before.py", "after.py"):
+        random.seed(3)
+        engine = functions(name)["Engine"](Turning(6), [4, 1, 0, 2])
+        engine.dataset.indices = engine.indices
+        seen.append((engine.labels(), engine.dataset.read))
+    assert seen[0] == seen[1]
+    assert seen[0][1][:4] == [4, 0, 0, 4]

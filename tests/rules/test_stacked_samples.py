@@ -25,7 +25,7 @@ def expression(text: str, header: str = "import torch\ndef f(dataset, idx, n):")
     [
         ("torch.stack([dataset[i][0] for i in idx])", "stack_samples(dataset, idx)"),
         ("torch.stack([dataset[i][0] for i in idx[:n]], 0).mean()", "stack_samples(dataset, idx[:n]).mean()"),
-        ("torch.stack([dataset[idx[j]][0] for j in range(n)])", "stack_samples(dataset, [idx[j] for j in range(n)])"),
+        ("torch.stack([dataset[idx[j]][0] for j in range(n)])", "stack_samples(dataset, (idx[j] for j in range(n)))"),
         ("torch.stack([x for x, _ in dataset])", "stack_samples(dataset)"),
         ("torch.stack([image for (image, label) in dataset], dim=0)", "stack_samples(dataset)"),
     ],
