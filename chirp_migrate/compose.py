@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from chirp_migrate.deadcode import newly_dead
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.imports import bound_name, import_edits
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Hunk
@@ -16,13 +17,15 @@ __all__ = ["compose"]
 _WORD = re.compile(r"\w+")
 
 
-def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str]) -> str:
+def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], style: ImportStyle) -> str:
     """The text of ``module`` with ``hunks`` accepted, and no others.
 
     Args:
         module: the file as it is.
         hunks: in the order of the file; the result does not depend on others that it might have had.
         public: top-level names that other files take from it: they stay, though nothing may use them here.
+
+        style: how the project sorts imports.
 
     Raises:
         UnparsableModule: the file cannot be parsed.
@@ -37,7 +40,7 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str]) -> s
     # Who edits a hunk by hand may have done away with the use of an import.
     needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
     first_use = min(edit.start for edit in edits)
-    text = apply_edits(module.text, [*import_edits(module, needed, first_use), *edits])
+    text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])
     while dead := newly_dead(module.text, text, public.__contains__):
         text = apply_edits(text, dead)
     return text

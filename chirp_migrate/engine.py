@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from chirp_migrate.discover import discover
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.notebook import NotebookSource
 from chirp_migrate.parallel import migrate_files
 from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped
@@ -63,7 +64,9 @@ def plan_tree(
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
     name = found.root.name if (found.root / "__init__.py").exists() else ""
-    project = Project(texts, {path: text for path, text in raw.items() if path not in books}, name)
+    project = Project(
+        texts, {path: text for path, text in raw.items() if path not in books}, name, ImportStyle(found.root)
+    )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
     # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
@@ -97,6 +100,8 @@ def plan_tree(
             findings += _placed(result.findings, source)
         else:
             skipped.append(Skipped(result.path, problem))
+    if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
+        notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
     skipped.sort(key=lambda one: one.path)
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), found.left_out)
 

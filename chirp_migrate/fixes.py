@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from chirp_migrate.blocks import Lines
 from chirp_migrate.compose import compose
 from chirp_migrate.diff import changed_lines
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module
 from chirp_migrate.plan import FilePlan
 from chirp_migrate.source import SourceFile
@@ -31,7 +32,7 @@ class Replacement:
     text: str
 
 
-def line_fixes(file: FilePlan) -> Mapping[int, tuple[Replacement, ...]]:
+def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
     """For each hunk of a rewritten Python file the replacements that make it the file in which only that one is
     accepted, with its imports and without what it leaves dead. Positions are those of the file as it is.
 
@@ -45,7 +46,7 @@ def line_fixes(file: FilePlan) -> Mapping[int, tuple[Replacement, ...]]:
     lines = Lines(source.text)
     fixes: dict[int, tuple[Replacement, ...]] = {}
     for hunk in file.hunks:
-        replacements = _replacements(lines, compose(module, [hunk], file.public))
+        replacements = _replacements(lines, compose(module, [hunk], file.public, style))
         if replacements and (not source.bom or replacements[0].start > (1, 1)):
             fixes[hunk.number] = replacements
     return fixes

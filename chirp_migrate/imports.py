@@ -7,12 +7,13 @@ quickly without, the runtime is imported there too.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module
 from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit, Import
@@ -39,31 +40,31 @@ def conflicting(module: Module, needed: Collection[Import]) -> set[str]:
     return {bound_name(one[1]) for one in needed if _meanings(module, one) - {_qualified(one)}}
 
 
-def import_edits(module: Module, needed: Collection[Import], first_use: int | None = None) -> list[Edit]:
+def import_edits(
+    module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
+) -> list[Edit]:
     """Edits that make ``needed`` available at the top level; none when it all is.
 
     Args:
         module: where it is needed.
         needed: the imports.
+        style: how the project sorts imports; what is there is not sorted anew.
         first_use: offset of the first place that needs one of them; an import below is no use to it.
     """
     edits: list[Edit] = []
-    lines: list[tuple[int, str]] = []
     for source in sorted({one[0] for one in needed}):
         missing = sorted(one[1] for one in needed if one[0] == source and not _meanings(module, one))
         existing = _import_from(module, source)
-        if existing is not None and first_use is not None and module.span(existing)[0] > first_use:
+        late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
+        if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            last = existing.names[-1]  # type: ignore[index]
-            end = module.span(last.asname.name if last.asname is not None else last.name)[1]
-            edits.append(Edit(end, end, "".join(f", {clause}" for clause in missing)))
+            edits += _beside_names(module, existing, missing, style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits.append(_beside(module, guarded, _line(module, source, missing)))
+            edits.append(_beside(module, guarded, _line(source, missing)))
         elif missing:
-            offset, lead, tail = _place(module) if source == _RUNTIME else _standard_place(module)
-            lines.append((offset, f"{lead}{_line(module, source, missing)}{module.newline}{tail}"))
-    return [*edits, *(Edit(offset, offset, line) for offset, line in lines)]
+            edits += _in_order(module, source, missing, style)
+    return edits
 
 
 def local_import_edits(module: Module, name: cst.Name, needed: Import) -> list[Edit] | None:
@@ -75,7 +76,7 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import) -> list[E
     if found is None or found[0] is module.scopes.module or _loads_torch(module):
         return None
     statements = [one.node for one in found[1] if isinstance(one.node, _Statement)]
-    line = _line(module, needed[0], [needed[1]])
+    line = _line(needed[0], [needed[1]])
     return [_beside(module, one, line) for one in statements if not _has_neighbour(module, one, line)]
 
 
@@ -89,11 +90,50 @@ def _meanings(module: Module, needed: Import) -> set[str]:
     return {module.absolute(one.qualified) if one.kind is Kind.IMPORT else "" for one in bindings}
 
 
-def _line(module: Module, source: str, clauses: list[str]) -> str:
-    line = f"from {source} import {', '.join(clauses)}"
-    if len(line) > 100:
-        line = f"from {source} import (" + "".join(f"{module.newline}    {c}," for c in clauses) + module.newline + ")"
-    return line
+def _line(source: str, clauses: list[str]) -> str:
+    return f"from {source} import {', '.join(clauses)}"
+
+
+def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+    """Add ``clauses`` to the names that ``statement`` imports: where they are sorted, in order, else as the last."""
+    assert not isinstance(statement.names, cst.ImportStar)
+    spans = [module.span(one.asname.name if one.asname else one.name) for one in statement.names]
+    starts = [module.span(one.name)[0] for one in statement.names]
+    names = [module.text[start:end] for start, (_, end) in zip(starts, spans, strict=True)]
+    separator = ", "
+    if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
+        separator = gap
+    sorted_names = style.names_in_order([*names, *clauses])
+    if [one for one in sorted_names if one in names] != names:
+        sorted_names = [*names, *clauses]
+    ahead = list(takewhile(lambda one: one not in names, sorted_names))
+    if ahead:
+        yield Edit(starts[0], starts[0], "".join(clause + separator for clause in ahead))
+    for name, (_, end) in zip(names, spans, strict=True):
+        behind = list(takewhile(lambda one: one not in names, sorted_names[sorted_names.index(name) + 1 :]))
+        if behind:
+            yield Edit(end, end, "".join(separator + clause for clause in behind))
+
+
+def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle) -> list[Edit]:
+    """A line of its own: in the order of the run of imports it belongs to, or with those of its section."""
+    line = style.written(_line(source, clauses)).replace("\n", module.newline)
+    body = module.tree.body
+    run = _run(module) if source == _RUNTIME else _standard_run(module)
+    if not run:
+        offset, lead, tail = _top(module)
+        return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+    imports = dict(_top_level_imports(module))
+    start, stop = module.line_start(module.span(body[run[0]])[0]), _behind(module, body[run[-1]])[0]
+    found = style.insertions(module.text[start:stop], _line(source, clauses))
+    if found is not None and module.text[:stop].endswith(("\n", "\r")):
+        return [Edit(start + one.start, start + one.end, one.replacement) for one in found]
+    section = style.section(source)
+    alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
+    if not alike and source != _RUNTIME:
+        return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
+    offset, lead, tail = _behind(module, body[(alike or run)[-1]])
+    return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
@@ -166,38 +206,39 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     )
 
 
-def _place(module: Module) -> tuple[int, str, str]:
-    """Offset for a line that imports the runtime, and the white space before and behind it.
+def _run(module: Module) -> Sequence[int]:
+    """Positions in the body of the imports among which the one of the runtime goes; none where there are none.
 
-    Behind the run of imports in which torch is first imported, or the first run: what a module sets up before it
-    imports torch stays before it. Behind a top-level change of ``sys.path``, which the runtime may need to be found.
+    They follow one another, and torch is first imported among them, or they are the first: what a module sets up before
+    it imports torch stays before it. They are behind a top-level change of ``sys.path``, which the runtime may need to
+    be found, if there is one: then that is the only position where no imports follow.
     """
-    body = module.tree.body
     imports = dict(_top_level_imports(module))
     torch = [position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources))]
     start = torch[0] if torch else next(iter(imports), -1)
-    paths = [p for p, one in enumerate(body) if isinstance(one, cst.SimpleStatementLine) and _changes_path(one)]
+    paths = [p for p, one in enumerate(module.tree.body) if _changes_path(one)]
     if start >= 0 and paths and paths[-1] > start:
-        start = paths[-1] + 1 if paths[-1] + 1 in imports else paths[-1]
-    while start >= 0 and start + 1 in imports:
-        start += 1
-    return _top(module) if start < 0 else _behind(module, body[start])
+        if paths[-1] + 1 not in imports:
+            return [paths[-1]]
+        start = paths[-1] + 1
+    return _around(imports, start)
 
 
-def _standard_place(module: Module) -> tuple[int, str, str]:
-    """The same for a module of the standard library: behind the others of the first run of imports, or above it."""
+def _standard_run(module: Module) -> Sequence[int]:
+    """The same for a module of the standard library: the first imports of the module."""
     imports = dict(_top_level_imports(module))
-    start = next(iter(imports), -1)
+    return _around(imports, next(iter(imports), -1))
+
+
+def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     if start < 0:
-        return _top(module)
-    last, position = None, start
-    while position in imports:
-        if all(source.partition(".")[0] in sys.stdlib_module_names for source in imports[position]):
-            last = position
-        position += 1
-    if last is not None:
-        return _behind(module, module.tree.body[last])
-    return module.line_start(module.span(module.tree.body[start])[0]), "", module.newline
+        return ()
+    first = last = start
+    while first - 1 in imports:
+        first -= 1
+    while last + 1 in imports:
+        last += 1
+    return range(first, last + 1)
 
 
 def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
@@ -219,8 +260,8 @@ _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedStri
 _CHANGES_PATH = m.Attribute(m.Name("sys"), m.Name("path"))
 
 
-def _changes_path(statement: cst.SimpleStatementLine) -> bool:
-    return any(
+def _changes_path(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
         isinstance(small, cst.Expr | cst.Assign | cst.AugAssign) and m.findall(small, _CHANGES_PATH)
         for small in statement.body
     )

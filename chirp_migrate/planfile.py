@@ -21,6 +21,7 @@ from chirp_migrate.blocks import Lines
 from chirp_migrate.compose import compose
 from chirp_migrate.engine import source_of
 from chirp_migrate.errors import Refused, UsageProblem
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.ledger import Ledger
 from chirp_migrate.migration import Migration, PlanOptions
 from chirp_migrate.module import Module, UnparsableModule
@@ -322,7 +323,7 @@ class _Reading:
             source = source_of(path, before)
             lines = Lines(source.text)
             hunks = tuple(self._hunk(path, _typed(one, dict), lines) for one in entry["hunks"])
-            after = source.encode(compose(Module(path, source.text), hunks, public))
+            after = source.encode(compose(Module(path, source.text), hunks, public, ImportStyle(self._root)))
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise _Damaged(f"{path}: {error}") from None
         if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import libcst as cst
 
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.import_table import ImportTable
 from chirp_migrate.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 
@@ -25,10 +26,18 @@ class Project:
         texts: decoded source by posix path relative to the root.
         notebooks: raw text of the notebooks by path; only searched for imports.
         name: dotted name of the package that the root itself is, if it is one.
+        import_style: how its imports are sorted; None: as isort does where there are no settings.
     """
 
-    def __init__(self, texts: Mapping[str, str], notebooks: Mapping[str, str] | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        notebooks: Mapping[str, str] | None = None,
+        name: str = "",
+        import_style: ImportStyle | None = None,
+    ) -> None:
         self._texts = dict(texts)
+        self.import_style = import_style or ImportStyle()
         self._notebooks = dict(notebooks or {})
         self._name = name
         self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end

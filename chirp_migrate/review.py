@@ -57,6 +57,7 @@ class Review:
     """What was decided of a plan, and where the user is in it."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
+        self._root = plan.root
         self.items = [_item(plan, one) for one in decisions_of(plan)]
         self.choices: dict[HunkId, Choice] = {one.id: choices[one.id] for one in self.items if one.id in choices}
         self._position = -1
@@ -107,7 +108,7 @@ class Review:
             NotValid: the file would be no Python any more.
         """
         item = self._here()
-        _check(item, edits, self.choices)
+        _check(self._root, item, edits, self.choices)
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
@@ -191,9 +192,9 @@ def _blocks(item: Item, choice: Choice | None) -> list[Block]:
     return lines.blocks(edits if edits is not None else item.hunk.edits if item.hunk is not None else ())
 
 
-def _check(item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
+def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
     """Whether the file is Python with the edited hunk and all that is not refused."""
-    alone = Plan(Path(), (item.file,), (), ())
+    alone = Plan(root, (item.file,), (), ())
     try:
         select(alone, {**choices, item.id: Choice(True, edits)})
     except Refused as error:

@@ -207,7 +207,7 @@ class _Rewriting:
                 self._deferred.setdefault((rule.code, self._trail.origin(proposal.offset)), set()).update(blocking)
         self._done += [(rule, proposal, self.finding(rule, proposal, Status.REWRITE)) for rule, proposal in chosen]
         needed = {one for _, proposal in chosen for one in proposal.imports}
-        added = import_edits(module, needed, min(edit.start for edit in owners))
+        added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._trail.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         # What could not be proposed before is there because of what was rewritten: where it changes that, because of
         # just that.
@@ -227,7 +227,9 @@ class _Rewriting:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
         public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
-        if None in numbers or (self._passes > 1 and compose(self._original, hunks, public) != text):
+        if None in numbers or (
+            self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
+        ):
             # What the passes did to each other cannot be told apart.
             hunks, numbers = (Hunk(1, changed_lines(self._original.text, text)),), [1] * len(self._done)
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]

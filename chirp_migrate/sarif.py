@@ -15,6 +15,7 @@ from urllib.parse import quote
 from chirp_migrate import __version__
 from chirp_migrate.checking import Check
 from chirp_migrate.fixes import Replacement, line_fixes
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.places import Places, Region
 from chirp_migrate.plan import Finding, Safety, Skipped, Status, sha256
 from chirp_migrate.rules import Rule
@@ -127,8 +128,9 @@ class _Run:
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
         found: dict[tuple[str, int | None], _Json] = {}
+        style = ImportStyle(self._check.plan.root)
         for file in self._check.plan.files:
-            for number, replacements in line_fixes(file).items():
+            for number, replacements in line_fixes(file, style).items():
                 change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
                 described = _message(_described(members[file.path, number]))
                 found[file.path, number] = {"description": described, "artifactChanges": [change]}

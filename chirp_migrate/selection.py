@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from chirp_migrate.compose import compose
 from chirp_migrate.engine import source_of
 from chirp_migrate.errors import Refused
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module, UnparsableModule
 from chirp_migrate.plan import Edit, FilePlan, Hunk, Plan, Status
 from chirp_migrate.source import UnreadableSource
@@ -50,7 +51,8 @@ def select(plan: Plan, choices: Choices) -> Plan:
     Raises:
         Refused: the accepted hunks of a file cannot be had without the others, or an edited one is no Python.
     """
-    files = [chosen for file in plan.files if (chosen := _select_in(file, choices)) is not None]
+    style = ImportStyle(plan.root)
+    files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
     if all(file.note in _SERVANTS for file in files):
         files = []
     findings = tuple(
@@ -62,7 +64,7 @@ def select(plan: Plan, choices: Choices) -> Plan:
     return replace(plan, files=tuple(files), findings=findings)
 
 
-def _select_in(file: FilePlan, choices: Choices) -> FilePlan | None:
+def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
     if not file.hunks:
         return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
     kept = tuple(
@@ -74,7 +76,7 @@ def _select_in(file: FilePlan, choices: Choices) -> FilePlan | None:
         return None
     source = source_of(file.path, file.before)
     try:
-        after = source.encode(compose(Module(file.path, source.text), kept, file.public))
+        after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
         raise Refused(f"{file.path}: what was accepted is no Python ({error}); nothing was changed.") from None
     except UnreadableSource as error:

@@ -1,0 +1,163 @@
+"""The import that rewritten code needs is where the project's own tools would put it, as they would write it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import isort
+import pytest
+
+from chirp_migrate.engine import plan_tree
+
+MODULE = '''"""Training of a bird-sound classifier."""
+
+from __future__ import annotations
+
+import argparse
+import os.path
+from collections import Counter
+
+import numpy as np
+import torch
+from numpy.random import default_rng
+from torch import nn, optim
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm
+
+from birds.models import BirdCNN, load_weights
+from birds.utils import log
+
+from .config import read_config
+
+
+def train(x, y, epochs):
+    """Train, one epoch after the other."""
+    loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True, num_workers=2)
+    model, criterion = BirdCNN(), nn.CrossEntropyLoss()
+    optimizer = optim.Adam(model.parameters())
+    for _ in tqdm(range(epochs)):
+        for inputs, labels in loader:
+            optimizer.zero_grad()
+            criterion(model(inputs), labels).backward()
+            optimizer.step()
+    log(Counter(y.tolist()), default_rng, np, os, argparse, torch, read_config, load_weights)
+'''
+
+ISORT = {
+    "beside black": ("pyproject.toml", '[tool.isort]\nprofile = "black"\n'),
+    "google": (".isort.cfg", "[settings]\nprofile = google\n"),
+    "one name a line": ("setup.cfg", "[isort]\nforce_single_line = True\nline_length = 79\n"),
+    "by module": ("tox.ini", "[isort]\nforce_sort_within_sections = 1\nlexicographical = 1\n"),
+    "headings": ("pyproject.toml", '[tool.isort]\nimport_heading_thirdparty = "Others"\nlines_between_types = 1\n'),
+    "own sections": (
+        "pyproject.toml",
+        '[tool.isort]\nknown_torch = ["torch"]\nsections = ["FUTURE", "STDLIB", "TORCH", "THIRDPARTY", "FIRSTPARTY", '
+        '"LOCALFOLDER"]\n',
+    ),
+    "no sections": (".isort.cfg", "[settings]\nno_sections = true\n"),
+}
+RUFF = {
+    "plain": ("pyproject.toml", '[tool.ruff.lint]\nselect = ["I"]\n'),
+    "one name a line": ("ruff.toml", '[lint]\nselect = ["I"]\n[lint.isort]\nforce-single-line = true\n'),
+    "by module": (".ruff.toml", '[lint]\nselect = ["I"]\n[lint.isort]\nforce-sort-within-sections = true\n'),
+    "own sections": (
+        "pyproject.toml",
+        '[tool.ruff.lint]\nselect = ["I"]\n[tool.ruff.lint.isort]\nsection-order = ["future", "standard-library", '
+        '"torch", "third-party", "first-party", "local-folder"]\nsections = { torch = ["torch", "chirpid_patch"] }\n',
+    ),
+    "sources elsewhere": (
+        "pyproject.toml",
+        '[tool.ruff]\nsrc = ["lib"]\nline-length = 60\n[tool.ruff.lint]\nselect = ["I"]\n',
+    ),
+    "no type order": (
+        "pyproject.toml",
+        '[tool.ruff.lint]\nselect = ["I"]\n[tool.ruff.lint.isort]\norder-by-type = false\nlines-between-types = 1\n',
+    ),
+}
+
+
+def project(folder: Path, settings: tuple[str, str]) -> Path:
+    """A package with these settings; the module that is to be migrated."""
+    (folder / settings[0]).write_text(settings[1], encoding="utf-8")
+    for name in ("__init__", "models", "utils", "config"):
+        file = folder / "birds" / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    module = folder / "birds" / "training.py"
+    module.write_text(MODULE, encoding="utf-8")
+    return module
+
+
+def migrate(folder: Path, module: Path) -> str:
+    """The module as it is written after the migration."""
+    (file,) = plan_tree(folder).files
+    module.write_bytes(file.after)
+    text = module.read_text(encoding="utf-8")
+    assert "from chirpid_patch import OptimalDataLoaderFactory" in text
+    return text
+
+
+def is_sorted(folder: Path, module: Path) -> bool:
+    """Whether isort would leave the module alone."""
+    return isort.check_file(module, config=isort.Config(settings_path=str(folder)))
+
+
+def ruff(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", *arguments, module.name]
+    return subprocess.run(command, cwd=module.parent, check=False, capture_output=True, encoding="utf-8")
+
+
+@pytest.mark.parametrize("settings", ISORT.values(), ids=ISORT)
+def test_isort_leaves_alone_what_it_had_sorted(settings: tuple[str, str], tmp_path: Path) -> None:
+    module = project(tmp_path, settings)
+    isort.file(module, config=isort.Config(settings_path=str(tmp_path)))
+    assert is_sorted(tmp_path, module)
+    migrate(tmp_path, module)
+    assert is_sorted(tmp_path, module)
+
+
+@pytest.mark.parametrize("settings", RUFF.values(), ids=RUFF)
+def test_ruff_leaves_alone_what_it_had_sorted(settings: tuple[str, str], tmp_path: Path) -> None:
+    module = project(tmp_path, settings)
+    ruff(module, "--fix")
+    assert ruff(module).returncode == 0
+    text = migrate(tmp_path, module)
+    found = ruff(module)
+    assert found.returncode == 0, f"{found.stdout}\n{text}"
+
+
+def test_what_is_not_sorted_stays_as_it_is(tmp_path: Path) -> None:
+    module = project(tmp_path, ISORT["beside black"])
+    unsorted = MODULE.replace("import argparse\nimport os.path\n", "import os.path\nimport argparse\n")
+    module.write_text(unsorted, encoding="utf-8")
+    before, after = unsorted.splitlines(), migrate(tmp_path, module).splitlines()
+    new = "from chirpid_patch import OptimalDataLoaderFactory"
+    assert after.index(new) == after.index("from tqdm import tqdm") + 1
+    imports = after.index("def train(x, y, epochs):")
+    assert [one for one in after[:imports] if one != new] == [
+        one.replace("DataLoader, ", "") for one in before[: before.index("def train(x, y, epochs):")]
+    ]
+
+
+def test_names_are_added_in_order(tmp_path: Path) -> None:
+    module = project(tmp_path, ISORT["beside black"])
+    shipped = "import torch\nfrom chirpid_patch import (\n    DataLoaderPerformanceMonitor,\n    SpecAugment,\n)\n"
+    text = MODULE.replace("import torch\n", shipped).replace(
+        "log(Counter", "log(DataLoaderPerformanceMonitor, SpecAugment, Counter"
+    )
+    module.write_text(text, encoding="utf-8")
+    isort.file(module, config=isort.Config(settings_path=str(tmp_path)))
+    (file,) = plan_tree(tmp_path).files
+    module.write_bytes(file.after)
+    assert is_sorted(tmp_path, module)
+
+
+def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
+    module = project(tmp_path, (".isort.cfg", "[settings]\nprofile = nobodys\n"))
+    plan = plan_tree(tmp_path)
+    assert (
+        [note for note in plan.notes if "profile of nobodys does not exist" in note.lower()] == list(plan.notes) != []
+    )
+    migrate(tmp_path, module)
