@@ -43,6 +43,7 @@ What *safe* leaves to be seen by a program that looks for it:
   of theirs then, so `copy.deepcopy` copies it.
 * Augmented batches draw by keys of their own, so Python's and PyTorch's generators are left where they would not have
   been. Classes made by `type()` (CHP005) have another name, and samples that are no pairs raise ValueError.
+* The runtime, and torch with it, is imported where isort puts it: within a run of sorted imports, maybe before others.
 * Names that nothing else uses are gone: imports, loop variables (`globals()`, `locals()`, `eval`).
 * What replaces parts of PyTorch or of this package while the program runs (`default_collate_fn_map`,
   `TensorDataset.__getitem__`) is not asked where batches are read at once.

@@ -19,6 +19,7 @@ from chirp_migrate.cli import main
 from chirp_migrate.compose import compose
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Plan, sha256
 from chirp_migrate.rules import all_rules
@@ -105,7 +106,7 @@ def test_every_fix_makes_the_file_with_only_its_hunk(corpus: tuple[Plan, Json]) 
             assert file.before is not None
             text = SourceFile.from_bytes(file.before).text
             hunk = next(one for one in file.hunks if one.number == finding.hunk)
-            assert fixed(text, fix) == compose(Module(file.path, text), [hunk], file.public)
+            assert fixed(text, fix) == compose(Module(file.path, text), [hunk], file.public, ImportStyle(plan.root))
             assert f"{finding.rule} ({finding.name}) in line {finding.line}" in fix["description"]["text"]
             seen.add((file.path, hunk.number))
     expected = {(file.path, hunk.number) for file in plan.files for hunk in file.hunks if file.path != "mark_first.py"}

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from chirp_migrate.compose import compose
 from chirp_migrate.engine import rewrite
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Status
 from chirp_migrate.project import Project
@@ -193,8 +194,8 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
 def test_any_of_its_hunks_alone_build_the_same_loader(text: str, chosen: st.DataObject, tmp_path: Path) -> None:
     result = rewrite_in_hunks("a.py", text, Project({"a.py": text}))
     module = Module("a.py", text)
-    assert compose(module, result.hunks, result.public) == result.text
+    assert compose(module, result.hunks, result.public, ImportStyle()) == result.text
     accepted = [hunk for hunk in result.hunks if chosen.draw(st.booleans())]
-    after = compose(module, accepted, result.public)
+    after = compose(module, accepted, result.public, ImportStyle())
     assert (after == text) == (not accepted)
     assert described(load(after, tmp_path)) == described(load(text, tmp_path))

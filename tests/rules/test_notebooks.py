@@ -288,7 +288,7 @@ def test_lines_are_told_by_cell() -> None:
         pytest.param(
             [IMPORTS, "loader = DataLoader(data, 4)", "%time list(DataLoader(data))"],
             [
-                f"{IMPORTS}\n{FACTORY}",
+                f"{FACTORY}\n{IMPORTS}",
                 "loader = OptimalDataLoaderFactory.create_validation_loader(data, 4)",
                 "%time list(DataLoader(data))",
             ],
