@@ -53,7 +53,7 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
     program.run()
     program.loader = None
     gc.collect()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 3  # PyTorch leaves the thread that feeds a dead worker
     while _is_busy(threads) and time.monotonic() < deadline:
         time.sleep(0.01)
     return {
