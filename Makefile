@@ -20,7 +20,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 15
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py

@@ -77,7 +77,9 @@ def test_a_name_that_another_file_takes_stays(backend: Path) -> None:
     (backend / "evaluate.py").write_text("from train import DataLoader\n")
 
     assert codemod(EVERYTHING, "train.py") == 0
-    assert (backend / "train.py").read_text() == MIGRATED.replace("Factory\n", "Factory\nfrom torch.utils.data import DataLoader\n")
+    assert (backend / "train.py").read_text() == MIGRATED.replace(
+        "Factory\n", "Factory\nfrom torch.utils.data import DataLoader\n"
+    )
 
     (backend / "evaluate.py").unlink()
     (backend / "train.py").write_text(LOADER)

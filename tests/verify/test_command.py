@@ -20,6 +20,7 @@ from chirp_migrate.record import State
 from chirp_migrate.verify.command import verify
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SMALL = ("--samples", "48", "--epochs", "1", "--batch-size", "16", "--shape", "24x32", "--threads", "1")
 
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
@@ -61,9 +62,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
     applied(root, {"utils/training_utils.py": original, "utils/added.py": None})
     report = tmp_path / "report.json"
 
-    result = CliRunner().invoke(
-        verify, [str(root), "--samples", "48", "--epochs", "1", "--batch-size", "16", "--json", str(report)]
-    )
+    result = CliRunner().invoke(verify, [str(root), *SMALL, "--json", str(report)])
 
     assert result.exit_code == 13
     assert result.stdout.startswith("Verdict: not equivalent.")
