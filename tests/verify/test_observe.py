@@ -15,6 +15,7 @@ from chirp_migrate.verify.equivalence import compare_passes
 from chirp_migrate.verify.observe import LoaderWatch
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 from chirp_migrate.verify.walk import is_random
+from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
 LABELS = torch.arange(101) % 4
@@ -184,3 +185,10 @@ def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
             break
         record: PassRecord = watch.take()[0]
     assert (record.samples, len(record.batches)) == (16, 1)
+
+
+def test_code_that_asks_for_hooks_of_all_modules_finds_none() -> None:
+    with LoaderWatch():
+        assert not has_global_hooks()
+        assert torch.nn.MSELoss()(torch.ones(2), torch.zeros(2)) == 1
+    assert "__call__" not in vars(torch.nn.modules.loss._Loss)
