@@ -30,7 +30,7 @@ def main() -> int:
         shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
         tool = [sys.executable, "-m", "chirp_migrate"]
         subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
-        options = [*SIZES, *arguments[1:]]
+        options = effective([*SIZES, *arguments[1:]])
         command = [*tool, "verify", str(backend), *options, "--json", str(target)]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="")
@@ -38,6 +38,18 @@ def main() -> int:
         readme = ROOT / "README.md"
         readme.write_text(with_report(readme.read_text(encoding="utf-8"), done.stdout, options), encoding="utf-8")
     return done.returncode
+
+
+def effective(options: list[str]) -> list[str]:
+    """Options and their values, of those given twice the last."""
+    kept: dict[str, list[str]] = {}
+    name = ""
+    for word in options:
+        if word.startswith("-"):
+            name, kept[word] = word, []
+        else:
+            kept[name].append(word)
+    return [word for option, values in kept.items() for word in (option, *values)]
 
 
 def with_report(text: str, report: str, options: list[str]) -> str:
