@@ -26,6 +26,8 @@ from chirp_migrate.verify.workload import Discovery, EntryPoint, Source
 __all__ = ["SIDES", "Children"]
 
 SIDES = ("before", "after", "cached")
+#: Of the budget, for the trial of one side.
+_TRIAL_SHARE = 1 / 6
 """What is timed: both sides, and the side after fed from one cached batch."""
 
 _T = TypeVar("_T")
@@ -60,7 +62,9 @@ class Children:
         self.has_loaders = True
 
     def trial(self) -> tuple[dict[str, RunResult], float]:
-        """Both sides train every entry point briefly; see :class:`chirp_migrate.verify.spec.Tried`.
+        """Both sides train the entry points briefly, as many as a share of the budget allows, from the first one on.
+
+        See :class:`chirp_migrate.verify.spec.Tried`.
 
         Returns:
             What each side showed, and the seconds until the first was ready to train.
@@ -69,8 +73,9 @@ class Children:
             WorkloadFailed: the backend's code crashed or hung.
         """
         began, ready_s, results = time.monotonic(), 0.0, {}
+        seconds = _TRIAL_SHARE * self._settings.budget_s
         with ExitStack() as stack:
-            for side, child in self.in_turn(stack, ("before", "after"), {"before": (), "after": ()}, trial=True):
+            for side, child in self.in_turn(stack, ("before", "after"), {"before": (), "after": ()}, trial_s=seconds):
                 ready_s = ready_s or time.monotonic() - began
                 results[side] = child.result()
         return results, ready_s
@@ -135,7 +140,7 @@ class Children:
         entries: tuple[EntryPoint, ...] | None = None,
         by_entry: bool = False,
         api_names: Mapping[str, list[str]] | None = None,
-        trial: bool = False,
+        trial_s: float = 0.0,
     ) -> Iterator[tuple[str, Child]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
@@ -149,12 +154,12 @@ class Children:
             entries: what they train; every entry point by default.
             by_entry: whether each entry point makes its passes before the next one does.
             api_names: names to describe; none by default.
-            trial: whether they try the entry points instead.
+            trial_s: seconds in which they begin to try entry points instead; 0 for passes.
         """
 
         def started(side: str) -> Child:
             spec = self._spec(side, modes[side])
-            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}), trial=trial)
+            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}), trial_s=trial_s)
             if entries is not None:
                 spec = replace(spec, entry_points=entries)
             return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))

@@ -86,7 +86,7 @@ def run(spec: RunSpec, result: RunResult) -> None:
     Raises:
         EntryPointRaised: the backend's code raised; ``result`` holds what was found before.
     """
-    if spec.trial:
+    if spec.trial_s:
         _try(spec, result)
         return
     if not spec.modes:
@@ -131,8 +131,11 @@ def _try(spec: RunSpec, result: RunResult) -> None:
     gc.freeze()  # what the imports made is not looked through before every training
     if spec.turns:
         Turns(Path(spec.turns)).take()
+    until = time.monotonic() + spec.trial_s
     worker_s = _worker_s(data[few.samples])
     for entry in spec.entry_points:
+        if time.monotonic() > until and not all(one.error for one in result.tried.values()):
+            break
         try:
             with FewerWorkers(1) as one_worker:
                 call = _prepared(spec, entry, data[few.samples], warm_up=True)

@@ -48,7 +48,8 @@ class RunSpec:
         turns: folder for :class:`chirp_migrate.verify.turns.Turns`: one is taken before warming up, and with
             ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
         by_entry: whether each entry point makes all its passes before the next one does.
-        trial: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`).
+        trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
+            so many seconds no other one begins. 0 for passes.
     """
 
     tree: str
@@ -65,7 +66,7 @@ class RunSpec:
     extra_s: float = 0.0
     turns: str = ""
     by_entry: bool = False
-    trial: bool = False
+    trial_s: float = 0.0
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""

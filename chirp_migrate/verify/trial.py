@@ -1,8 +1,8 @@
 """Before anything is timed: which entry points train at all, and how long will all of it take?
 
-Every entry point is trained briefly on both sides. What fails before the migration is left out, and has to fail the
-same way after it. From how long the others took follows how much of the training fits into the budget: epochs are
-taken away first, then samples, then entry points.
+The entry points are trained briefly on both sides, while there is time. What fails before the migration is left out,
+and has to fail the same way after it. From how long the others took follows how much of the training fits into the
+budget: epochs are taken away first, then samples, then entry points.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Trial:
 def try_out(
     children: Children, discovery: Discovery, progress: Callable[[str], None]
 ) -> tuple[Trial | None, Discovery]:
-    """Try every entry point on both sides; gives what that showed, and the entry points that train.
+    """Try the entry points on both sides; gives what that showed, and the entry points that train.
 
     A command is not tried, which would be run as a whole, nor an only call of a workload, which all depends on.
 
@@ -82,7 +82,8 @@ def try_out(
     progress("trying each entry point briefly on both sides")
     results, ready_s = children.trial()
     sides = {side: result.tried for side, result in results.items()}
-    before, after = sides["before"], sides["after"]
+    reached = [label for label in sides["before"] if label in sides["after"]]
+    before, after = ({label: sides[side][label] for label in reached} for side in ("before", "after"))
     broken = [label for label, one in after.items() if one.error and not before[label].error]
     if broken:
         label = broken[0]
@@ -103,7 +104,8 @@ def try_out(
         f"{label}: left out: it fails before the migration, too, with {one}" for label, one in failing.items()
     )
     working = tuple(one for one in discovery.entry_points if one.label not in failing)
-    trial = Trial(failing, sides, ready_s, Equivalence(difference, notes))
+    no_room = tuple(entry.label for entry in discovery.entry_points if entry.label not in before)
+    trial = Trial(failing, {"before": before, "after": after}, ready_s, Equivalence(difference, notes), no_room)
     return trial, replace(discovery, entry_points=working)
 
 

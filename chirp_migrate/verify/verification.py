@@ -121,7 +121,7 @@ def verification(
 
 def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[[str], None]) -> tuple[Settings, Trial]:
     """Settings and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
-    asked, of = settings.sizes, len(trial.labels)
+    asked, of = settings.sizes, len(trial.labels) + len(trial.no_room)
     sizes, trial = fitting(trial, settings, left_s)
     settings = replace(settings, sizes=sizes)
     expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(settings):.0f} s"

@@ -188,6 +188,16 @@ def test_what_does_not_fit_is_reduced_epochs_first(
         assert fitted.expected_s(more) > left_s
 
 
+def test_entry_points_that_there_is_no_time_to_try_are_left_out(
+    write_backend: Callable[..., Path], tmp_path: Path
+) -> None:
+    before, after = write_backend("before"), write_backend("after")
+    result = verified(after, before, tmp_path / "report.json", "--budget", "0.001")
+    values = json.loads((tmp_path / "report.json").read_text())
+    assert values["workload"]["no_room"] == [AUGMENTED]
+    assert "in 1 of 2 entry points" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize("whole", range(6))
 def test_an_interrupt_after_the_fewest_rounds_leaves_a_verdict(whole: int) -> None:
     def make(number: int, labels: frozenset[str] | None) -> TimedRound:
