@@ -14,7 +14,7 @@ from chirp_migrate.discover import discover
 from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.notebook import NotebookSource
 from chirp_migrate.parallel import migrate_files
-from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped
+from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped, Status
 from chirp_migrate.project import Project
 from chirp_migrate.rewriting import FileResult, concerned_rules, migrate_file, rewrite
 from chirp_migrate.rules import Rule
@@ -57,6 +57,7 @@ def plan_tree(
     settings = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
     rules = settings.rules
     found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _Reader(found.root, overlay or {})
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
@@ -103,7 +104,10 @@ def plan_tree(
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
     skipped.sort(key=lambda one: one.path)
-    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), found.left_out)
+    left_out = found.left_out
+    if left_tests and overlay is None:
+        left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
+    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out)
 
 
 def source_of(path: str, data: bytes) -> Source:
@@ -113,6 +117,25 @@ def source_of(path: str, data: bytes) -> Source:
         UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
+
+
+def _without_idle_tests(
+    left_out: Sequence[Skipped],
+    tests: Sequence[str],
+    texts: Mapping[str, str],
+    project: Project,
+    settings: Settings,
+    jobs: int | None,
+) -> tuple[Skipped, ...]:
+    """What was left out, with the number of loaders in tests; tests without one are no news."""
+    settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
+    concerned = [path for path in tests if concerned_rules(settings.rules, texts.get(path, ""), project)]
+    loaders = {
+        result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
+        for result in migrate_files(concerned, project, settings, jobs)
+    }
+    counted = (replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
+    return tuple(one for one in counted if one.loaders or one.path not in tests)
 
 
 class _Reader:

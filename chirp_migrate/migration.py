@@ -22,6 +22,8 @@ class PlanOptions:
         codes: the rules that ran; ``None`` means all.
         unsafe: whether rewrites that change behaviour are among what is done.
         notebooks: whether notebooks were looked at.
+        tests: whether tests were looked at.
+        exclude: globs of files that were left out besides those of the settings.
         scaffold: whether the factory and monitor modules, the notebook and the tests are added.
         vendor: whether the runtime is copied into the backend.
     """
@@ -31,6 +33,8 @@ class PlanOptions:
     notebooks: bool = True
     scaffold: bool = True
     vendor: bool = False
+    tests: bool = False
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,5 +85,5 @@ def plan_migration(
             files += [dependency] if dependency is not None else []
             notes += [note] if note is not None else []
     used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
-    options = PlanOptions(used.codes, used.unsafe, used.notebooks, scaffold, vendor)
+    options = PlanOptions(used.codes, used.unsafe, used.notebooks, scaffold, vendor, used.tests, used.excluded)
     return Migration(replace(plan, files=tuple(files)), tuple(notes), options)

@@ -160,14 +160,22 @@ class FilePlan:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file that could not be handled, or what was not looked at, and why."""
+    """A file that could not be handled, or what was not looked at, and why.
+
+    Attributes:
+        path: posix path relative to the root of the plan.
+        reason: why, as people are told.
+        loaders: of a test that was left alone, how many loaders in it could be migrated.
+    """
 
     path: str
     reason: str
+    loaders: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """``path`` and ``reason``."""
-        return {"path": self.path, "reason": self.reason}
+        """``path``, ``reason`` and, where there are some, ``loaders``."""
+        counted = {"loaders": self.loaders} if self.loaders else {}
+        return {"path": self.path, "reason": self.reason, **counted}
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def plan_json(migration: Migration, choices: Choices | None = None) -> dict[str,
             "notebooks": options.notebooks,
             "scaffold": options.scaffold,
             "vendor": options.vendor,
+            "tests": options.tests,
+            "exclude": list(options.exclude),
         },
         "reviewed": choices is not None,
         "files": [_file_json(file, choices or {}) for file in plan.files],
@@ -257,7 +259,10 @@ class _Reading:
                 raise _Changed(self._changed)
             findings = tuple(_finding(_typed(entry, dict)) for entry in whole["findings"])
             skipped, left_out = (
-                tuple(Skipped(_typed(one["path"], str), _typed(one["reason"], str)) for one in whole[key])
+                tuple(
+                    Skipped(_typed(one["path"], str), _typed(one["reason"], str), _typed(one.get("loaders", 0), int))
+                    for one in whole[key]
+                )
                 for key in ("skipped", "left_out")
             )
             notes = tuple(_typed(note, str) for note in whole["notes"])
@@ -346,7 +351,12 @@ class _Reading:
 
 def _options(entry: Mapping[str, Any]) -> PlanOptions:
     codes = None if entry["rules"] is None else frozenset(_typed(code, str) for code in entry["rules"])
-    return PlanOptions(codes, *(_typed(entry[key], bool) for key in ("unsafe", "notebooks", "scaffold", "vendor")))
+    unsafe, notebooks, scaffold, vendor = (
+        _typed(entry[key], bool) for key in ("unsafe", "notebooks", "scaffold", "vendor")
+    )
+    # Plans of earlier versions did not say: they left no tests alone.
+    tests, exclude = _typed(entry.get("tests", True), bool), _typed(entry.get("exclude", []), list)
+    return PlanOptions(codes, unsafe, notebooks, scaffold, vendor, tests, tuple(_typed(glob, str) for glob in exclude))
 
 
 def _edits(entries: Iterable[Any], lines: Lines) -> tuple[Edit, ...]:

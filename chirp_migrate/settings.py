@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ __all__ = ["Settings", "glob_pattern", "read_settings", "read_verify_table"]
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
 _VERIFY = "verify"
-_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", _VERIFY)
+_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", _VERIFY)
+#: A project's own tests, as pytest finds them, and what they share.
+_TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Settings:
         file_ignores: patterns of files, and the codes whose findings are left alone there.
         unsafe: also apply rules that change behaviour.
         notebooks: also look at notebooks.
+        tests: also look at tests.
+        excluded: globs of further files that are not rewritten, relative to the folder of the run.
         prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
     """
 
@@ -51,6 +56,8 @@ class Settings:
     file_ignores: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = ()
     unsafe: bool = False
     notebooks: bool = True
+    tests: bool = False
+    excluded: tuple[str, ...] = ()
     prefix: str = ""
 
     @property
@@ -65,7 +72,13 @@ class Settings:
             return f"excluded in {_FILE}"
         if self.include and not any(pattern.fullmatch(name) for pattern in self.include):
             return f"not included in {_FILE}"
-        return None
+        if any(glob_pattern(glob).fullmatch(path) for glob in self.excluded):
+            return "excluded with --exclude"
+        return "a test; --tests includes it" if self.leaves_as_test(path) else None
+
+    def leaves_as_test(self, path: str) -> bool:
+        """Whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
+        return not self.tests and _TEST.fullmatch(path) is not None
 
     def ignored_in(self, path: str) -> frozenset[str]:
         """Codes whose findings are to be left alone in the file at ``path``."""
@@ -79,10 +92,13 @@ class Settings:
         ignore: Sequence[str] = (),
         unsafe: bool | None = None,
         notebooks: bool | None = None,
+        tests: bool | None = None,
+        exclude: Sequence[str] = (),
     ) -> Settings:
         """These settings with what the command line says above them.
 
-        ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away.
+        ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
+        ``exclude`` further files.
 
         Raises:
             UsageProblem: a selector means no rule, or no rule remains.
@@ -103,6 +119,8 @@ class Settings:
             codes=codes,
             unsafe=self.unsafe if unsafe is None else unsafe,
             notebooks=self.notebooks if notebooks is None else notebooks,
+            tests=self.tests if tests is None else tests,
+            excluded=(*self.excluded, *exclude),
         )
 
 
@@ -195,6 +213,7 @@ class _Reader:
             file_ignores=self._file_ignores(),
             unsafe=self._flag("unsafe", default=False),
             notebooks=self._flag("notebooks", default=True),
+            tests=self._flag("tests", default=False),
             prefix=prefix,
         )
 
@@ -233,6 +252,7 @@ class _Reader:
         return value
 
 
+@lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
     """What ``glob`` matches among posix paths, in the manner of ``.gitignore``.
 

@@ -15,7 +15,7 @@ from typing import Any
 from . import account, census, checks
 from .packages import Package, fetch, unpack
 
-_APPLY = [sys.executable, "-m", "chirp_migrate", "apply", "--no-scaffold", "--no-notebooks", "--allow-dirty"]
+_APPLY = [sys.executable, "-m", "chirp_migrate", "apply", "--no-scaffold", "--no-notebooks", "--tests", "--allow-dirty"]
 
 
 @dataclass

@@ -81,6 +81,8 @@ def check(
     ignore: tuple[str, ...],
     unsafe: bool | None,
     notebooks: bool | None,
+    tests: bool | None,
+    exclude: tuple[str, ...],
     jobs: int | None,
     json_file: Path | None,
     verbose: bool,
@@ -97,7 +99,9 @@ def check(
     json_output.check_writable(json_file)
     if json_file is not None and json_file == output:
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
-    settings = read_settings(path).overridden(select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks)
+    settings = read_settings(path).overridden(
+        select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks, tests=tests, exclude=exclude
+    )
     _stop_at_unfinished_run(path)
     with planning_progress() as progress:
         plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress)
@@ -166,6 +170,8 @@ def _verdict(found: Check, path: Path) -> str:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
     uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
+    in_tests = summary.loaders_in_tests(plan)
+    verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict
 
 

@@ -95,7 +95,9 @@ def verbosity_options(command: _Command) -> _Command:
 
 
 def planning_options(command: _Command) -> _Command:
-    """``select``, ``ignore``, ``unsafe``, ``notebooks`` and ``jobs``: what is looked at, by which rules."""
+    """``select``, ``ignore``, ``unsafe``, ``notebooks``, ``tests``, ``exclude`` and ``jobs``: what is looked at, by
+    which rules.
+    """
     for option in reversed(
         (
             click.option(
@@ -123,6 +125,18 @@ def planning_options(command: _Command) -> _Command:
                 "--notebooks/--no-notebooks",
                 default=None,
                 help="Look at notebooks, too (the default), or leave them.",
+            ),
+            click.option(
+                "--tests/--no-tests",
+                default=None,
+                help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py (default: leave them).",
+            ),
+            click.option(
+                "--exclude",
+                multiple=True,
+                metavar="GLOBS",
+                callback=separated,
+                help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
             ),
             click.option("-j", "--jobs", type=click.IntRange(1), help="Processes that plan (default: as many as pay)."),
         )

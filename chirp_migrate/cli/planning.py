@@ -28,6 +28,8 @@ class Request:
     jobs: int | None = None
     scaffold: bool = True
     vendor: bool = False
+    tests: bool | None = None
+    exclude: tuple[str, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -37,14 +39,24 @@ class Request:
             UsageProblem: see :func:`~chirp_migrate.settings.read_settings`.
         """
         return read_settings(self.path).overridden(
-            select=self.select, ignore=self.ignore, unsafe=self.unsafe, notebooks=self.notebooks
+            select=self.select,
+            ignore=self.ignore,
+            unsafe=self.unsafe,
+            notebooks=self.notebooks,
+            tests=self.tests,
+            exclude=self.exclude,
         )
 
     def settings_of(self, migration: Migration) -> Settings:
         """The backend's settings, with the rules that a plan was made by."""
         options = migration.options
         return replace(
-            read_settings(self.path), codes=options.codes, unsafe=options.unsafe, notebooks=options.notebooks
+            read_settings(self.path),
+            codes=options.codes,
+            unsafe=options.unsafe,
+            notebooks=options.notebooks,
+            tests=options.tests,
+            excluded=options.exclude,
         )
 
 
@@ -78,6 +90,8 @@ def reviewed_request(request: Request, old: bytes) -> Request:
         notebooks=options.notebooks,
         scaffold=options.scaffold,
         vendor=options.vendor,
+        tests=options.tests,
+        exclude=options.exclude,
     )
 
 

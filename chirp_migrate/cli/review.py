@@ -76,6 +76,8 @@ def review(
     ignore: tuple[str, ...],
     unsafe: bool | None,
     notebooks: bool | None,
+    tests: bool | None,
+    exclude: tuple[str, ...],
     jobs: int | None,
     no_scaffold: bool,
     vendor: bool,
@@ -89,7 +91,7 @@ def review(
     else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
     """
     json_output.check_writable(json_file)
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor, tests, exclude)
     found = _open(request, plan_file)
     paint = Paint.for_stream(sys.stdout, color)
     session = Review(found.migration.plan, found.choices)

@@ -158,6 +158,13 @@ def _left_alone(plan: Plan) -> list[str]:
     return wrapped(visible(f"Left alone: {counts}. First look at {place}: {first.message}."), "  ", first="")
 
 
+def loaders_in_tests(plan: Plan) -> str:
+    """One line on the tests that were left alone, or "" if there is no loader in them."""
+    tests = [one for one in plan.left_out if one.loaders]
+    loaders = count(sum(one.loaders for one in tests), "loader")
+    return f"Tests left alone: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
+
+
 def notes(migration: Migration) -> list[str]:
     """Lines of what else the user should know."""
     return [line for note in migration.notes for line in wrapped(visible(note), "")]
@@ -183,6 +190,8 @@ def account(
         if set(ledger.reasons) - {"other"}:
             reasons = ", ".join(f"{number} {why}" for why, number in ledger.reasons.items())
             lines += wrapped(f"Listed loaders: {reasons}.", "  ", first="")
+    in_tests = loaders_in_tests(migration.plan)
+    lines += [in_tests] if in_tests else []
     lines += _left_alone(migration.plan)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [

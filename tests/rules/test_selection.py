@@ -28,7 +28,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def planned(root: Path, **options: Sequence[str]) -> Plan:
+def planned(root: Path, **options: Sequence[str] | bool) -> Plan:
     """Plan as the command line does."""
     return plan_tree(root, settings=read_settings(root).overridden(**options))  # type: ignore[arg-type]
 
@@ -270,6 +270,32 @@ def test_notebooks_keep_what_they_import_whether_they_are_looked_at_or_not(tmp_p
     root = tree(tmp_path, {"a.py": LOADER, "n.ipynb": '{"cells": [{"source": ["from a import DataLoader"]}]}'})
     plan = plan_tree(root, notebooks=notebooks)
     assert IMPORT in next(file.after.decode() for file in plan.files if file.path == "a.py")
+
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+TESTS = ("tests/loading.py", "pkg/tests/deep/a.py", "test_a.py", "a_test.py", "pkg/conftest.py")
+
+
+def test_tests_are_left_alone_and_their_loaders_counted(tmp_path: Path) -> None:
+    root = tree(tmp_path, {**dict.fromkeys(("a.py", "testing.py", *TESTS), LOADER), "tests/idle.py": "x = 1\n"})
+    plan = planned(root)
+    assert [file.path for file in plan.files] == ["a.py", "testing.py"]
+    assert {one.path: one.loaders for one in plan.left_out} == dict.fromkeys(TESTS, 1)
+    assert len(planned(root, tests=True).files) == 2 + len(TESTS)
+    assert planned(with_settings(root, "tests = true")).left_out == ()
+
+
+def test_a_test_that_is_named_is_looked_at(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"test_a.py": LOADER, "a.py": LOADER})
+    assert [file.path for file in planned(root / "test_a.py").files] == ["test_a.py"]
+
+
+def test_files_are_excluded_on_the_command_line_besides_those_of_the_settings(tmp_path: Path) -> None:
+    root = tree(tmp_path, dict.fromkeys(("a.py", "b.py", "old/c.py"), LOADER))
+    plan = planned(with_settings(root, 'exclude = ["b.py"]'), exclude=["old"])
+    assert [file.path for file in plan.files] == ["a.py"]
+    assert {one.path: one.reason for one in plan.left_out}["old/c.py"] == "excluded with --exclude"
 
 
 # --- ledger ---------------------------------------------------------------------------------------------------------
