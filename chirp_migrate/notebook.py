@@ -137,6 +137,15 @@ class NotebookSource:
         within = min(max(line - starts[index] - 2, 0), len(piece.masked.lines) - 1)
         return piece.cell.number, piece.masked.lines[within]
 
+    def line_of(self, cell: int, line: int) -> int:
+        """The line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
+        begin = 1
+        for piece in self._pieces:
+            if piece.cell.number == cell:
+                return begin + 2 + piece.masked.lines.index(line)
+            begin += len(NEWLINE.findall(piece.text))
+        raise KeyError(cell)
+
     def _split(self, text: str) -> list[str]:
         """Python of each cell of a rewritten module."""
         newline = self._newline

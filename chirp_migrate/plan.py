@@ -135,7 +135,7 @@ class FilePlan:
         path: posix path relative to the root of the plan.
         before: the bytes the plan was made from; ``None`` when the file is to be created.
         after: the bytes it is to have.
-        note: why it is written: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        note: why it is written: ``rewrite``, ``scaffold``, ``dependency``, ``vendor`` or ``ignore``.
         hunks: of a rewritten file, what can be accepted or refused in it.
         public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
     """

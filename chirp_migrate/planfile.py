@@ -49,7 +49,7 @@ KIND = "chirp-migrate plan"
 Written = Callable[[str, str | None, str], tuple[bytes | None, bytes] | None]
 
 _T = TypeVar("_T")
-_NOTES = frozenset({"rewrite", "scaffold", "dependency", "vendor"})
+_NOTES = frozenset({"rewrite", "scaffold", "dependency", "vendor", "ignore"})
 
 
 @dataclass(frozen=True)

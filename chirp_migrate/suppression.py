@@ -14,13 +14,15 @@ import io
 import itertools
 import re
 import tokenize
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from chirp_migrate.rules import all_rules, codes_of, unknown_rule
 
-__all__ = ["Suppressions", "UnreadableComments", "read_suppressions"]
+__all__ = ["Suppressions", "UnreadableComments", "read_suppressions", "with_ignores"]
 
 _WORD = "chirp:"
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
 #: Tokens that are not code.
 _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
@@ -77,6 +79,27 @@ def read_suppressions(text: str) -> Suppressions:
     return found
 
 
+def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
+    """``text`` with a comment above each statement that has one of the given lines.
+
+    Args:
+        text: source that can be tokenized.
+        codes: codes of the rules that are to leave a line alone, by its 1-based number.
+    """
+    begins = {line: first for first, last in _statements(_tokens(text)) for line in range(first, last + 1)}
+    above: dict[int, set[str]] = {}
+    for line, rules in codes.items():
+        above.setdefault(begins.get(line, line), set()).update(rules)
+    newline = match[0] if (match := re.search(r"\r\n|\r|\n", text)) else "\n"
+    pieces = []
+    for number, line in enumerate(_LINE.findall(text), start=1):
+        if number in above:
+            indentation = line[: len(line) - len(line.lstrip(" \t"))]
+            pieces.append(f"{indentation}# chirp: ignore[{', '.join(sorted(above[number]))}]{newline}")
+        pieces.append(line)
+    return "".join(pieces)
+
+
 def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
@@ -95,20 +118,27 @@ class _Comment:
     leads: bool
 
 
-def _comments(text: str) -> list[_Comment]:
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
     lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
-    tokens = list(tokenize.generate_tokens(lines.readline))
-    code_lines: set[int] = set()
-    last_lines: dict[int, int] = {}  # of each statement, by its first
-    first_lines: dict[int, int] = {}
+    return list(tokenize.generate_tokens(lines.readline))
+
+
+def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
+    """First and last line of each simple statement, and of each header of a compound one."""
     begins: int | None = None
     for token in tokens:
         if token.type == tokenize.NEWLINE and begins is not None:
-            last_lines[begins], first_lines[token.start[0]] = token.start[0], begins
+            yield begins, token.start[0]
             begins = None
-        elif token.type not in _LAYOUT:
-            code_lines |= {token.start[0], token.end[0]}
-            begins = token.start[0] if begins is None else begins
+        elif token.type not in _LAYOUT and begins is None:
+            begins = token.start[0]
+
+
+def _comments(text: str) -> list[_Comment]:
+    tokens = _tokens(text)
+    code_lines = {line for one in tokens if one.type not in _LAYOUT for line in (one.start[0], one.end[0])}
+    last_lines = dict(_statements(tokens))
+    first_lines = {last: first for first, last in last_lines.items()}
     code = (token for token in tokens if token.type not in _LAYOUT)
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)
     own = {t.start[0] for t in tokens if t.type == tokenize.COMMENT} - code_lines

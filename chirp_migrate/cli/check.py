@@ -17,16 +17,19 @@ from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import color_option, json_option, path_argument, planning_options, verbosity_options
 from chirp_migrate.cli.paint import Paint, count, visible
 from chirp_migrate.cli.progress import planning_progress
+from chirp_migrate.commit import commit
 from chirp_migrate.discover import root_of
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.journal import read_runs
+from chirp_migrate.ignoring import plan_ignores
+from chirp_migrate.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.migration import Migration, PlanOptions
 from chirp_migrate.plan import Finding, Status
+from chirp_migrate.planfile import plan_json, write_plan
 from chirp_migrate.record import State
 from chirp_migrate.sarif import sarif
-from chirp_migrate.settings import read_settings
+from chirp_migrate.settings import Settings, read_settings
 
 _STANDARD_OUTPUT = Path("-")
 #: What stands behind a finding that ``apply`` would not rewrite.
@@ -46,6 +49,7 @@ _MARKS = {
             ExitCode.USAGE: "PATH cannot be checked, or an option or setting is wrong",
         },
         "chirp-migrate check backend/",
+        "chirp-migrate check --add-ignore backend/",
         "chirp-migrate check --strict --format github .",
         "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
     )
@@ -67,6 +71,11 @@ _MARKS = {
     metavar="FILE",
     help="Write that to FILE instead of standard output.",
 )
+@click.option(
+    "--add-ignore",
+    is_flag=True,
+    help="First write `# chirp: ignore[CODE]` above everything that counts, so that only what is new does.",
+)
 @click.option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
 @planning_options
 @json_option("the findings, whatever the format,")
@@ -76,6 +85,7 @@ def check(
     path: Path,
     form: str,
     output: Path,
+    add_ignore: bool,
     strict: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -89,7 +99,8 @@ def check(
     quiet: bool,
     color: str,
 ) -> None:
-    """Check whether anything is left for `apply` to do at PATH; writes nothing there and runs none of its code.
+    """Check whether anything is left for `apply` to do at PATH; runs none of its code, and writes nothing there but
+    the comments of --add-ignore, which `rollback` takes back.
 
     What counts as work: every finding that `apply` with the same options and settings would rewrite, and every file
     that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
@@ -103,9 +114,10 @@ def check(
         select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks, tests=tests, exclude=exclude
     )
     _stop_at_unfinished_run(path)
-    with planning_progress() as progress:
-        plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress)
-    found = Check(plan, settings, strict)
+    found = _found(path, settings, jobs, strict=strict)
+    if add_ignore and found.work:
+        click.echo(_add_ignores(found), err=True)
+        found = _found(path, settings, jobs, strict=strict)
     to_output = output == _STANDARD_OUTPUT
     paint = Paint.for_stream(sys.stdout, color if to_output else "never")
     result = _result(found)
@@ -122,6 +134,21 @@ def check(
         # Nothing but the document goes to where a program reads it.
         click.echo(_verdict(found, path), err=(to_output and form != "text") or json_file == _STANDARD_OUTPUT)
     sys.exit(found.exit_code)
+
+
+def _found(path: Path, settings: Settings, jobs: int | None, *, strict: bool) -> Check:
+    with planning_progress() as progress:
+        return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
+
+
+def _add_ignores(found: Check) -> str:
+    """Write the comments as a run of their own, and say so."""
+    plan = plan_ignores(found.plan, found.work)
+    document = write_plan(plan_json(Migration(plan, (), PlanOptions(codes=found.settings.codes))))
+    result = commit(plan, documents={APPLIED_PLAN: document})
+    written = {file.path for file in result.applied}
+    findings = sum(finding.path in written for finding in found.work)
+    return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
 
 
 def _stop_at_unfinished_run(path: Path) -> None:

@@ -127,6 +127,10 @@ def review(
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     terminal.say(summary.applied(selected, result, path, paint).rstrip("\n"))
+    if accepted < len(session.choices):
+        terminal.say(
+            f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
+        )
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 

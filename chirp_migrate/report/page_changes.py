@@ -20,6 +20,7 @@ LARGEST_INDENT = 40
 _TAB = 4
 _NOTES = {
     "rewrite": "rewritten",
+    "ignore": "told to be left alone",
     "scaffold": "added",
     "dependency": "dependency",
     "vendor": "vendored",

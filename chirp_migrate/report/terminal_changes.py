@@ -20,6 +20,7 @@ __all__ = ["run_lines"]
 #: Why a file is written, as people are told.
 _NOTES = {
     "rewrite": "rewritten by rules",
+    "ignore": "comments that leave findings alone",
     "scaffold": "added: what the migrated backend is measured and tested with",
     "dependency": "the dependency on the runtime",
     "vendor": "added: the runtime itself",
