@@ -1,10 +1,10 @@
-# Everything a fresh machine needs: `make demo` and `make test`.
+# Everything a fresh machine needs: `make demo`, `make test` and `make test-all`.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-all lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -19,8 +19,19 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 15
+
+test: $(STAMP)  ## lint, and beside it all tests that are not slow
+	$(MAKE) --no-print-directory --jobs 2 lint test-fast
+
+test-fast: $(STAMP)
+	$(PYTEST) -m "not slow"
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+test-all: lint  ## lint, and all tests
+	$(PYTEST)
 
 bench: $(STAMP)  ## the figures of the README
 	$(BIN)/python benchmarks/verify_fixture.py

@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.py"
 WAYS = {"original", "original-4", "guide", "pinned", "resident", "limit"}
 

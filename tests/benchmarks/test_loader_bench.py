@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "loader.py"
 TINY = ("--samples", "64", "--rounds", "1", "--workloads", "noise,consumer")
 CHOSEN = ("--contenders", "original-0,ours,hand-tuned,raw-gather")

@@ -53,6 +53,7 @@ def test_the_trees_differ_in_epochs_alone_and_can_be_verified(tmp_path: Path) ->
     assert all("epochs = " in old and "epochs = " in new for old, new in differing)
 
 
+@pytest.mark.slow
 def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
     pool = recording()
     machine = {"processor": "P", "usable_cpus": 2, "accelerator": None, "torch": "2", "threads": 1}

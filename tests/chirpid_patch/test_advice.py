@@ -217,6 +217,7 @@ def loaders() -> dict[str, Callable[[], Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", loaders())
 def test_trap_09_random_numbers_samplers_and_workers_are_as_before(name: str) -> None:
     def epochs(diagnosed: bool) -> Any:

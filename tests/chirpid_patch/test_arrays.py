@@ -351,6 +351,7 @@ def read_elsewhere(dataset: Any, path: str) -> tuple[Any, int | None]:
     return batch, maps.read_text(encoding="utf-8").count(path) if maps.exists() else None
 
 
+@pytest.mark.slow
 def test_a_spawned_process_maps_the_file_at_the_right_place(tmp_path: Path) -> None:
     path = large_file(tmp_path)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -420,6 +421,7 @@ def loaded(dataset: Any, kind: Any = BatchedDataLoader, **options: Any) -> Any:
     return run(kind(standardized(dataset, indices, mean, deviation), batch_size=5, shuffle=True, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -73,6 +73,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 8, 63, 64, 65, 100, 128])
 def test_trap_10_the_largest_size_that_completes_training_steps_is_returned(most: int, room: Any) -> None:
     memory, steps = room(most), []
@@ -134,6 +135,7 @@ def needs(size: int) -> int:
     return AT_ONCE + 8 * size
 
 
+@pytest.mark.slow
 def test_on_the_cpu_the_size_found_stays_within_the_limit_and_none_tried_leaves_it_far() -> None:
     tried: list[int] = []
 

@@ -169,6 +169,7 @@ print(alone, faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps memory by other rules")
 def test_what_a_step_frees_is_there_for_the_next_one_unless_the_user_set_how_much_is_kept() -> None:
     def measured(**settings: str) -> tuple[int, int]:

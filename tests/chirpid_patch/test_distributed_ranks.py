@@ -15,9 +15,12 @@ import pytest
 import torch
 from originals import same
 
-pytestmark = pytest.mark.skipif(
-    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="gloo is not there"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="gloo is not there"
+    ),
+]
 
 SCRIPTS = Path(__file__).parents[2] / "fixtures" / "distributed"
 DEADLINE = 150  # for a machine that is very busy

@@ -163,6 +163,7 @@ def test_parts_that_are_the_same_dataset_differ(kind: Any, workers: Any) -> None
         assert_independent(np.stack(halves[:-1]), np.stack(halves[1:]))
 
 
+@pytest.mark.slow
 @ENDING_WORKERS
 @KINDS
 def test_folds_over_one_dataset_differ(kind: Any, workers: Any) -> None:
@@ -247,6 +248,7 @@ ORIGINALS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORIGINALS)
 def test_a_loader_made_anew_with_a_distributed_sampler_is_as_random(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seed_all(7)

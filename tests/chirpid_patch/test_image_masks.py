@@ -135,6 +135,7 @@ def test_all_levels_come_back_as_they_were_divided() -> None:
     assert np.array_equal(found.numpy(), levels.numpy() / 255.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", [-1, -2])
 @pytest.mark.parametrize("over", [-3, -1, 0])
 @pytest.mark.parametrize("p", [0.7, 1.0])

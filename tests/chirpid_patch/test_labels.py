@@ -133,6 +133,7 @@ def assert_equal_scans(original: Callable[[], list[Any]], migrated: Callable[[],
     assert left[1:] == right[1:]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(sorted(LEAVES)), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), INDICES)
 @pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8", "ignore:Using a non-tuple sequence")
@@ -152,6 +153,7 @@ def test_labels_are_those_of_the_samples(leaf: str, wrappers: list[str], indices
     assert_equal_scans(taken_apart, lambda: read_labels(dataset, indices, unpack=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(LEAVES)), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3))
 def test_without_indices_it_is_iteration(leaf: str, wrappers: list[str]) -> None:

@@ -61,6 +61,7 @@ def children() -> int:
 # --- arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -102,6 +103,7 @@ def test_the_class_can_be_given_a_type() -> None:
     assert len(list(loader)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
 )
@@ -224,6 +226,7 @@ class Counts(Sampler[int]):
             yield index
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("prefetch", [None, 3])
 def test_samplers_are_asked_as_often_and_as_early(workers: int, prefetch: int | None, make: Callable[..., Any]) -> None:
@@ -248,6 +251,7 @@ class Sleeps(PairDataset):
         return super().__getitem__(index)
 
 
+@pytest.mark.slow
 def test_a_timeout_is_raised_and_the_batch_can_still_be_had(make: Callable[..., Any]) -> None:
     iterator = iter(make(Sleeps(4), batch_size=2, num_workers=1, timeout=1))
     with pytest.raises(RuntimeError, match="timed out after 1"):
@@ -266,12 +270,14 @@ class Fails(PairDataset):
         raise ZeroDivisionError("in the user's code")
 
 
+@pytest.mark.slow
 def test_the_traceback_of_the_worker_is_told(make: Callable[..., Any]) -> None:
     with pytest.raises(ZeroDivisionError, match="Caught ZeroDivisionError in DataLoader worker process 0") as caught:
         next(iter(make(Fails(2), num_workers=1)))
     assert "Original Traceback" in str(caught.value) and "in the user's code" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_batches_of_a_class_of_the_users_pin_themselves(
     workers: int, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -380,6 +386,7 @@ if __name__ == "__main__":
 }
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("kind", LOADERS)
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -416,6 +423,7 @@ def keyed(n: int) -> Any:
     return BatchedDataLoader(WorkerSafeAugmentedDataset(data, {"p": 0.0}), batch_size=500, prefetch_threads=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_loader", [foreign, keyed])
 def test_memory_does_not_grow_with_the_samples_of_an_epoch(make_loader: Callable[[int], Any]) -> None:
     def peak(n: int) -> int:

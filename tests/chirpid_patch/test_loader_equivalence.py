@@ -64,6 +64,7 @@ def test_without_workers(n: int, batch_size: int, shuffle: bool, drop_last: bool
     assert states == expected[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     n=st.integers(1, 30),

@@ -60,6 +60,7 @@ def rest(loader: Any, batches: Any) -> list[Any]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [0, 1, 4, 7])
 @pytest.mark.parametrize("begun", [1, 3])
 @pytest.mark.parametrize("kind", LOADERS)

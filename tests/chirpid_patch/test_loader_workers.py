@@ -157,6 +157,7 @@ class AlwaysCrashing(PairDataset):
         os._exit(5)
 
 
+@pytest.mark.slow
 @posix
 def test_a_worker_that_ends_silently_is_noticed_too(tmp_path: Path) -> None:
     loader = BatchedDataLoader(DyingDataset(6, 3, tmp_path / "died", code=0), batch_size=2, num_workers=1)
@@ -176,6 +177,7 @@ def test_a_death_during_the_training_step_does_not_interrupt_it(tmp_path: Path) 
     assert mark.exists() and numbers(seen) == list(range(40))
 
 
+@pytest.mark.slow
 @posix
 def test_workers_killed_at_random_lose_and_repeat_nothing() -> None:
     seed_all(0)
@@ -267,6 +269,7 @@ def test_missing_shared_memory_is_told_and_done_without(monkeypatch: Any) -> Non
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
 
+@pytest.mark.slow
 def test_a_process_that_may_not_start_others_loads_by_itself() -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
@@ -357,6 +360,7 @@ def spawned_datasets() -> list[Any]:
     return [standardized, WorkerSafeSequenceDataset([data[i] for i in range(32)]), augmented]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted({"fork", "forkserver"} & set(multiprocessing.get_all_start_methods())))
 def test_every_dataset_loads_with_eight_workers(method: str) -> None:
     for dataset in spawned_datasets() if method == "fork" else spawned_datasets()[2:]:
@@ -403,6 +407,7 @@ print(sum(len(x) for x, in loader))
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_main_guard_never_starts_processes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     prologue = "import torch.multiprocessing as mp; mp.set_start_method('spawn')\n"

@@ -62,6 +62,7 @@ def held(pids: list[int]) -> int:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["standardized", "subset"])
 def test_memory_is_flat_over_200_epochs(number: int) -> None:
     dataset = long_lists()[number]
@@ -172,6 +173,7 @@ def train(way: str, end: str) -> list[Any]:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "end"),
     [(way, end) for way in WAYS for end in ("complete", "break", "error", "shutdown")],
@@ -191,6 +193,7 @@ def test_nothing_is_left_of_a_loader_that_was_dropped(way: str, end: str) -> Non
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_an_iterator_that_outlives_its_loader_ends_what_loads_with_itself(way: str) -> None:
     train(way, "complete")
@@ -201,6 +204,7 @@ def test_an_iterator_that_outlives_its_loader_ends_what_loads_with_itself(way: s
     assert before.are_all(), before.new()
 
 
+@pytest.mark.slow
 def test_many_loaders_one_after_the_other_leave_nothing() -> None:
     train("persistent workers", "complete")
     before = Traces()
@@ -213,6 +217,7 @@ def test_many_loaders_one_after_the_other_leave_nothing() -> None:
 Make = Callable[[], Any]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -341,6 +346,7 @@ class Interrupted:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_everything_soon(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")

@@ -113,6 +113,7 @@ def test_a_failing_callback_is_told_and_the_others_still_called(
     assert len(told) == 1 and "on_alert failed" in caplog.text and "no such channel" in caplog.text
 
 
+@pytest.mark.slow
 def test_it_watches_this_process_on_a_thread_until_stopped() -> None:
     told = threading.Event()
     limit = process_memory(include_children=True).bytes + 60 * 2**20

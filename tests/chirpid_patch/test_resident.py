@@ -100,6 +100,7 @@ def bytes_of(n: int) -> Tensor:
     return torch.randint(0, 256, (n, *SHAPE), generator=torch.Generator().manual_seed(n), dtype=torch.uint8)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KINDS)),

@@ -34,6 +34,7 @@ def labelled(x: Tensor) -> TensorDataset:
     return TensorDataset(x, torch.zeros(len(x)))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 6)), min_size=2, max_size=60),

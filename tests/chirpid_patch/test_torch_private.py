@@ -161,6 +161,7 @@ def test_without_the_iterators_the_loader_is_pytorchs(monkeypatch: pytest.Monkey
         assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
 
+@pytest.mark.slow
 @posix
 def test_the_news_of_a_death_waits_for_the_loop_to_ask() -> None:
     batches: Any = iter(BatchedDataLoader(PairDataset(40), batch_size=2, num_workers=1))

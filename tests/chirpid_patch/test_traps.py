@@ -134,6 +134,7 @@ def worker_draws(rank: int, monkeypatch: Any, seed: int = 0) -> list[float]:
     return [float(draw) for _ in range(2) for sample in loader for draw in sample]
 
 
+@pytest.mark.slow
 def test_trap_06_workers_ranks_and_epochs_draw_differently_and_runs_repeat(monkeypatch: Any) -> None:
     zero, one = worker_draws(0, monkeypatch), worker_draws(1, monkeypatch)
     assert len(set(zero + one)) == 2 * 2 * 8 * 3
@@ -217,6 +218,7 @@ def test_trap_15_the_optimised_epoch_has_the_originals_samples_and_as_much_augme
     assert abs(float(masked.float().mean()) - expected) < 5 * (expected * (1 - expected) / len(masked)) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("original", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
 def test_trap_16_training_after_loading_continues_as_it_would_have(original: dict[str, Any]) -> None:
     data = tensor_data(11)

@@ -103,6 +103,7 @@ def test_threads_read_what_waits_where_they_may() -> None:
     assert sorted(y for _, ys in loader for y in ys.tolist()) == list(range(60))
 
 
+@pytest.mark.slow
 @needs_fork
 def test_worker_processes_read_what_waits_where_threads_may_not() -> None:
     begun = time.monotonic()
@@ -328,6 +329,7 @@ class Jitter:
         return x + float(self.generator.random())
 
 
+@pytest.mark.slow
 @needs_fork
 def test_every_random_generator_is_left_as_it_was() -> None:
     base, transform, generator = Drawing(), Jitter(), torch.Generator().manual_seed(4)
@@ -459,6 +461,7 @@ WAYS = [(0, 0), (0, 3), (2, 0)]
 ORIGINALS: list[dict[str, Any]] = [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}]
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize(("workers", "threads"), WAYS)
 @pytest.mark.parametrize("original", ORIGINALS, ids=["alone", "workers", "persistent workers"])
@@ -503,6 +506,7 @@ class DrawsWhenAsked(DrawsAsItGoes):
         return iter(torch.randperm(self.n).tolist())
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("sampler", [DrawsAsItGoes(30), DrawsWhenAsked(30)], ids=["as it goes", "when asked"])
 def test_nothing_is_drawn_ahead_from_a_sampler_whose_draws_it_would_move(sampler: Any) -> None:
@@ -672,6 +676,7 @@ class Script:
         return int(workers), int(samples), fixed == "True", len(self.count.read_text().splitlines()), log
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not {"fork", "spawn", "forkserver"} <= set(METHODS), reason="needs all ways to start a process")
 def test_scripts_run_once_however_processes_are_started_and_whatever_is_remembered(
     tmp_path: Path, profile: Path

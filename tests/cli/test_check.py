@@ -141,6 +141,7 @@ def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
         run("--json", "-", tree(tmp_path, a=LOADER))
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_half_rewritten_is_an_error(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
@@ -202,6 +203,7 @@ def hooks() -> dict[str, dict[str, Any]]:
     return {hook["id"]: hook for hook in listed}
 
 
+@pytest.mark.slow
 def test_the_commit_hooks_run_as_they_are_written(tmp_path: Path) -> None:
     """Each in a process of its own, by the command that installing the package gives; what one of them says is left
     is what the other one does."""

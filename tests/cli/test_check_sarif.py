@@ -94,6 +94,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Json]:
     return plan, valid(sarif(Check(plan, settings)))
 
 
+@pytest.mark.slow
 def test_every_fix_makes_the_file_with_only_its_hunk(corpus: tuple[Plan, Json]) -> None:
     plan, run = corpus
     findings = [one for one in plan.findings if one.status.value != "fine"]

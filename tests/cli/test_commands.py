@@ -78,6 +78,7 @@ def test_apply_review_repeat_and_rollback(backend: Path) -> None:
     assert snapshot(backend) == before
 
 
+@pytest.mark.slow
 def test_diff_writes_nothing_and_is_a_patch(backend: Path) -> None:
     before = snapshot(backend)
     shown = run("apply", "--diff", backend)
@@ -92,11 +93,13 @@ def test_diff_writes_nothing_and_is_a_patch(backend: Path) -> None:
     assert {name: one[1] for name, one in snapshot(backend).items()} == {n: one[1] for n, one in expected.items()}
 
 
+@pytest.mark.slow
 def test_colour_is_for_terminals_or_on_request(backend: Path) -> None:
     assert "\x1b[" in run("apply", "--diff", "--color", "always", backend).stdout
     assert "\x1b" not in run("apply", "--diff", "--color", "auto", backend).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("no_colour", [False, True])
 def test_a_terminal_gets_colour_unless_it_says_no(backend: Path, no_colour: bool) -> None:
@@ -124,6 +127,7 @@ def test_a_terminal_gets_colour_unless_it_says_no(backend: Path, no_colour: bool
     assert (b"\x1b[" in shown) is not no_colour
 
 
+@pytest.mark.slow
 def test_json_lists_files_findings_and_what_was_left(backend: Path, tmp_path: Path) -> None:
     (backend / "broken.py").write_text("from torch.utils.data import DataLoader\ndef f(:\n")
     target = tmp_path / "out.json"
@@ -139,6 +143,7 @@ def test_json_lists_files_findings_and_what_was_left(backend: Path, tmp_path: Pa
     assert [one["path"] for one in content["skipped"]] == ["broken.py"]
 
 
+@pytest.mark.slow
 def test_json_on_standard_output_is_nothing_but_json(backend: Path) -> None:
     applied = run("apply", "--json", "-", backend)
     assert json.loads(applied.stdout)["schema"] == 1
@@ -147,6 +152,7 @@ def test_json_on_standard_output_is_nothing_but_json(backend: Path) -> None:
     assert "utils/train.py" in json.loads(back.stdout)["restored"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["missing/out.json", "."])
 def test_a_report_that_cannot_be_written_stops_the_run_before_it_begins(
     backend: Path, tmp_path: Path, target: str
@@ -157,17 +163,20 @@ def test_a_report_that_cannot_be_written_stops_the_run_before_it_begins(
     assert snapshot(backend) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["apply", "rollback", "verify"])
 def test_a_path_that_does_not_exist_is_one_sentence(tmp_path: Path, command: str) -> None:
     done = run(command, tmp_path / "missing")
     assert done.returncode == 2 and "missing" in one_sentence(done)
 
 
+@pytest.mark.slow
 def test_a_folder_without_python_is_one_sentence(tmp_path: Path) -> None:
     done = run("apply", tmp_path)
     assert done.returncode == 2 and "no Python" in one_sentence(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["rollback", "verify"])
 def test_what_needs_an_apply_first_says_so(backend: Path, command: str) -> None:
     done = run(command, backend)
@@ -175,6 +184,7 @@ def test_what_needs_an_apply_first_says_so(backend: Path, command: str) -> None:
     assert re.search("(?i)nothing (is|was) applied", one_sentence(done))
 
 
+@pytest.mark.slow
 def test_a_broken_and_a_read_only_file_are_reported_and_the_rest_is_migrated(backend: Path) -> None:
     (backend / "broken.py").write_text("DataLoader\ndef f(:\n")
     fixed = backend / "utils" / "fixed.py"
@@ -188,6 +198,7 @@ def test_a_broken_and_a_read_only_file_are_reported_and_the_rest_is_migrated(bac
     assert "chirpid_patch" in (backend / "utils" / "train.py").read_text()
 
 
+@pytest.mark.slow
 def test_uncommitted_changes_stop_the_run_until_allowed(backend: Path) -> None:
     for arguments in (["init", "--quiet"], ["add", "requirements.txt"]):
         subprocess.run(["git", *arguments], cwd=backend, check=True)
@@ -199,6 +210,7 @@ def test_uncommitted_changes_stop_the_run_until_allowed(backend: Path) -> None:
     assert run("apply", "--allow-dirty", backend).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_rollback_over_edits_is_refused_until_forced(backend: Path) -> None:
     before = snapshot(backend)
     run("apply", backend)
@@ -226,6 +238,7 @@ commit(plan_migration(root).plan, on_step=on_step)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 @pytest.mark.parametrize("command", ["apply", "rollback", "verify"])
 def test_every_command_says_what_a_killed_apply_left_and_undoes_it(backend: Path, command: str) -> None:
@@ -249,6 +262,7 @@ def test_every_command_says_what_a_killed_apply_left_and_undoes_it(backend: Path
     assert snapshot(backend) == before
 
 
+@pytest.mark.slow
 def test_undoing_an_interrupted_apply_leaves_the_one_before_it(backend: Path) -> None:
     run("apply", "--no-scaffold", backend)
     (backend / "utils" / "more.py").write_text(LOADER)
@@ -260,6 +274,7 @@ def test_undoing_an_interrupted_apply_leaves_the_one_before_it(backend: Path) ->
     assert snapshot(backend) == between
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="names are not bytes there")
 def test_a_name_that_is_not_text_can_be_migrated_and_printed(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/n\xff.py"
@@ -271,6 +286,7 @@ def test_a_name_that_is_not_text_can_be_migrated_and_printed(tmp_path: Path) -> 
         assert file.read() == LOADER
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_not_an_error_of_ours(backend: Path) -> None:
     (backend / "long.py").write_text(LOADER + "".join(f"loader_{n} = DataLoader(data_{n})\n" for n in range(800)))
     command = [sys.executable, "-m", "chirp_migrate", "apply", "--diff", str(backend)]
@@ -327,6 +343,7 @@ def test_a_completion_script_asks_this_program(shell: str) -> None:
     assert done.returncode == 0 and "_CHIRP_MIGRATE_COMPLETE" in done.stdout
 
 
+@pytest.mark.slow
 def test_completion_knows_commands_and_options(tmp_path: Path) -> None:
     words = {"COMP_WORDS": "chirp-migrate ro", "COMP_CWORD": "1", "_CHIRP_MIGRATE_COMPLETE": "bash_complete"}
     assert "rollback" in run(cwd=tmp_path, **words).stdout

@@ -56,6 +56,7 @@ def sources(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in root.iterdir() if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     made = run("plan", backend, "-o", "plan.json", cwd=tmp_path)
@@ -84,6 +85,7 @@ def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp
     assert again.returncode == 3 and "train.py" in again.stderr and sources(backend) == after
 
 
+@pytest.mark.slow
 def test_a_review_goes_on_where_the_source_is_still_the_same(backend: Path, tmp_path: Path) -> None:
     run("review", backend, cwd=tmp_path, answers="a\nn\nq\n")
     (backend / "train.py").write_text(TRAIN + "\n# edited\n")
@@ -96,6 +98,7 @@ def test_a_review_goes_on_where_the_source_is_still_the_same(backend: Path, tmp_
     assert after["train.py"].endswith("\n# edited\n") and after["train.py"].count("OptimalDataLoaderFactory.") == 3
 
 
+@pytest.mark.slow
 def test_a_hunk_is_edited_and_what_is_no_python_is_not_taken(backend: Path, tmp_path: Path) -> None:
     editor = tmp_path / "editor.py"
     editor.write_text(
@@ -118,6 +121,7 @@ def test_a_hunk_is_edited_and_what_is_no_python_is_not_taken(backend: Path, tmp_
     compile(after["train.py"], "train.py", "exec")
 
 
+@pytest.mark.slow
 def test_all_refused_applies_nothing(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     done = run("review", backend, "--json", "-", cwd=tmp_path, answers="R\nd\nn\nn\nn\n")
@@ -125,6 +129,7 @@ def test_all_refused_applies_nothing(backend: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["accepted"] == 0 and sources(backend) == before
 
 
+@pytest.mark.slow
 def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
     done = run("review", backend, cwd=tmp_path, answers="b\n?\nyes please\n\nx\ny\nb\nn\n")
     assert "This is the first hunk." in done.stdout and done.stdout.count("refuse the rest of this rule") == 3
@@ -132,6 +137,7 @@ def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
     assert "(accepted so far)" in done.stdout and "0 accepted, 1 refused, 4 undecided" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -150,6 +156,7 @@ def test_what_cannot_work_is_said_in_one_sentence(
     assert done.returncode == code and said in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals are a Unix thing")
 def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
     import pexpect
@@ -204,6 +211,7 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
 # The user's own command decides whether a rewrite stays.
 
 
+@pytest.mark.slow
 def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     command = f"{shlex.quote(sys.executable)} -c \"print('the ' + 'tests failed'); raise SystemExit(7)\""
@@ -213,18 +221,21 @@ def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) 
     assert sources(backend) == before and not (backend / ".chirp-migrate").exists()
 
 
+@pytest.mark.slow
 def test_a_command_that_succeeds_lets_it_stay_and_sees_it(backend: Path, tmp_path: Path) -> None:
     command = "grep -q OptimalDataLoaderFactory train.py"
     assert run("apply", backend, "--verify-with", command, cwd=tmp_path).returncode == 0
     assert "OptimalDataLoaderFactory" in sources(backend)["train.py"]
 
 
+@pytest.mark.slow
 def test_edits_of_the_failing_command_are_not_lost(backend: Path, tmp_path: Path) -> None:
     done = run("apply", backend, "--verify-with", "echo '# mine' >> train.py; false", cwd=tmp_path)
     assert done.returncode == 5 and "cannot be rolled back now" in done.stderr and "train.py" in done.stderr
     assert sources(backend)["train.py"].endswith("# mine\n")
 
 
+@pytest.mark.slow
 def test_source_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     root = tmp_path / "backend"
     root.mkdir()
@@ -236,6 +247,7 @@ def test_source_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     assert "OptimalDataLoaderFactory" in (root / name).read_text()
 
 
+@pytest.mark.slow
 def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> None:
     if not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")

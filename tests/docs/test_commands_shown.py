@@ -37,6 +37,7 @@ def shell_blocks(page: Page) -> list[Block]:
     return [block for block in page.blocks if block.language in SHELL]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash") or not shutil.which("git"), reason="needs bash and git")
 @pytest.mark.parametrize("page", [page for page in PAGES if shell_blocks(page)], ids=name)
 def test_blocks_of_commands_run_as_shown(page: Page, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def test_the_rule_reference_has_a_section_for_every_rule() -> None:
     assert headings == [f"## {rule.code} {rule.name}" for rule in all_rules()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["diff", "verdict"])
 def test_pictures_show_what_the_program_prints(name: str) -> None:
     picture = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from nbclient import NotebookClient
 BACKEND = Path(__file__).parents[2] / "fixtures" / "backend"
 
 
+@pytest.mark.slow
 def test_training_notebook_executes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 BACKEND = HERE.parents[1] / "fixtures" / "backend"
 

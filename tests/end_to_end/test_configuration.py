@@ -15,6 +15,8 @@ import pytest
 
 from .conftest import FIXTURE
 
+pytestmark = pytest.mark.slow
+
 ENGINE = """
 import contextlib, io, json, sys
 sys.path.insert(0, ".")

@@ -57,18 +57,21 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_datasets_and_augmenters_say_what_they_do(applied: Path) -> None:
     for name, texts in DECLARED.items():
         source = (applied / name).read_text(encoding="utf-8")
         assert {text for text in texts if text not in source} == set()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_alone_but_for_reasons(applied: Path) -> None:
     findings = json.loads((applied.parent / "findings.json").read_text(encoding="utf-8"))["findings"]
     mine = [one for one in findings if one["rule"] in OF_SAMPLES and one["status"] != "rewrite"]
     assert {(one["rule"], one["path"], one["status"]) for one in mine} == LEFT_ALONE
 
 
+@pytest.mark.slow
 def test_all_compiles_and_is_undone_to_the_byte(applied: Path) -> None:
     assert compileall.compile_dir(applied, quiet=1, force=True)
     tree = copied(applied.parent / "undone")
@@ -79,6 +82,7 @@ def test_all_compiles_and_is_undone_to_the_byte(applied: Path) -> None:
     assert {name: one for name, one in fingerprint(tree).items() if not name.startswith(".chirp")} == before
 
 
+@pytest.mark.slow
 def test_the_rescaling_is_taken_out_where_that_is_asked_for(applied: Path) -> None:
     tree = copied(applied.parent / "unsafe")
     assert run_tool("apply", str(tree), "--no-scaffold", "--unsafe").returncode == 0
@@ -117,6 +121,7 @@ def errors_of(script: str, tree: Path) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
+@pytest.mark.slow
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup"]

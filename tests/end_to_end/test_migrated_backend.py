@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import FIXTURE, ROOT, copy_of_fixture, fingerprint, run_tool
 
+pytestmark = pytest.mark.slow
+
 SPAWN_CHECK = """
 import pickle, sys
 from torch.utils.data import DataLoader

@@ -66,6 +66,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
     for script, loaders in (("multi_scale_trainer", 2), ("trainer", 2), ("ensemble_inference", 1)):
         text = (migrated / "src" / "training" / f"{script}.py").read_text()
@@ -74,6 +75,7 @@ def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
     assert "@standardizes(" in (migrated / "src" / "training" / "trainer.py").read_text()
 
 
+@pytest.mark.slow
 def test_training_and_inference_are_the_same_to_the_last_bit(migrated: Path, tmp_path: Path) -> None:
     before, after = trained(tmp_path / "results.json", copy_of(tmp_path / "before"), migrated)
     assert before.keys() == {"multi_scale", "multi_scale_augmented", "trainer", "ensemble"}

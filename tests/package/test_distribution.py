@@ -17,6 +17,8 @@ from packaging.metadata import Metadata
 from packaging.utils import parse_wheel_filename
 from tutorial import follow
 
+pytestmark = pytest.mark.slow
+
 PACKAGES = ("chirp_migrate", "chirpid_patch")
 HERE = Path(__file__).parent
 

@@ -59,6 +59,7 @@ def python_files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.py"))}
 
 
+@pytest.mark.slow
 def test_the_tool_rewrites_what_apply_rewrites(tmp_path: Path) -> None:
     backend = tmp_path / "backend"
     shutil.copytree(ROOT / "fixtures" / "backend", backend, ignore=shutil.ignore_patterns("__pycache__"))

@@ -68,6 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pre-commit")
 
 
+@pytest.mark.slow
 def test_a_commit_is_held_while_work_remains_and_changes_nothing(backend: Path, home: Path) -> None:
     held = pre_commit(backend, home, "--all-files")
 
@@ -93,6 +94,7 @@ def test_a_commit_without_python_is_not_looked_at(backend: Path, home: Path) -> 
     assert "no files to check" in result.stdout
 
 
+@pytest.mark.slow
 def test_apply_rewrites_when_it_is_asked_for(backend: Path, home: Path) -> None:
     result = pre_commit(backend, home, "chirp-migrate-apply", "--hook-stage", "manual", "--all-files")
 

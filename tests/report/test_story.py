@@ -55,6 +55,7 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     assert {one.finding.status for one in told.reported} == {Status.REPORT, Status.SUPPRESSED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train.py", "utils/util_backup.py", "utils/dataset_utils.py"])
 def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) -> None:
     if name == "train.py":
@@ -226,6 +227,7 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in root.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     """The real command: the training of this backend raises, and that is a verdict as well."""
     root = applied(tmp_path / "mine")

@@ -339,6 +339,7 @@ def test_what_is_piped_has_no_colours_unless_asked_for(migrated: Path) -> None:
     assert forced.output.splitlines() == lines(read_story(migrated), 80, colour=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
 @pytest.mark.parametrize("variables", [{}, {"NO_COLOR": "1"}])
 def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[str, str]) -> None:
@@ -365,6 +366,7 @@ def test_the_verdict_alone_fits_too(width: int) -> None:
     assert any("60 % [55, 64]" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_verify_uses_it_where_its_own_tables_are_wider_than_the_terminal() -> None:
     pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
     asked = ["-c", "from chirp_migrate.verify.showing import Output; print('width', Output().narrow_width())"]

@@ -48,6 +48,7 @@ def test_what_a_terminal_would_act_on_is_spelled_out(hostile: str) -> None:
         assert "\\" in shown
 
 
+@pytest.mark.slow
 @given(st.text(), ROOMS)
 def test_a_folded_line_fits_and_is_whole(line: str, room: int) -> None:
     line = "".join(line.split("\t"))

@@ -51,6 +51,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
     return plans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool) -> None:
     plan, target = fixture_plans[unsafe]
@@ -60,6 +61,7 @@ def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan,
     assert not [f for f in again.findings if f.status is Status.REWRITE]
 
 
+@pytest.mark.slow
 def test_no_loader_dataset_or_wrapper_of_the_fixture_holds_a_lambda(
     fixture_plans: dict[bool, tuple[Plan, Path]],
 ) -> None:
@@ -80,6 +82,7 @@ def _is_held(tree: ast.Module, node: ast.Lambda) -> bool:
     return node not in keys
 
 
+@pytest.mark.slow
 def test_lines_without_a_finding_survive(fixture_plans: dict[bool, tuple[Plan, Path]]) -> None:
     """Everything outside what was rewritten is there, byte for byte: trailing blanks, spacing, the missing newline."""
     plan, _ = fixture_plans[False]

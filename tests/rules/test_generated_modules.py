@@ -173,6 +173,7 @@ def _plain(batch: Any) -> Any:
     return [_plain(one) for one in batch] if isinstance(batch, list | tuple) else batch
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=modules(), newline=st.sampled_from(["\n", "\r\n"]))
 @pytest.mark.filterwarnings("ignore")
@@ -188,6 +189,7 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
     pickle.loads(pickle.dumps(migrated.make().collate_fn))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=modules(), chosen=st.data())
 @pytest.mark.filterwarnings("ignore")

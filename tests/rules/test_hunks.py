@@ -32,6 +32,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
     return plan_tree(BACKEND, unsafe=request.param)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_left_of_a_file_is_sound_and_as_planned(plan: Plan, data: st.DataObject) -> None:
@@ -70,6 +71,7 @@ def complaints(text: str) -> Counter[tuple[str, object]]:
     return Counter((type(one).__name__, one.message_args[0]) for one in found if isinstance(one, kinds))
 
 
+@pytest.mark.slow
 def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> None:
     assert select(plan, {}) == plan
     assert select(plan, {one: Choice(True) for one in decisions_of(plan)}) == plan
@@ -77,6 +79,7 @@ def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> N
     assert nothing.files == () and not [one for one in nothing.findings if one.status is Status.REWRITE]
 
 
+@pytest.mark.slow
 @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:

@@ -24,6 +24,7 @@ def test_spans_are_those_of_libcsts_own_provider() -> None:
         assert module.position(module.span(node)[0]) == (place.line, place.column + 1)
 
 
+@pytest.mark.slow
 def test_imported_names_are_those_of_libcsts_own_provider() -> None:
     module = Module("dataloader.py", REAL.read_text(encoding="utf-8"))
     theirs = MetadataWrapper(module.tree, unsafe_skip_copy=True).resolve(QualifiedNameProvider)

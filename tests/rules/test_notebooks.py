@@ -349,6 +349,7 @@ def test_what_the_rules_cannot_see_is_told() -> None:
     assert (5, 4, "!nproc") in source.masked
 
 
+@pytest.mark.slow
 def test_a_migrated_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(chirpid_patch.__file__).parents[1]), prepend=os.pathsep)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

@@ -20,6 +20,7 @@ LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, b
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing() -> None:
     alone, together = plan_tree(FIXTURE, jobs=1), plan_tree(FIXTURE, jobs=3)
     assert alone == together and len(alone.files) >= 7
@@ -61,6 +62,7 @@ def test_one_file_is_seen_with_its_neighbours(tmp_path: Path) -> None:
     assert b"import DataLoader" in plan.files[0].after
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="kills with a signal")
 def test_processes_that_plan_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     body = "from torch.utils.data import DataLoader\n" + "x = DataLoader(d, batch_size=2)\n" * 200

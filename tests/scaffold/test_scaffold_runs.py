@@ -84,6 +84,7 @@ def plots_of(notebook: nbformat.NotebookNode) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_from_the_backends_root_and_says_what_it_measured(backend: Path) -> None:
     notebook = nbformat.read(backend / "notebooks" / "DataLoaderBenchmarking.ipynb", as_version=4)
     resources = {"metadata": {"path": str(backend)}}
@@ -141,6 +142,7 @@ def verified(backend: Path) -> Path:
     return backend
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_the_last_verdict_that_was_kept_with_its_plots(verified: Path) -> None:
     (verified / "utils" / "performance_monitor.py").write_text("# not among the verified files\n")
     notebook = nbformat.read(verified / "notebooks" / "DataLoaderBenchmarking.ipynb", as_version=4)
@@ -169,6 +171,7 @@ def test_the_notebook_shows_the_last_verdict_that_was_kept_with_its_plots(verifi
     assert plots_of(second) == 0
 
 
+@pytest.mark.slow
 def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path) -> None:
     (backend / "utils" / "dataset_utils.py").write_text(DATASET_UTILS + LOCAL_CLASS)
     result = run_pytest(backend, "tests/", "-k", "pickled_copy and backend")
@@ -176,6 +179,7 @@ def test_the_added_tests_fail_on_a_dataset_that_is_not_worker_safe(backend: Path
     assert "1 failed, 1 passed" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_added_tests_fail_on_a_notebook_that_no_longer_runs(backend: Path) -> None:
     add_notebook(backend, "Old.ipynb", "from utils.dataset_utils import a_name_that_is_gone")
     result = run_pytest(backend, "tests/", "-k", "notebook and Old")
@@ -183,6 +187,7 @@ def test_the_added_tests_fail_on_a_notebook_that_no_longer_runs(backend: Path) -
     assert "a_name_that_is_gone" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_notebook_that_takes_too_long_is_reported_as_skipped(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHIRPID_NOTEBOOK_TIMEOUT", "1")
     add_notebook(backend, "Long.ipynb", "import time; time.sleep(120)")

@@ -141,6 +141,7 @@ def _fill_in(root: Path) -> None:
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_all_of_it_at_once(hostile: Path) -> None:
     bottom = hostile.joinpath(*["d"] * DEPTH, "deep.py")
     good = [hostile / "good.py", bottom, *(hostile / os.fsdecode(name) for name in ODD_NAMES)]

@@ -28,6 +28,7 @@ def results(output: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     return json.loads((output / "interruption.json").read_text()), done.stdout
 
 
+@pytest.mark.slow
 def test_killed_or_out_of_disk_nothing_is_lost(tmp_path: Path) -> None:
     asked = ["--kills", "4", "--rollbacks", "1", "--full", "1", "--files", "8"]
     content, printed = results(tmp_path, *asked)
@@ -43,6 +44,7 @@ def test_killed_or_out_of_disk_nothing_is_lost(tmp_path: Path) -> None:
     assert f"| runs of apply killed | 4 | {killed}" in (tmp_path / "interruption.md").read_text()
 
 
+@pytest.mark.slow
 def test_where_no_disk_can_be_mounted_writes_fail_part_way(tmp_path: Path) -> None:
     content, _ = results(tmp_path, "--no-mount", "--kills", "0", "--rollbacks", "0", "--full", "2", "--files", "8")
     failed = [one for one in content["runs"] if one["interrupted"]]

@@ -34,6 +34,7 @@ def journal_files(draw: st.DrawFn) -> JournalFile:
     return JournalFile(draw(paths), before, after, draw(st.none() | versions))
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(State),
     st.lists(journal_files(), unique_by=lambda file: file.path, max_size=4).map(tuple),

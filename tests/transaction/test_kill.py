@@ -39,7 +39,8 @@ def every_death(
     raise AssertionError("unreachable")
 
 
-def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path) -> None:
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path, every: int) -> None:
     reference = tree / "reference"
     reference.mkdir()
     write_tree(reference)
@@ -60,11 +61,12 @@ def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path) -> 
             outcomes.add("complete")
         assert recover(root) is None
 
-    moments = every_death(tree, write_tree, lambda root: commit(migration(root)), check)
+    moments = every_death(tree, write_tree, lambda root: commit(migration(root)), check, every)
     assert outcomes == {"undone", "complete"}
     assert moments > 60, "the operations were not seen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path, edited: bool) -> None:
     reference = tree / "reference"
@@ -95,6 +97,7 @@ def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path
     assert moments > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["apply", "rollback"])
 def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str) -> None:
     reference = tree / "reference"

@@ -134,6 +134,7 @@ def test_a_run_that_is_not_there_is_one_sentence(tree: Path) -> None:
         assert snapshot(tree) == left
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
 def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) -> None:
     """At some moments of it: every one of a whole rollback is tried elsewhere."""
@@ -159,6 +160,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.slow
 def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     states = three_runs(tree)
     (tree / "a\x1b[31m.py").write_bytes(b"1\n")
@@ -223,6 +225,7 @@ def command_here(*arguments: str | Path) -> int | str | None:
     return ended.value.code
 
 
+@pytest.mark.slow
 def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> None:
     original = three_runs(tree)[0]
     command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]

@@ -55,6 +55,7 @@ def test_something_else_of_that_name_is_not_touched(tmp_path: Path, kind: str) -
         vendor_files(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_copy_stands_on_its_own(tmp_path: Path) -> None:
     """Imported from the backend, without chirp_migrate, and not from where this program is installed."""
     vendor(tmp_path)

@@ -165,6 +165,7 @@ class Augmented(Clocked):
     """Over another dataset."""
 
 
+@pytest.mark.slow
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("chirp_migrate.tune.watching.time", clock)
@@ -216,6 +217,7 @@ def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield name
 
 
+@pytest.mark.slow
 def test_augmentation_is_measured_against_the_dataset_without_it(tmp_path: Path, sets: str) -> None:
     loader = tuned(tmp_path, dataset=f"{sets}:Noisy", unaugmented=f"{sets}:Plain").loaders[0]
     assert len(loader.with_s) == len(loader.without_s) >= 1 and min(loader.without_s) > 0
@@ -259,6 +261,7 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     assert recall(Path("nowhere"), signature(dataset, plain)) is None
 
 
+@pytest.mark.slow
 def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"hook_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(

@@ -110,6 +110,7 @@ def test_findings_survive_their_file(sweep: list[Measured], tmp_path: Path) -> N
     assert Findings.read(tmp_path / "findings.json") == findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
 def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[Measured], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")

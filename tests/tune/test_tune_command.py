@@ -54,6 +54,7 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
 )

@@ -259,6 +259,7 @@ def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: d
     assert found.differences == ("entry: the training samples: the same with two seeds after, not before",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 7, 435])
 @pytest.mark.parametrize("options", [{}, {"augment": True}, {"augment": True, "workers": 2}])
 def test_the_same_training_is_equivalent_with_any_seed(data: TrainingData, seed: int, options: dict[str, Any]) -> None:
@@ -285,6 +286,7 @@ class FixtureAugmented(Dataset[Any]):
         return self.augment(x), y
 
 
+@pytest.mark.slow
 def test_false_alarms_are_rare(data: TrainingData) -> None:
     """200 comparisons of real batches: the original augmentation before, the shipped one after."""
     namespace: dict[str, Any] = {}

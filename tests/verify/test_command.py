@@ -54,6 +54,7 @@ def applied(root: Path, originals: dict[str, bytes | None]) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     root = write_backend("tree", ("shuffle=True)", "shuffle=True, drop_last=True)"))
     module = root / "utils" / "training_utils.py"
@@ -71,6 +72,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
     assert "36 samples before, 32 after" in report.read_text()
 
 
+@pytest.mark.slow
 def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[..., Path]) -> None:
     root = write_backend("tree", ("total = 0.0", "print('about to fail'); 1 / 0"))
     applied(root, {"utils/training_utils.py": (root / "utils" / "training_utils.py").read_bytes() + b"\n"})
@@ -93,6 +95,7 @@ def test_an_interrupted_run_is_brought_to_an_end_first(write_backend: Callable[.
     assert (root / "utils" / "models.py").read_bytes() == text + b"\n# older\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(

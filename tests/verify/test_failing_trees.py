@@ -62,6 +62,7 @@ def verified(after: Path, before: Path, monkeypatch: pytest.MonkeyPatch, *option
     return result
 
 
+@pytest.mark.slow
 def test_a_missing_module_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = backend(tmp_path / "good")
     bad = backend(tmp_path / "bad", at_import="import cv2.not_there")
@@ -77,6 +78,7 @@ def test_a_missing_module_is_named_with_what_to_install(tmp_path: Path, monkeypa
     assert values["environment"]["packages"]["torch"] and values["machine"]["usable_cpus"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sessions are POSIX's")
 def test_a_crash_after_megabytes_of_output_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +107,7 @@ def test_a_crash_after_megabytes_of_output_leaves_no_process_behind(
     assert len(numbers) == 2 and not any(is_running(number) for number in numbers)
 
 
+@pytest.mark.slow
 def test_a_tree_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = backend(tmp_path / "bad", at_import="time.sleep(1000)")
     result = verified(backend(tmp_path / "good"), bad, monkeypatch, "--timeout", "2")
@@ -140,6 +143,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_a_tree_that_writes_into_its_folder_begins_each_process_with_the_files_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

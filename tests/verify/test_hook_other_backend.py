@@ -68,6 +68,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
     return results
 
 
+@pytest.mark.slow
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
     found = timed(root, tmp_path, {"samples": 40, "epochs": 2, "shape": "3x16x16"}, "before", "after")
     assert found["before"].keys() == found["after"].keys() == {"train"}
@@ -77,6 +78,7 @@ def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path:
     assert found["after"]["train"].fingerprint == history
 
 
+@pytest.mark.slow
 def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
     command = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
     found = timed(root, tmp_path, {"command": command, "result": "metrics.json", "samples": 40, "epochs": 1}, "after")

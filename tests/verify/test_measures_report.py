@@ -60,6 +60,7 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
     )
 
 
+@pytest.mark.slow
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     discovery = discover(tree)

@@ -33,6 +33,7 @@ def drawn(folder: Path, simulated: str | None) -> dict[str, str]:
     return {path.name: path.read_text(encoding="utf-8") for path in written}
 
 
+@pytest.mark.slow
 def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
     assert prepare(tmp_path / "new" / "plots") is None
     plots = drawn(tmp_path / "new" / "plots", None)
@@ -50,6 +51,7 @@ def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None
         assert all(words in text for words in said[name]), name
 
 
+@pytest.mark.slow
 def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
     for text in drawn(tmp_path, "SIMULATED device steps of 8 ms.").values():
         assert "<!-- simulated -->" in text and "SIMULATED device steps of 8 ms." in text

@@ -40,6 +40,7 @@ def plant_a_slow_import(root: Path, marks: Path) -> None:
     training.write_text(training.read_text().replace("    history = {", "    import utils.slow\n    history = {"))
 
 
+@pytest.mark.slow
 def test_identical_trees_train_the_same_and_everything_is_reported(
     write_backend: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     assert "44 samples before, 32 after" in " ".join(text.split()) and "44>32" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code, reason, tail",
     [

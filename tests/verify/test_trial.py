@@ -49,6 +49,7 @@ def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
     return CliRunner().invoke(verify, [str(after), "--against", str(before), *asked, *quick, *options])
 
 
+@pytest.mark.slow
 def test_another_error_after_is_another_training(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     before, after = write_backend("before", (FITS, LOCAL)), write_backend("after", (FITS, OTHER))
     result = verified(after, before, tmp_path / "report.json")
@@ -58,6 +59,7 @@ def test_another_error_after_is_another_training(write_backend: Callable[..., Pa
     assert "raises UnboundLocalError" in difference["message"] and "KeyError: 'augment_params'" in difference["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -188,6 +190,7 @@ def test_what_does_not_fit_is_reduced_epochs_first(
         assert fitted.expected_s(more) > left_s
 
 
+@pytest.mark.slow
 def test_entry_points_that_there_is_no_time_to_try_are_left_out(
     write_backend: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def spec(tree: Path, output: Path) -> RunSpec:
     return RunSpec(str(tree), str(output), found.entry_points, found.model, sizes, 1, (Mode.TIMED,), {})
 
 
+@pytest.mark.slow
 def test_each_waits_for_its_turn(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     outputs = {side: tmp_path / f"{side}.json" for side in ("before", "after")}
     children = {
@@ -41,6 +42,7 @@ def test_each_waits_for_its_turn(write_backend: Callable[..., Path], tmp_path: P
         assert before.result().modes[Mode.TIMED]
 
 
+@pytest.mark.slow
 def test_each_entry_point_trains_in_turns_of_its_own(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     wanted = replace(
         spec(write_backend("after"), tmp_path / "out.json"), modes=(Mode.TIMED, Mode.CACHED), by_entry=True
@@ -59,6 +61,7 @@ def test_each_entry_point_trains_in_turns_of_its_own(write_backend: Callable[...
     assert all(list(found.modes[mode]) == [each.label for each in wanted.entry_points] for mode in wanted.modes)
 
 
+@pytest.mark.slow
 def test_one_that_fails_while_it_starts_says_so_when_asked(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("before")
     wanted = spec(tree, tmp_path / "out.json")
