@@ -131,7 +131,7 @@ class OptimalDataLoaderFactory:
 
     @classmethod
     def create_loader(cls, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader[Any]:
-        """A loader for the arguments of ``torch.utils.data.DataLoader``, known only when the call runs.
+        """A loader for the arguments of ``torch.utils.data.DataLoader``, for whatever it is used.
 
         ``num_workers`` is what the caller would have had at most, as ``max_workers`` elsewhere.
 

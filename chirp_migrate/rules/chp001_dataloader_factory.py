@@ -18,6 +18,7 @@ from chirp_migrate.config_scope import config_expression
 from chirp_migrate.imports import local_import_edits, runtime
 from chirp_migrate.knobs import follows_machine
 from chirp_migrate.loader_calls import TORCH_POSITIONAL
+from chirp_migrate.loader_role import loader_role
 from chirp_migrate.loader_uses import UseKind, use_of
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.plan import Edit, Safety
@@ -44,9 +45,13 @@ class DataLoaderFactory(Rule):
     - `not-replaced`: no other file of the backend holds the text of a `patch` or `setattr` that puts something else in
       the place of the name in this module.
 
-    Of the arguments, `num_workers` becomes `max_workers` (0 is left out), and `pin_memory` is left out where it is
-    True or asks the machine; all others stay. A configuration is read only where the same function, or `__init__`,
-    has surely called its `get` with one key (and a number) by then, and no class of the backend defines a `get`.
+    A loader that is clearly for training or for validation is built by the factory's method for that: names say which
+    (of the loader, its dataset, or the function that returns it), else a literal `shuffle`. There `num_workers` becomes
+    `max_workers` (0 is left out), and `pin_memory` is left out where it is True or asks the machine. Any other is built
+    by `create_loader`, which takes the arguments of `DataLoader` as they are. All other arguments stay.
+
+    A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
+    number) by then, and no class of the backend defines a `get`.
     """
 
     code: ClassVar[str] = "CHP001"
@@ -88,8 +93,8 @@ class DataLoaderFactory(Rule):
                     if proposal.edits and root is not None and project.is_replaced(module, root.value):
                         yield Proposal(
                             proposal.offset,
-                            f"a test puts something else in the place of `{root.value}` in this module, and would not "
-                            "find it any more; let it replace OptimalDataLoaderFactory, and migrate this by hand",
+                            f"a test patches `{root.value}` in this module, and would miss; patch "
+                            "`OptimalDataLoaderFactory` there and migrate this by hand",
                             why="replaced-by-test",
                         )
                         continue
@@ -139,31 +144,31 @@ def _check_use(
     if others:
         yield Proposal(
             offset,
-            f"DataLoader may be PyTorch's or {' or '.join(others)} here, so it is left alone; give the two names of "
-            "their own to have PyTorch's migrated",
+            f"`DataLoader` may be PyTorch's or {' or '.join(others)} here: left alone; import the two under different "
+            "names to have PyTorch's migrated",
             why="ambiguous-name",
         )
         return
     if use.kind is UseKind.SUBCLASS:
         yield Proposal(
             offset,
-            f"{use.where} subclasses DataLoader, so what its loaders do is its own; let it inherit from "
-            "chirpid_patch.BatchedDataLoader, which takes the same arguments, if it does not replace the iteration",
+            f"{use.where} subclasses `DataLoader`: left alone; unless it overrides `__iter__`, inherit from "
+            "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
             why="subclass",
         )
         return
     if use.kind is UseKind.VALUE:
         yield Proposal(
             offset,
-            f"the class DataLoader is {use.where}, so the call that builds the loader cannot be seen; "
-            f"build it with {_FACTORY}.create_loader where it is called",
+            f"`DataLoader` is {use.where}, so the call that builds the loader is not seen; call "
+            f"`{_FACTORY}.create_loader` there instead",
             why="used-as-value",
         )
         return
     if use.call is not None:
         yield _with_local_import(module, node, _rewrite(module, project, use.call))
     else:
-        message = "the class is only called here, with arguments known at run time: the factory reads them there"
+        message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
         edits = (Edit(*module.span(node), f"{_FACTORY}.create_loader"),)
         imports = frozenset({runtime(_FACTORY)})
         yield _with_local_import(module, node, Proposal(offset, message, edits, imports))
@@ -191,7 +196,9 @@ def _with_local_import(module: Module, node: cst.Name | cst.Attribute, proposal:
 def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     offset = module.span(call)[0]
     if any(argument.star for argument in call.args):
-        return _pass_arguments_on(module, call, offset)
+        stars = "".join(sorted({argument.star for argument in call.args if argument.star}, key=len, reverse=True)[:1])
+        what = "`**kwargs` call" if stars == "**" else "`*args` call"
+        return _renamed(module, call, [], f"{what}: uses `create_loader`, which takes the arguments of `DataLoader`")
     arguments: dict[str, int] = {}
     for position, argument in enumerate(call.args):
         if argument.keyword is not None:
@@ -199,33 +206,38 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
         elif position < len(TORCH_POSITIONAL):
             arguments[TORCH_POSITIONAL[position]] = position
     if "dataset" not in arguments:
-        return Proposal(offset, "this DataLoader call names no dataset, so it is left alone", why="no-dataset")
+        return Proposal(offset, "`DataLoader` call without a dataset: left alone", why="no-dataset")
     if len(arguments) < len(call.args):
-        return Proposal(offset, "this DataLoader call gives more arguments than it takes", why="too-many-arguments")
+        message = "`DataLoader` call with more arguments than it takes, or one twice: left alone"
+        return Proposal(offset, message, why="too-many-arguments")
+    values = {name: call.args[position].value for name, position in arguments.items()}
+    role = loader_role(module, call, values)
+    config = config_expression(module, project, call)
+    extra = [] if config is None else [
+        f"optimize={config}.get('optimize_dataloaders', True)",
+        f"benchmark={config}.get('benchmark_performance', False)",
+    ]  # fmt: skip
+    if role is None:
+        return _renamed(module, call, extra, "`DataLoader` call: uses `create_loader`, with the same arguments")
 
     removed: set[int] = set()
     edits: list[Edit] = []
-    said: list[str] = []
+    bounded = ""
     if "num_workers" in arguments:
         argument = call.args[arguments["num_workers"]]
         if m.matches(argument.value, m.Integer("0")):
             removed.add(arguments["num_workers"])
         else:
             edits += _rename(module, argument, "max_workers")
-            said.append("its worker count becomes an upper bound")
-    if "pin_memory" in arguments and follows_machine(module, call.args[arguments["pin_memory"]].value):
+            bounded = "; `num_workers` becomes `max_workers`, an upper bound"
+    if "pin_memory" in arguments and follows_machine(module, values["pin_memory"]):
         removed.add(arguments["pin_memory"])
     kept = set(range(len(call.args))) - removed
-
-    role, extra = _role(module, call, arguments)
-    factory = f"{_FACTORY}.create_{role}_loader"
+    factory = f"{_FACTORY}.create_{role.name}_loader"
     for name, position in arguments.items():
         if position in kept and position >= 2 and call.args[position].keyword is None and name != "num_workers":
             edits += _rename(module, call.args[position], name)
-    config = config_expression(module, project, call)
-    if config is not None:
-        extra.append(f"optimize={config}.get('optimize_dataloaders', True)")
-        extra.append(f"benchmark={config}.get('benchmark_performance', False)")
+    extra = ["shuffle=False", *extra] if role.in_order else extra
     callee = module.span(call.func)
     in_place = [
         Edit(*callee, factory),
@@ -235,13 +247,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
         *([insert_argument(module, call, _merged(module, call, extra, kept), kept)] if extra else []),
     ]
     edits = one_per_line(module, call, factory, edits, kept, extra, in_place) or in_place
-    note = f" ({'; '.join(said)})" if said else ""
-    return Proposal(
-        offset,
-        f"loader built by hand: the factory builds the {role} loader{note}",
-        tuple(edits),
-        frozenset({runtime(_FACTORY)}),
-    )
+    message = f"`DataLoader` call: uses `create_{role.name}_loader`{bounded}"
+    return Proposal(offset, message, tuple(edits), frozenset({runtime(_FACTORY)}))
 
 
 def _merged(module: Module, call: cst.Call, extra: list[str], kept: set[int]) -> str:
@@ -252,60 +259,18 @@ def _merged(module: Module, call: cst.Call, extra: list[str], kept: set[int]) ->
     return separator.join(extra)
 
 
-def _pass_arguments_on(module: Module, call: cst.Call, offset: int) -> Proposal:
-    """``DataLoader(ds, **options)``: what the options hold is known only when it runs, so the factory decides then."""
+def _renamed(module: Module, call: cst.Call, extra: list[str], message: str) -> Proposal:
+    """The factory's method that takes what ``DataLoader`` takes: all arguments stay."""
     factory = f"{_FACTORY}.create_loader"
     callee = module.span(call.func)
-    edits = [Edit(*callee, factory), *realign(module, call, len(factory) - (callee[1] - callee[0]), ())]
-    return Proposal(
-        offset,
-        "loader built from arguments that are known only at run time: the factory reads them there",
-        tuple(edits),
-        frozenset({runtime(_FACTORY)}),
-    )
-
-
-def _role(module: Module, call: cst.Call, arguments: dict[str, int]) -> tuple[str, list[str]]:
-    """Training or validation, by what the call says about order; and arguments that keep its meaning."""
-    samplers = [call.args[arguments[one]].value for one in ("sampler", "batch_sampler") if one in arguments]
-    samplers = [one for one in samplers if not m.matches(one, m.Name("None"))]
-    if samplers:
-        # Where it is None when the call runs, the call neither shuffled nor drew from a sampler.
-        surely = any(_constructs(one) for one in samplers)
-        return "training", [] if surely or "shuffle" in arguments else ["shuffle=False"]
-    shuffle = call.args[arguments["shuffle"]].value if "shuffle" in arguments else None
-    if shuffle is not None and not m.matches(shuffle, m.Name("False") | m.Name("None")):
-        return "training", []
-    drop_last = call.args[arguments["drop_last"]].value if "drop_last" in arguments else None
-    if drop_last is not None and not m.matches(drop_last, m.Name("False")):
-        return "training", [] if shuffle is not None else ["shuffle=False"]
-    if "train" in _given_name(module, call):
-        return "training", [] if shuffle is not None else ["shuffle=False"]  # in order, and not for evaluation
-    return "validation", []
-
-
-def _given_name(module: Module, call: cst.Call) -> str:
-    """The name that a loader gets where it is built: of a variable, a key, or the function that returns it."""
-    for ancestor in module.ancestors(call):
-        if isinstance(ancestor, cst.Assign | cst.AnnAssign):
-            target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
-            return module.source(target).rpartition(".")[2]
-        if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
-            return ancestor.keyword.value
-        if isinstance(ancestor, cst.DictElement):
-            return module.source(ancestor.key)
-        if isinstance(ancestor, cst.FunctionDef):
-            return ancestor.name.value
-        if isinstance(ancestor, cst.Tuple):
-            break  # one name for several
-    return ""
-
-
-def _constructs(node: cst.BaseExpression) -> bool:
-    """Whether an expression makes an object of a class, by the way classes are named."""
-    called = node.func if isinstance(node, cst.Call) else None
-    last = called.attr if isinstance(called, cst.Attribute) else called
-    return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()
+    kept = set(range(len(call.args)))
+    in_place = [
+        Edit(*callee, factory),
+        *realign(module, call, len(factory) - (callee[1] - callee[0]), ()),
+        *([insert_argument(module, call, _merged(module, call, extra, kept), kept)] if extra else []),
+    ]
+    edits = one_per_line(module, call, factory, [], kept, extra, in_place) or in_place
+    return Proposal(module.span(call)[0], message, tuple(edits), frozenset({runtime(_FACTORY)}))
 
 
 def _rename(module: Module, argument: cst.Arg, keyword: str) -> list[Edit]:

@@ -31,7 +31,7 @@ from chirpid_patch import OptimalDataLoaderFactory
 
 
 def loader(dataset):
-    return OptimalDataLoaderFactory.create_validation_loader(dataset, batch_size=32, max_workers=4)
+    return OptimalDataLoaderFactory.create_loader(dataset, batch_size=32, num_workers=4)
 """
 EVERYTHING = "migrate.MigrateCommand"
 

@@ -60,7 +60,7 @@ def reasons(findings: list[Finding]) -> list[str]:
 )
 def test_names_that_are_pytorchs(text: str) -> None:
     after, findings = migrate(text, common=IMPORT, star="from .common import *\n", other="def helper(): ...\n")
-    assert "OptimalDataLoaderFactory.create_validation_loader(d)" in after
+    assert "OptimalDataLoaderFactory.create_loader(d)" in after
     assert [one.status for one in findings] == [Status.REWRITE]
 
 
@@ -99,24 +99,24 @@ def test_names_that_are_not_or_may_be_another(text: str, why: list[str]) -> None
         ("DataLoader(d, *rest)", "OptimalDataLoaderFactory.create_loader(d, *rest)"),
         ("DataLoader(*everything)", "OptimalDataLoaderFactory.create_loader(*everything)"),
         ("DataLoader(d, 4, **options)", "OptimalDataLoaderFactory.create_loader(d, 4, **options)"),
-        ("DataLoader[int](d)", "OptimalDataLoaderFactory.create_validation_loader(d)"),
-        ("DataLoader ( d )", "OptimalDataLoaderFactory.create_validation_loader ( d )"),
-        ("DataLoader(dataset=d, shuffle=s)", "OptimalDataLoaderFactory.create_training_loader(dataset=d, shuffle=s)"),
-        ("DataLoader(d, sampler=s)", "OptimalDataLoaderFactory.create_training_loader(d, sampler=s, shuffle=False)"),
-        ("DataLoader(d, sampler=S(d))", "OptimalDataLoaderFactory.create_training_loader(d, sampler=S(d))"),
-        ("DataLoader(d, sampler=None)", "OptimalDataLoaderFactory.create_validation_loader(d, sampler=None)"),
+        ("DataLoader[int](d)", "OptimalDataLoaderFactory.create_loader(d)"),
+        ("DataLoader ( d )", "OptimalDataLoaderFactory.create_loader ( d )"),
+        ("DataLoader(dataset=d, shuffle=s)", "OptimalDataLoaderFactory.create_loader(dataset=d, shuffle=s)"),
+        ("DataLoader(d, sampler=s)", "OptimalDataLoaderFactory.create_loader(d, sampler=s)"),
+        ("DataLoader(d, sampler=S(d))", "OptimalDataLoaderFactory.create_loader(d, sampler=S(d))"),
+        ("DataLoader(d, sampler=None)", "OptimalDataLoaderFactory.create_loader(d, sampler=None)"),
         (
             "DataLoader(d, shuffle=a, batch_sampler=s)",
-            "OptimalDataLoaderFactory.create_training_loader(d, shuffle=a, batch_sampler=s)",
+            "OptimalDataLoaderFactory.create_loader(d, shuffle=a, batch_sampler=s)",
         ),
         ("DataLoader(d, shuffle=False)", "OptimalDataLoaderFactory.create_validation_loader(d, shuffle=False)"),
         (
-            "DataLoader(d, num_workers=n)  # kept",
-            "OptimalDataLoaderFactory.create_validation_loader(d, max_workers=n)  # kept",
+            "DataLoader(d, 4, num_workers=n)  # kept",
+            "OptimalDataLoaderFactory.create_loader(d, 4, num_workers=n)  # kept",
         ),
         (
             "{k: DataLoader(v) for k, v in d.items()}",
-            "{k: OptimalDataLoaderFactory.create_validation_loader(v) for k, v in d.items()}",
+            "{k: OptimalDataLoaderFactory.create_loader(v) for k, v in d.items()}",
         ),
         ("partial(DataLoader, batch_size=4)", "partial(OptimalDataLoaderFactory.create_loader, batch_size=4)"),
         ("f(DataLoader)(d)", None),
@@ -133,6 +133,46 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
         assert findings[0].status is Status.REPORT and text == f"{header}x = {before}\n"
     else:
         assert text.endswith(f"x = {after}\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Names: of the loader, of its dataset, of the function that returns it.
+        ("train_loader = DataLoader(d, shuffle=s)", "train_loader = F.create_training_loader(d, shuffle=s)"),
+        ("self.valLoader = DataLoader(d)", "self.valLoader = F.create_validation_loader(d)"),
+        ("test_loader = DataLoader(d, shuffle=True)", "test_loader = F.create_validation_loader(d, shuffle=True)"),
+        ("x = DataLoader(sets['val'])", "x = F.create_validation_loader(sets['val'])"),
+        ("x = DataLoader(self.eval_set)", "x = F.create_validation_loader(self.eval_set)"),
+        (
+            "train, dev = DataLoader(a, 4, True), DataLoader(b, 4)",
+            "train, dev = F.create_training_loader(a, 4, shuffle=True), F.create_validation_loader(b, 4)",
+        ),
+        ("def val_dataloader(): return DataLoader(d)", "def val_dataloader(): return F.create_validation_loader(d)"),
+        ("f(train=DataLoader(a, shuffle=False))", "f(train=F.create_training_loader(a, shuffle=False))"),
+        ("x = {'valid': DataLoader(d)}", "x = {'valid': F.create_validation_loader(d)}"),
+        # Else a literal shuffle.
+        ("x = DataLoader(d, shuffle=True)", "x = F.create_training_loader(d, shuffle=True)"),
+        ("x = DataLoader(d, shuffle=False)", "x = F.create_validation_loader(d, shuffle=False)"),
+        # Not clear.
+        ("x = DataLoader(d)", "x = F.create_loader(d)"),
+        ("values = DataLoader(d)", "values = F.create_loader(d)"),
+        ("def train(): x = DataLoader(d)", "def train(): x = F.create_loader(d)"),
+        ("train_val = DataLoader(d, shuffle=True)", "train_val = F.create_loader(d, shuffle=True)"),
+        ("accuracy_train = f(DataLoader(test))", "accuracy_train = f(F.create_loader(test))"),
+        # `drop_last` keeps its meaning, which the method for validation refuses.
+        ("val_loader = DataLoader(d, drop_last=True)", "val_loader = F.create_loader(d, drop_last=True)"),
+        # Only where a training loader would shuffle by itself is the order said; beside samplers it never is.
+        ("train_loader = DataLoader(d, 4)", "train_loader = F.create_training_loader(d, 4, shuffle=False)"),
+        ("train_loader = DataLoader(d, sampler=S(d))", "train_loader = F.create_training_loader(d, sampler=S(d))"),
+        ("train_loader = DataLoader(d, sampler=s)", "train_loader = F.create_loader(d, sampler=s)"),
+        ("train_loader = DataLoader(d, batch_sampler=s)", "train_loader = F.create_loader(d, batch_sampler=s)"),
+        ("val_loader = DataLoader(d, batch_sampler=s)", "val_loader = F.create_validation_loader(d, batch_sampler=s)"),
+    ],
+)
+def test_the_method_says_what_the_loader_is_for_only_where_that_is_clear(before: str, after: str) -> None:
+    text, _ = migrate(f"{IMPORT}{before}\n")
+    assert text.splitlines()[1] == after.replace("F.", "OptimalDataLoaderFactory.")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +198,7 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
 )
 def test_pinning_is_left_out_only_where_it_follows_the_machine(setting: str, pinned: str, kept: bool) -> None:
     head = f"import torch\n{IMPORT}def f(d, args, config, device, self):\n    {setting or 'pass'}\n    return "
-    after, _ = migrate(f"{head}DataLoader(d, pin_memory={pinned}, prefetch_factor=4)\n")
+    after, _ = migrate(f"{head}DataLoader(d, shuffle=True, pin_memory={pinned}, prefetch_factor=4)\n")
     assert (f"pin_memory={pinned}" in after) is kept and "prefetch_factor=4" in after
 
 
@@ -295,8 +335,8 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
             """
             def f(d):
                 from chirpid_patch import OptimalDataLoaderFactory
-                yield OptimalDataLoaderFactory.create_validation_loader(d)
-                yield OptimalDataLoaderFactory.create_validation_loader(d)
+                yield OptimalDataLoaderFactory.create_loader(d)
+                yield OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
         (
@@ -316,7 +356,7 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
                 from chirpid_patch import OptimalDataLoaderFactory
             except ImportError:
                 torch = None
-            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            x = OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
         (
@@ -326,7 +366,7 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
             """,
             """
             if available(): from torch.utils.data import DataLoader; from chirpid_patch import OptimalDataLoaderFactory
-            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            x = OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
         (
@@ -346,7 +386,7 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
             sys.path.insert(0, "..")
             import here
             from chirpid_patch import OptimalDataLoaderFactory
-            x = OptimalDataLoaderFactory.create_validation_loader(d)
+            x = OptimalDataLoaderFactory.create_loader(d)
             """,
         ),
     ],

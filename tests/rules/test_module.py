@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_one_sentence(text: str, reason: str) -> None:
 
 def test_everything_around_an_edit_survives() -> None:
     text = (
-        "from torch.utils.data import DataLoader\r\n\f\r\ntry :\n    x = DataLoader( d ,num_workers = 0 ) # why\n"
+        "from torch.utils.data import DataLoader\r\n\f\r\ntry :\n    val = DataLoader( d ,num_workers = 0 ) # why\n"
         "except (ValueError) :\r    pass\n \n\t\n"
     )
     after, _ = rewrite("a.py", text, Project({"a.py": text}))

@@ -265,14 +265,14 @@ def test_lines_are_told_by_cell() -> None:
     [
         pytest.param(
             ["!pip install torch", IMPORTS, "loader = DataLoader(data, 4)"],
-            ["!pip install torch", FACTORY, "loader = OptimalDataLoaderFactory.create_validation_loader(data, 4)"],
+            ["!pip install torch", FACTORY, "loader = OptimalDataLoaderFactory.create_loader(data, 4)"],
             id="imports go behind the installation",
         ),
         pytest.param(
             [f"{IMPORTS}\n\nx = 1", "%%time\nloader = DataLoader(data, 4);"],
             [
                 f"{FACTORY}\n\nx = 1",
-                "%%time\nloader = OptimalDataLoaderFactory.create_validation_loader(data, 4);",
+                "%%time\nloader = OptimalDataLoaderFactory.create_loader(data, 4);",
             ],
             id="cell magics stay first",
         ),
@@ -281,7 +281,7 @@ def test_lines_are_told_by_cell() -> None:
             [
                 f"%%capture\n{FACTORY}",
                 "x = 1",
-                "# Ours.\nloader = OptimalDataLoaderFactory.create_validation_loader(data, 4)\n",
+                "# Ours.\nloader = OptimalDataLoaderFactory.create_loader(data, 4)\n",
             ],
             id="captured imports",
         ),
@@ -289,7 +289,7 @@ def test_lines_are_told_by_cell() -> None:
             [IMPORTS, "loader = DataLoader(data, 4)", "%time list(DataLoader(data))"],
             [
                 f"{FACTORY}\n{IMPORTS}",
-                "loader = OptimalDataLoaderFactory.create_validation_loader(data, 4)",
+                "loader = OptimalDataLoaderFactory.create_loader(data, 4)",
                 "%time list(DataLoader(data))",
             ],
             id="a magic still needs the import",
@@ -306,7 +306,7 @@ def test_lines_are_told_by_cell() -> None:
         ),
         pytest.param(
             [f"%%timeit\n{IMPORTS}\nload = DataLoader(data, 4)"],
-            [f"%%timeit\n{FACTORY}\nload = OptimalDataLoaderFactory.create_validation_loader(data, 4)"],
+            [f"%%timeit\n{FACTORY}\nload = OptimalDataLoaderFactory.create_loader(data, 4)"],
             id="a timed cell has imports of its own",
         ),
     ],
