@@ -99,8 +99,9 @@ def check(
     quiet: bool,
     color: str,
 ) -> None:
-    """Check whether anything is left for `apply` to do at PATH; runs none of its code, and writes nothing there but
-    the comments of --add-ignore, which `rollback` takes back.
+    """Check whether anything is left for `apply` to do at PATH; runs none of its code.
+
+    Nothing is written there but the comments of --add-ignore, which `rollback` takes back.
 
     What counts as work: every finding that `apply` with the same options and settings would rewrite, and every file
     that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
