@@ -7,28 +7,30 @@ from collections.abc import Iterator
 from chirp_migrate.checking import Check
 from chirp_migrate.places import Places
 from chirp_migrate.plan import Finding
+from chirp_migrate.rules import all_rules
 
 __all__ = ["workflow_commands"]
 
 
 def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
-    """Lines without newline: a warning for each finding that counts, an error for each file that was not handled.
+    """Lines without newline for each finding that counts, and an error for each file that was not handled.
+
+    What rules find that know bugs (``Rule.finds_bugs``) is a warning, anything else a notice.
 
     Names are relative to the top of the repository (see :func:`~chirp_migrate.places.top_of`). A line in a notebook
     is the one in its JSON at which the cell's code begins.
 
     Args:
         check: what was found.
-        verbose: also a notice for each finding that is listed or proposed and does not count.
+        verbose: also for each finding that is listed or proposed and does not count.
 
     Raises:
         UsageProblem: a file changed while it was checked.
     """
     places = Places(check.plan)
-    for finding in check.work:
-        yield _of_finding("warning", finding, places)
-    for finding in check.others if verbose else ():
-        yield _of_finding("notice", finding, places)
+    bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
+    for finding in (*check.work, *(check.others if verbose else ())):
+        yield _of_finding("warning" if finding.rule in bugs else "notice", finding, places)
     for skipped in check.plan.skipped:
         place = {"file": places.name(skipped.path), "title": "not handled"}
         yield _command("error", place, f"{skipped.path}: {skipped.reason}")

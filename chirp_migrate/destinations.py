@@ -19,7 +19,7 @@ from chirp_migrate.project import Project
 
 __all__ = ["DATASETS", "Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
 
-_WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Sampler", "Compose")
+_WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
 _TRANSFORM = re.compile(
     r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
@@ -33,8 +33,7 @@ _LOADERS = re.compile(
     r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
 )
 DATASETS = re.compile(
-    r"torch\.utils\.data\.((dataset|distributed|sampler)\.)?"
-    r"(\w*Dataset|Subset|random_split|\w*Sampler)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
+    r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
 )
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
@@ -55,7 +54,7 @@ def may_have_destinations(text: str) -> bool:
 
 
 def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool:
-    """Whether a qualified name is a dataset or sampler class, of PyTorch, the runtime, or of the project."""
+    """Whether a qualified name is a dataset class, of PyTorch, the runtime, or of the project."""
     if DATASETS.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
@@ -95,7 +94,7 @@ class Destinations:
         return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def of_class(self, node: cst.ClassDef) -> str | None:
-        """The name of a local class if it makes datasets or samplers."""
+        """The name of a local class if it makes datasets."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(is_kept_by_workers(self._project, name) for name in names) else None
 

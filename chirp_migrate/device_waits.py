@@ -19,7 +19,8 @@ from chirp_migrate.batch_names import Batch, statement_of
 from chirp_migrate.batch_uses import is_load
 from chirp_migrate.dataset_names import own_nodes
 from chirp_migrate.device_moves import moved_to, names_device
-from chirp_migrate.loader_names import LoaderNames
+from chirp_migrate.loader_calls import is_name
+from chirp_migrate.loader_names import Loader, LoaderNames
 from chirp_migrate.module import Module, code_children, walk
 from chirp_migrate.project import Project
 
@@ -66,14 +67,35 @@ class Wait:
     kind: WaitKind
 
 
-def batch_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, list[cst.BaseExpression]]]:
-    """Loops over loaders, each with the parts of its target that batches are bound to."""
+def batch_loops(
+    module: Module, project: Project, *, of_one_sample: bool = True
+) -> Iterator[tuple[cst.For, list[cst.BaseExpression]]]:
+    """Loops over loaders, each with the parts of its target that batches are bound to.
+
+    Args:
+        module: where they are.
+        project: the backend it belongs to.
+        of_one_sample: also loops whose batches surely hold one sample.
+    """
     names = LoaderNames(module, project)
     for loop in module.find(cst.For):
         if loop.asynchronous is None:
             found = names.iterated(loop.target, loop.iter)
-            if found:
+            if found and (of_one_sample or not all(_gives_single(loader) for _, loader in found)):
                 yield loop, [target for target, _ in found]
+
+
+def _gives_single(loader: Loader) -> bool:
+    """Whether all calls that may have made a loader leave out the batch size or say 1."""
+    sizes = []
+    for _, call in loader.calls:
+        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        positional = [a.value for a in call.args if a.keyword is None]
+        if any(a.star for a in call.args) or "batch_sampler" in given:
+            return False
+        sizes.append(given.get("batch_size", positional[1] if len(positional) > 1 else None))
+    literal = (size for size in sizes if size is not None and not is_name(size, "None"))
+    return loader.complete and all(isinstance(size, cst.Integer) and size.evaluated_value == 1 for size in literal)
 
 
 def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:

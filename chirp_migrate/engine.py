@@ -183,11 +183,12 @@ def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
 
 
 def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
-    """Notes on cells of a notebook that no rule has seen though they hold a word that one looks for."""
+    """Notes on cells of a notebook that no rule has seen though they may build a loader."""
     if isinstance(source, SourceFile):
         return []
     reasons = dict(source.unreadable)
-    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, rules)})
+    counting = [rule for rule in rules if rule.counts_sites]
+    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
 
 

@@ -17,7 +17,7 @@ from chirp_migrate.checking import Check
 from chirp_migrate.fixes import Replacement, line_fixes
 from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.places import Places, Region
-from chirp_migrate.plan import Finding, Safety, Skipped, Status, sha256
+from chirp_migrate.plan import Finding, Skipped, Status, sha256
 from chirp_migrate.rules import Rule
 
 __all__ = ["sarif"]
@@ -99,7 +99,7 @@ class _Run:
             result = {
                 "ruleId": finding.rule,
                 "ruleIndex": index[finding.rule],
-                "level": "warning" if finding.status is Status.REWRITE else "note",
+                "level": "warning" if self._rules[index[finding.rule]].finds_bugs else "note",
                 "message": _message(finding.message if finding.cell is None else f"{finding.place}: {finding.message}"),
                 "locations": [self._place(finding)],
                 "partialFingerprints": {_FINGERPRINT: _fingerprint(*line[1:], seen[line])},
@@ -144,7 +144,7 @@ def _rule(rule: Rule) -> _Json:
         "shortDescription": _message(rule.summary),
         "fullDescription": _message(rule.reason),
         "help": _message(f"{rule.reason}\n\n`chirp-migrate explain {rule.code}` shows an example."),
-        "defaultConfiguration": {"level": "warning" if rule.safety is Safety.SAFE else "note"},
+        "defaultConfiguration": {"level": "warning" if rule.finds_bugs else "note"},
         "properties": {"safety": rule.safety.value},
     }
 

@@ -26,6 +26,13 @@ def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[
     function, given = _function(module, value)
     if function is None:
         return
+    yield from _seeding(module, function, given, 0)
+
+
+def _seeding(
+    module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
+) -> Iterator[tuple[cst.Call, bool]]:
+    """What :func:`repeated_seeds` yields of a function whose parameters ``given`` are the number of the worker."""
     nodes = [*walk(function)]
     asks = any(isinstance(one, cst.Name) and "worker_info" in one.value for one in nodes)
     if asks or any(isinstance(one, cst.Global | cst.Nonlocal) for one in nodes):
@@ -35,6 +42,33 @@ def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[
             used = _used(module, function, call.args[0].value)
             if used is not None:
                 yield call, bool(used & given)
+        elif isinstance(call, cst.Call) and depth < _DEPTH:
+            helper = _helper(module, function, call, given)
+            if helper is not None:
+                yield from _seeding(module, *helper, depth + 1)
+
+
+def _helper(
+    module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
+) -> tuple[cst.FunctionDef, set[str]] | None:
+    """A function of the module that is called, and which of its parameters the number of the worker is behind.
+
+    ``None`` also where what it is given may be another in the next epoch.
+    """
+    named = [
+        f for f in module.find(cst.FunctionDef) if isinstance(call.func, cst.Name) and f.name.value == call.func.value
+    ]
+    if len(named) != 1 or any(argument.star for argument in call.args):
+        return None
+    names = list(parameters(named[0]))
+    behind: set[str] = set()
+    for position, argument in enumerate(call.args):
+        used = _used(module, function, argument.value)
+        if used is None or (argument.keyword is None and position >= len(names)):
+            return None
+        if used & given:
+            behind.add(names[position] if argument.keyword is None else argument.keyword.value)
+    return named[0], behind
 
 
 def _function(module: Module, value: cst.BaseExpression) -> tuple[cst.FunctionDef | cst.Lambda | None, set[str]]:

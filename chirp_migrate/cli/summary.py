@@ -110,15 +110,18 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
     """Lines on everything that was seen and not rewritten, with the reasons; places that are alike are folded."""
     plan = migration.plan
     advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
+    bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
+    hidden = frozenset() if verbose else _curious()
     reports = _reported(plan, verbose=verbose)
     sections = [
         (
             "Proposed, not applied: these change training (--unsafe applies them)",
-            [f for f in plan.findings if f.status is Status.OPT_IN],
+            [f for f in plan.findings if f.status is Status.OPT_IN and f.rule not in hidden],
         ),
         ("Refused in the review", [f for f in plan.findings if f.status is Status.REFUSED]),
-        ("Left alone", [f for f in reports if f.rule not in advice]),
-        ("Advice", [f for f in reports if f.rule in advice]),
+        ("Likely bugs, for you to look at", [f for f in reports if f.rule in bugs]),
+        ("Left alone", [f for f in reports if f.rule not in advice | bugs]),
+        ("Advice", [f for f in reports if f.rule in advice - bugs]),
     ]
     if verbose:
         sections.append(("Suppressed", [f for f in plan.findings if f.status is Status.SUPPRESSED]))
@@ -140,10 +143,15 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
 
 
 def _reported(plan: Plan, *, verbose: bool = False) -> list[Finding]:
-    """What was seen and not rewritten; of a rule that was not opted in to only for those who ask for everything."""
+    """What was seen and not rewritten; some of it only for those who ask for everything."""
     opted_in = {f.rule for f in plan.findings if f.status is Status.REWRITE}
     opt_in = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR} - opted_in
-    return [f for f in plan.findings if f.status is Status.REPORT and (verbose or f.rule not in opt_in)]
+    hidden = frozenset() if verbose else opt_in | _curious()
+    return [f for f in plan.findings if f.status is Status.REPORT and f.rule not in hidden]
+
+
+def _curious() -> frozenset[str]:
+    return frozenset(rule.code for rule in all_rules() if rule.for_the_curious)
 
 
 def _left_alone(plan: Plan) -> list[str]:
@@ -209,10 +217,10 @@ def account(
 
 
 def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> list[str]:
-    """A line or more for each finding; those that say the same of several lines are folded unless ``verbose``."""
+    """What each rule says of a file, with the first place and the lines of the others; all of it if ``verbose``."""
     kinds: dict[tuple[object, ...], list[Finding]] = {}
     for number, finding in enumerate(findings):
-        kinds.setdefault((number,) if verbose else (finding.rule, _kind(finding)), []).append(finding)
+        kinds.setdefault((number,) if verbose else (finding.rule,), []).append(finding)
     lines = []
     for first, *more in kinds.values():
         head = f"{first.place:>5}  {first.rule}  "
@@ -228,11 +236,6 @@ def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> li
 
 def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
     return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
-
-
-def _kind(finding: Finding) -> str:
-    """What makes findings of one rule alike: a report's reason where its message only adds a name."""
-    return finding.why if finding.safety is Safety.ADVICE and finding.why else finding.message
 
 
 def as_json(migration: Migration, left: Sequence[Skipped]) -> dict[str, object]:

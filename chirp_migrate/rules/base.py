@@ -48,6 +48,9 @@ class Rule(ABC):
         trigger: words of which at least one occurs in any text this rule can have something to say about.
         counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
             the ledger of a run counts it.
+        finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
+            named first; anything else is a note.
+        for_the_curious: whether what it only lists or proposes is said with ``--verbose`` and in reports alone.
     """
 
     code: ClassVar[str]
@@ -56,6 +59,8 @@ class Rule(ABC):
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
     counts_sites: ClassVar[bool] = False
+    finds_bugs: ClassVar[bool] = False
+    for_the_curious: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:

@@ -36,7 +36,7 @@ from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.signatures import parameter_edits, parameters_offset
 from chirp_migrate.statements import is_dispensable
 
-_WORDS = re.compile(r"Dataset|Sampler")
+_WORDS = re.compile(r"Dataset")
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
     r"torch\.utils\.data\.((dataset|sampler)\.)?(Dataset|IterableDataset|Sampler)|typing\.Generic|abc\.ABC"
@@ -71,7 +71,7 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
 
 
 class LocalDatasetClass(Rule):
-    """Requires, of a dataset or sampler class inside a function:
+    """Requires, of a dataset class inside a function (samplers stay in the main process):
 
     - `only-constructed`: all that is done with it outside of itself is to call it, without ``*`` and ``**``, where it
       surely has been defined, and with arguments that more can be added to.
@@ -106,14 +106,14 @@ class LocalDatasetClass(Rule):
         "cannot be pickled. At module level it can, and what it took from the function comes in as arguments."
     )
     safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("Dataset", "Sampler")
+    trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with classes in functions, and with words for what these may be."""
         return _WORDS.search(text) is not None and nests(text, "class")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Move function-local dataset and sampler classes in front of the function."""
+        """Move function-local dataset classes in front of the function."""
         destinations = Destinations(module, project)
         taken: set[str] = set()
         for node in module.find(cst.ClassDef):

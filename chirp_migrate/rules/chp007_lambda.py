@@ -46,7 +46,7 @@ from chirp_migrate.source import apply_edits
 
 
 class PicklableFunction(Rule):
-    """Requires, of a lambda that goes to a loader, a dataset, a sampler or a transform:
+    """Requires, of a lambda that goes to a loader, a dataset or a transform:
 
     - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars` or
       `super`, no `__class__`, no name that is private to the class around.

@@ -52,7 +52,7 @@ _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_gr
 
 
 class LocalFunction(Rule):
-    """Requires, of a function inside a function that goes to a loader, a dataset, a sampler or a transform:
+    """Requires, of a function inside a function that goes to a loader, a dataset or a transform:
 
     - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
       `dir`, `eval`, `exec`, `locals`, `vars` or `super`, no `__class__`, no name that is private to the class around.

@@ -13,7 +13,8 @@ from chirp_migrate.arguments import insert_argument
 from chirp_migrate.batch_names import Batch, Path, statement_of
 from chirp_migrate.dataset_names import own_nodes
 from chirp_migrate.device_moves import is_dtype, may_be_device
-from chirp_migrate.loader_names import Evidence, Loader, LoaderNames, may_use_loader
+from chirp_migrate.loader_calls import is_name
+from chirp_migrate.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.module import Module
 from chirp_migrate.origins import backend_holds
 from chirp_migrate.plan import Edit, Safety
@@ -23,6 +24,7 @@ from chirp_migrate.rules.base import Proposal, Rule
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 #: Devices to which copies from pinned memory run beside Python.
 _PINNING = re.compile(r"(cuda|xpu)\b")
+_MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|backends\s*\.\s*mps"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
@@ -39,6 +41,8 @@ class NonBlockingTransfer(Rule):
 
     - `known-loader`: the loop around it goes through what was made, annotated or named as a loader; whose batches are
       its own.
+    - `pins`: a call that makes the loader does not say ``pin_memory=False``; where none is known, the project makes
+      loaders somewhere.
     - `batch-as-it-came`: what is copied is the batch or a part of it as the loader gave it: a name, position, key or
       attribute, not something computed.
     - `to-accelerator`: it goes to CUDA or XPU, or to what is called a device and is not surely the CPU or MPS.
@@ -59,6 +63,7 @@ class NonBlockingTransfer(Rule):
         "which the device runs behind the copy: same values. From other memory the copy stays an ordinary one."
     )
     safety: ClassVar[Safety] = Safety.SAFE
+    for_the_curious: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = (".to(", ".cuda(")
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -74,7 +79,7 @@ class NonBlockingTransfer(Rule):
             if loop.asynchronous is not None:
                 continue
             found = names.iterated(loop.target, loop.iter)
-            if found:
+            if found and all(_pins(project, loader) for _, loader in found):
                 yield from _in_loop(module, project, loop, found)
 
 
@@ -83,7 +88,6 @@ def _in_loop(
 ) -> Iterator[Proposal]:
     batch = Batch(module, loop, [target for target, _ in found])
     collated = all(_collates_tensors(loader) for _, loader in found)
-    by_name = all(loader.evidence is Evidence.NAME for _, loader in found)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
     calls = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
     for call in sorted(calls, key=lambda node: module.span(node)[0]):
@@ -98,12 +102,19 @@ def _in_loop(
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
-            message = f"`{shown}` waits for the copy of the batch; `non_blocking=True` was not added: {problems[0]}"
+            message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` was not added: {problems[0]}"
             yield Proposal(offset, message, why="not-surely-safe")
         else:
-            source = "what its name says is a loader" if by_name else "the loader"
-            message = f"`{shown}` waits for the copy of a batch from {source}: with `non_blocking=True` it need not"
+            message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap"
             yield Proposal(offset, message, tuple(_argument(module, call) for call, _ in transfers))
+
+
+def _pins(project: Project, loader: Loader) -> bool:
+    """Whether a loader pins its batches, as the factory's do unless they are told not to."""
+    given = [{a.keyword.value: a.value for a in call.args if a.keyword is not None} for _, call in loader.calls]
+    if not given:
+        return backend_holds(project, _MAKES_LOADERS)
+    return not all(is_name(one.get("pin_memory"), "False") for one in given)
 
 
 def _argument(module: Module, call: cst.Call) -> Edit:
@@ -133,15 +144,11 @@ def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
     return device is not None and may_be_device(module, device, _PINNING)
 
 
-def _is_none(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
-
-
 def _collates_tensors(loader: Loader) -> bool:
     """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
     for _, call in loader.calls:
         given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-        if "collate_fn" in given or any(a.star for a in call.args) or _is_none(given.get("batch_size")):
+        if "collate_fn" in given or any(a.star for a in call.args) or is_name(given.get("batch_size"), "None"):
             return False
         if sum(a.keyword is None for a in call.args) >= _COLLATE_FN:
             return False

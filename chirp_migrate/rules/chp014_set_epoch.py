@@ -51,6 +51,7 @@ class SetEpoch(Rule):
         "it is opt-in."
     )
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
+    finds_bugs: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = ("range",)
 
     def concerns(self, text: str, project: Project) -> bool:

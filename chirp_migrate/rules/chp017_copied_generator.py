@@ -52,6 +52,7 @@ class CopiedGenerator(Rule):
         "they do when a worker_init_fn seeds the global ones with a constant."
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    finds_bugs: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = ("__getitem__", "__iter__", "worker_init_fn")
 
     def concerns(self, text: str, project: Project) -> bool:

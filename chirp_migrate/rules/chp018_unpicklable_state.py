@@ -90,6 +90,7 @@ class UnpicklableState(Rule):
         "locks survive neither: the first fails, the second shares what was not made to be shared."
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    finds_bugs: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = ("__getitem__", "__iter__", "Dataset")
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -28,6 +28,7 @@ class ForkAfterCuda(Rule):
         "forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in the training loop."
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    finds_bugs: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = ("cuda",)
 
     def concerns(self, text: str, project: Project) -> bool:

@@ -33,6 +33,7 @@ class UnguardedScript(Rule):
         '`if __name__ == "__main__":` that runs it again in every worker.'
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    for_the_curious: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = _WORKERS
 
     def concerns(self, text: str, project: Project) -> bool:

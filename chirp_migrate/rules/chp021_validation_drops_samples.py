@@ -28,6 +28,7 @@ class ValidationDropsSamples(Rule):
         "it is always the same samples, which no metric ever sees, and the metric depends on the batch size."
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    finds_bugs: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = ("drop_last",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -53,7 +54,7 @@ class ValidationDropsSamples(Rule):
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
     """Whether a call says that a dataset is read in order, and nothing around it says that this is training."""
     shuffle = loader.arguments.get("shuffle")
-    if loader.open or loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
+    if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
     if shuffle is None and loader.role == "training":  # shuffles unless told otherwise
         return False
@@ -62,7 +63,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
             return False
         if _EVALUATION.search(said):
             return True
-    return shuffle is not None and not _is_iterable(module, project, loader)
+    return shuffle is not None and not loader.open and not _is_iterable(module, project, loader)
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
@@ -104,7 +105,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
 def _lost(loader: LoaderCall) -> str:
     """How many samples are left out, in words; empty when none can be."""
     size = loader.arguments.get("batch_size")
-    if size is None or is_name(size, "None"):
+    if is_name(size, "None") or (size is None and not loader.open):
         return ""
     if isinstance(size, cst.Integer):
         most = size.evaluated_value - 1

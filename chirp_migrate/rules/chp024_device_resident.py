@@ -49,6 +49,7 @@ class DeviceResident(Rule):
         "over the loader is seen, and all of them move what they use of a batch to one device before anything else."
     )
     safety: ClassVar[Safety] = Safety.BEHAVIOUR
+    for_the_curious: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = (_FACTORY,)
 
     def concerns(self, text: str, project: Project) -> bool:

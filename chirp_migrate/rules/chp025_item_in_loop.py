@@ -56,6 +56,7 @@ class ItemInLoop(Rule):
         "sum is divided, shown or compared in the loop), or where the loop would wait for something else anyway."
     )
     safety: ClassVar[Safety] = Safety.SAFE
+    for_the_curious: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = (".item", "float(", "int(")
 
     def concerns(self, text: str, project: Project) -> bool:

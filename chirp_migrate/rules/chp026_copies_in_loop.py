@@ -34,6 +34,7 @@ class CopiesInLoop(Rule):
         "code does not tell, and because a model that runs as a CUDA graph writes its next output over the last one."
     )
     safety: ClassVar[Safety] = Safety.ADVICE
+    for_the_curious: ClassVar[bool] = True
     trigger: ClassVar[tuple[str, ...]] = (".cpu", ".numpy", ".tolist")
 
     def concerns(self, text: str, project: Project) -> bool:

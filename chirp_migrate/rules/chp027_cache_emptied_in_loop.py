@@ -41,7 +41,7 @@ class CacheEmptiedInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List such calls in loops over loaders, one finding a loop; not where errors are handled."""
-        for loop, _ in batch_loops(module, project):
+        for loop, _ in batch_loops(module, project, of_one_sample=False):
             calls = [one for one in own_nodes(loop.body) if isinstance(one, cst.Call)]
             calls = [one for one in calls if is_each_step(module, loop, one)]
             calls.sort(key=lambda one: module.span(one)[0])

@@ -89,7 +89,7 @@ def test_text_is_a_line_for_each_finding_that_counts_and_a_verdict(
     (tmp_path / "n.ipynb").write_text(notebook("x = 1", LOADER))
     monkeypatch.chdir(tmp_path)
     shown = run(".").stdout.splitlines()
-    assert [line.partition("loader")[0] for line in shown[:2]] == [
+    assert [line.partition("`")[0] for line in shown[:2]] == [
         "a.py:3:10: CHP001 ",
         "n.ipynb:cell 2, line 3: CHP001 ",
     ]
@@ -184,16 +184,25 @@ def test_github_annotations_can_be_read_back(tmp_path: Path) -> None:
     text = (backend / "n.ipynb").read_text().splitlines()
     cell = str([number for number, line in enumerate(text, 1) if '"source"' in line][1])
     assert found == [
-        ("warning", "100%, a: b/a.py", "3", title),
-        ("warning", "100%, a: b/n.ipynb", cell, title),
+        ("notice", "100%, a: b/a.py", "3", title),
+        ("notice", "100%, a: b/n.ipynb", cell, title),
         ("notice", "100%, a: b/b.py", "4", title),
         ("error", "100%, a: b/d.py", None, "not handled"),
     ]
     assert commands[0][1]["col"] == "10" and commands[1][2].startswith("cell 2, line 3: ")
     assert [level for level, *_ in map(parsed, run("--format", "github", backend).stdout.splitlines())] == [
-        "warning",
-        "warning",
+        "notice",
+        "notice",
         "error",
+    ]
+
+
+def test_what_rules_for_bugs_find_is_a_warning(tmp_path: Path) -> None:
+    tree(tmp_path, a=LOADER.replace("shuffle=True", "shuffle=False, drop_last=True"))
+    shown = run("--format", "github", "--strict", tmp_path).stdout.splitlines()
+    assert [(parsed(line)[0], parsed(line)[1]["title"][:6]) for line in shown] == [
+        ("notice", "CHP001"),
+        ("warning", "CHP021"),
     ]
 
 

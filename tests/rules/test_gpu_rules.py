@@ -644,6 +644,13 @@ def test_a_cache_emptied_now_and_then_is_not(body: str) -> None:
     assert migrate("CHP027", text) == (text, [])
 
 
+@pytest.mark.parametrize(("size", "spoken_of"), [("", False), ("batch_size=1", False), ("batch_size=8", True)])
+def test_where_batches_hold_one_sample_the_cache_is_not_spoken_of(size: str, spoken_of: bool) -> None:
+    text = f"import torch\nfrom torch.utils.data import DataLoader\nfor x in DataLoader(d, {size}):\n    model(x)\n"
+    text += "    torch.cuda.empty_cache()\n"
+    assert bool(migrate("CHP027", text)[1]) is spoken_of
+
+
 def test_between_epochs_and_models_it_may_be_emptied() -> None:
     text = "import torch\ndef f(models, loader):\n    for model in models:\n        for x in loader:\n"
     text += "            model(x)\n        torch.cuda.empty_cache()\n"

@@ -330,16 +330,6 @@ CLASSES = {
                     return iter(range(n))
             return Numbers()
     """,
-    "sampler": """
-        def make(n=3):
-            class Evens(Sampler):
-                def __init__(self, start=0,):
-                    '''Start.'''
-                    self.start = start
-                def __iter__(self):
-                    return iter(range(self.start, n, 2))
-            return Evens(0,)
-    """,
     "imports": """
         def make(n=3):
             import math
