@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-all lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-all lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +54,9 @@ bench-mutations: $(STAMP)  ## every condition under which a rule leaves code alo
 
 bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the migration beside other tools
 	$(BIN)/python benchmarks/codemod.py
+
+bench-linters: $(STAMP)  ## packages from PyPI under their own formatters and linters, before and after
+	$(BIN)/python benchmarks/linters.py --check --write
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs

@@ -9,7 +9,6 @@ count of call sites (`census.py`), what is checked (`checks.py`, `account.py`) a
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import click
 from codemod_bench import report
-from codemod_bench.packages import PACKAGES, Package, Unavailable, fetch, unpack
+from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
 from codemod_bench.survey import Surveyed, survey
 
@@ -27,11 +26,6 @@ from chirp_migrate.verify import machine as machines
 _RESULTS = Path(__file__).resolve().parent / "results"
 _ROUNDS = 3
 _TREES = ("pytorch-ignite", "transformers")
-
-
-def _default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "chirp-migrate-bench"
 
 
 def _chosen(names: tuple[str, ...]) -> list[Package]:
@@ -119,7 +113,7 @@ def main(
     check: bool,
 ) -> None:
     """Migrate packages from PyPI, check the result, and time the migration beside other tools."""
-    cache = cache or _default_cache()
+    cache = cache or default_cache()
     chosen = _chosen(packages) if packages else list(PACKAGES)
     timed_trees = _chosen(trees)
     surveyed = _survey(chosen, cache, keep) if only != "speed" else []

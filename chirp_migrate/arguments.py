@@ -6,12 +6,11 @@ from collections.abc import Collection, Sequence
 
 import libcst as cst
 
+from chirp_migrate.code_style import CodeStyle
+from chirp_migrate.layout import is_laid_out
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit
 from chirp_migrate.source import apply_edits
-
-#: A call that would grow beyond this column (and was not as long before) gets one argument a line.
-_LINE_LENGTH = 100
 
 
 def remove_arguments(module: Module, call: cst.Call, removed: Collection[int]) -> list[Edit]:
@@ -80,28 +79,50 @@ def _end_of_own_line(tail: str) -> int:
     return min((p for p in (tail.find("\n"), tail.find("\r")) if p >= 0), default=len(tail))
 
 
-def insert_argument(module: Module, call: cst.Call, text: str, kept: Collection[int]) -> Edit:
-    """Edit that adds the keyword argument ``text`` behind the last argument that stays.
+def insert_arguments(
+    module: Module, call: cst.Call, texts: Sequence[str], kept: Collection[int], shift: int = 0
+) -> Edit:
+    """Edit that adds keyword arguments behind the last argument that stays.
 
-    Where a comment follows that argument it goes before it instead, so that the comment stays with its argument.
+    Where a comment follows that argument they go before it instead, so that the comment stays with its argument.
+
+    Args:
+        module: the text.
+        call: a call in it.
+        texts: the arguments.
+        kept: positions of the arguments that stay.
+        shift: by how many columns arguments move that are aligned with the opening parenthesis.
     """
     last = max(kept)
     start, end = module.span(call.args[last])
-    own_line = not module.text[module.line_start(start) : start].strip()
-    separator = f",{module.newline}{module.indentation(start)}" if own_line else ", "
+    separator = ", "
+    if _opens_line(module, call.args[last]):
+        aligned = _column(module, start) == _column(module, module.span(call.args[0])[0])
+        indent = module.indentation(start)
+        is_moved = aligned and not _opens_line(module, call.args[0])
+        separator = f",{module.newline}{' ' * (len(indent) + shift) if is_moved else indent}"
+    text = separator.join(texts)
     line_rest = module.text[end : module.line_end(end)]
     if "#" in line_rest and call.args[last].keyword is not None:
         return Edit(start, start, text + separator)
     return Edit(end, end, separator + text)
 
 
+def _column(module: Module, offset: int) -> int:
+    return offset - module.line_start(offset)
+
+
+def _opens_line(module: Module, argument: cst.Arg) -> bool:
+    start = module.span(argument)[0]
+    return not module.text[module.line_start(start) : start].strip()
+
+
 def realign(module: Module, call: cst.Call, shift: int, removed: Collection[int]) -> list[Edit]:
     """Edits that keep continuation lines aligned with the opening parenthesis when it moves by ``shift`` columns."""
     if not call.args:
         return []
-    first = module.span(call.args[0])[0]
-    column = first - module.line_start(first)
-    if not module.text[module.line_start(first) : first].strip():
+    column = _column(module, module.span(call.args[0])[0])
+    if _opens_line(module, call.args[0]):
         return []
     edits: list[Edit] = []
     for position, argument in enumerate(call.args[1:], start=1):
@@ -123,15 +144,19 @@ def one_per_line(
     kept: Collection[int],
     added: Sequence[str],
     in_place: Sequence[Edit],
+    style: CodeStyle,
 ) -> list[Edit] | None:
     """The call with one argument a line, when editing it in place would make its lines too long.
 
-    ``None`` when the lines stay short enough, or when the call holds comments, which have their place in its layout.
+    ``None`` when the lines stay short enough, when its statement will be laid out as a whole, or when the call holds
+    comments, which have their place in its layout.
     """
+    if is_laid_out(module, style, call):
+        return None
     start, end = module.span(call)
     first, last = module.line_start(start), module.line_end(end - 1)
     before = module.text[first:last]
-    longest = max(_LINE_LENGTH, *(len(line) for line in before.splitlines()))
+    longest = max(style.longest_line(module.text), *(len(line) for line in before.splitlines()))
     shifted = [Edit(e.start - first, e.end - first, e.replacement) for e in in_place]
     lines = apply_edits(before, shifted).splitlines()
     if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:

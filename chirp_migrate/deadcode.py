@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import syntax_tree
 from chirp_migrate.plan import Edit
+from chirp_migrate.source import apply_edits
 
 _PURE_CALLS = re.compile(
     r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
@@ -37,7 +39,7 @@ class _Dead:
     block: list[ast.stmt]
 
 
-def newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> list[Edit]:
+def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> list[Edit]:
     """Edits of ``after`` that remove imports and variables that are unused there but were used in ``before``.
 
     What they used themselves may be dead then, so ask again until there is nothing left.
@@ -46,6 +48,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> lis
         before: module text before the rewrite.
         after: module text after it.
         is_public: whether another file may take a top-level name from this module; such names stay.
+        style: how the project writes imports.
     """
     # Only what is written less often than before can have become dead, and that is a few names at most.
     names = _rarer(before, after)
@@ -55,7 +58,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool]) -> lis
         for binding, place in (_unused(after, names) if known else {}).items()
         if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
     }
-    return _removals(after, dead)
+    return _removals(after, dead, style)
 
 
 def top_level_names(text: str) -> set[str]:
@@ -182,7 +185,7 @@ def _is_pure(value: ast.expr) -> bool:
     ) and not any(isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value))
 
 
-def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
+def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) -> list[Edit]:
     # Not str.splitlines: it also splits at characters that Python's own line count ignores.
     lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
     starts = [0]
@@ -204,7 +207,10 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
         start = offset(statement.lineno, statement.col_offset)
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
-            edits += _alias_removals(statement.names, aliases, offset)
+            removals = _alias_removals(statement.names, aliases, offset)
+            inside = [Edit(one.start - start, one.end - start, "") for one in removals]
+            written = _collapsed(text[start:end], inside, style)
+            edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone.get(id(block), 0) + 1 >= len(block):
             continue  # the block must keep a statement
@@ -223,6 +229,15 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]]) -> list[Edit]:
                 line_end = _line_end(text, line_end)
         edits.append(Edit(line_start, line_end, ""))
     return edits
+
+
+def _collapsed(statement: str, removals: list[Edit], style: ImportStyle) -> str | None:
+    """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
+    after = apply_edits(statement, removals)
+    if "\n" not in statement or "#" in statement:
+        return None
+    written = style.rewritten(statement, after)
+    return None if written == after else written
 
 
 def _alias_removals(names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]) -> list[Edit]:

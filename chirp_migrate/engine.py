@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.discover import discover
 from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.notebook import NotebookSource
@@ -36,6 +37,7 @@ def plan_tree(
     jobs: int | None = None,
     progress: Progress | None = None,
     overlay: Mapping[str, bytes] | None = None,
+    vendor: bool = False,
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
@@ -50,6 +52,7 @@ def plan_tree(
         jobs: number of processes; ``None``: as many as pay.
         progress: called as ``progress(done, total, path)``.
         overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
+        vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
@@ -65,9 +68,8 @@ def plan_tree(
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
     name = found.root.name if (found.root / "__init__.py").exists() else ""
-    project = Project(
-        texts, {path: text for path, text in raw.items() if path not in books}, name, ImportStyle(found.root)
-    )
+    unread_notebooks = {path: text for path, text in raw.items() if path not in books}
+    project = Project(texts, unread_notebooks, name, ImportStyle(found.root, vendor), CodeStyle(found.root))
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
     # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.

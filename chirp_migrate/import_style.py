@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,20 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chirp_migrate.atomic import read_file
+from chirp_migrate.code_style import CodeStyle, ruff_table
 from chirp_migrate.plan import Edit
 
 if TYPE_CHECKING:
     import isort
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 __all__ = ["ImportStyle"]
 
-_RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
 _SAME_IN_ISORT = (
     "case-sensitive",
     "combine-as-imports",
@@ -61,14 +54,16 @@ class ImportStyle:
     Attributes:
         root: folder of a run; settings are looked for there and in the folders above, up to the top of the work tree.
             None: there are none.
+        is_vendored: whether the runtime is copied into ``root``, and so is a package of the project.
     """
 
     root: Path | None = None
+    is_vendored: bool = False
 
     @property
     def config(self) -> isort.Config:
         """Isort's settings of the project, else ruff's, else those that isort has beside black."""
-        return self._read[0]
+        return self._read[0][0]
 
     @property
     def problem(self) -> str:
@@ -76,23 +71,39 @@ class ImportStyle:
         return self._read[1]
 
     @cached_property
-    def _read(self) -> tuple[isort.Config, str]:
+    def _read(self) -> tuple[list[isort.Config], str]:
+        """Every configuration that there is, the first the one that counts; and why others cannot be used."""
         import isort  # a sixth of a second, for those who rewrite something
         from isort.exceptions import ISortError
 
         if self.root is None:
             nowhere = Path(os.devnull)  # else isort would take what lies in the working directory for the project's own
-            return isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,)), ""
+            return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
+        plain, found, problem = _plain(self.root), [], ""
         try:
-            found = isort.Config(settings_path=str(self.root))
-            if any(source.get("source") != "defaults" for source in found.sources):
-                return found, ""
-            return isort.Config(**{**_plain(self.root), **_ruff_options(self.root)}), ""
+            own = isort.Config(settings_path=str(self.root))
+            found += [own] if any(source.get("source") != "defaults" for source in own.sources) else []
+            ruff = _ruff_options(self.root)
+            found += [isort.Config(**{**plain, **ruff})] if ruff else []
         except (ISortError, ValueError, TypeError, AttributeError, OSError) as error:
-            return isort.Config(**_plain(self.root)), f"the settings for sorting imports cannot be used ({error})"
+            problem = f"the settings for sorting imports cannot be used ({error})"
+        found = found or [isort.Config(**plain)]
+        if not self.is_vendored:
+            return found, problem
+        return [self._with_runtime(one) for one in found], problem
+
+    def _with_runtime(self, config: isort.Config) -> isort.Config:
+        """Settings by which the runtime is a package of the project, where that is looked for in its root."""
+        import isort
+
+        if self.root not in config.src_paths:
+            return config
+        return isort.Config(config=config, known_first_party=frozenset({*config.known_first_party, "chirpid_patch"}))
 
     def insertions(self, imports: str, line: str) -> list[Edit] | None:
         """Edits of ``imports`` that add ``line`` where isort would have it; None where they are in another order.
+
+        Where a project has settings for isort and for ruff, those count by which the imports are sorted now.
 
         Args:
             imports: statements that only import, one after the other, with the newline of the last one.
@@ -100,9 +111,10 @@ class ImportStyle:
         """
         newline = "\r\n" if "\r\n" in imports else "\n"
         before = imports.replace(newline, "\n")
-        if self._sorted(before) != before:
+        config = next((one for one in self._read[0] if _sorted(before, one) == before), None)
+        if config is None:
             return None
-        old, new = (text.splitlines(keepends=True) for text in (before, self._sorted(f"{before}{line}\n")))
+        old, new = (text.splitlines(keepends=True) for text in (before, _sorted(f"{before}{line}\n", config)))
         starts = [0]
         for one in old:
             starts.append(starts[-1] + len(one) + len(newline) - 1)
@@ -116,11 +128,20 @@ class ImportStyle:
 
     def written(self, line: str) -> str:
         """An import as isort would write it: wrapped where the line is too long, names in order; no newline."""
-        return self._sorted(line).strip()
+        return _sorted(line, self.config).strip()
+
+    def rewritten(self, before: str, after: str) -> str:
+        """The import ``after``, as isort would write it where it would have left ``before`` alone."""
+        newline = "\r\n" if "\r\n" in before else "\n"
+        old, new = (text.replace(newline, "\n") for text in (before, after))
+        for config in self._read[0]:
+            if _sorted(old, config).strip() == old:
+                return _sorted(new, config).strip().replace("\n", newline)
+        return after
 
     def names_in_order(self, clauses: Sequence[str]) -> list[str]:
         """Clauses of one import (``name`` or ``name as other``) in the order in which isort would have them."""
-        tree = ast.parse(self._sorted(f"from module import {', '.join(clauses)}"))
+        tree = ast.parse(_sorted(f"from module import {', '.join(clauses)}", self.config))
         return [ast.unparse(alias) for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names]
 
     @property
@@ -134,19 +155,22 @@ class ImportStyle:
 
         return isort.place_module(module, config=self.config)
 
-    def _sorted(self, imports: str) -> str:
-        import isort
 
-        return isort.code(imports, config=self.config)
+def _sorted(imports: str, config: isort.Config) -> str:
+    import isort
+
+    return isort.code(imports, config=config)
 
 
 def _plain(root: Path) -> dict[str, Any]:
-    return {"profile": "black", "directory": str(root), "src_paths": (root / "src", root)}
+    plain = {"profile": "black", "directory": str(root), "src_paths": (root / "src", root)}
+    length = CodeStyle(root).configured_length
+    return plain if length is None else {**plain, "line_length": length}
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
     """Ruff's settings around ``root`` by isort's names; none where it has none."""
-    found = _ruff_table(root)
+    found = ruff_table(root)
     if found is None:
         return {}
     folder, table = found
@@ -162,20 +186,6 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))
     options["line_length"] = table.get("line-length", 88)
+    options["reverse_relative"] = sorting.get("relative-imports-order") == "closest-to-furthest"
     options["split_on_trailing_comma"] = sorting.get("split-on-trailing-comma", True)
     return options
-
-
-def _ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    for folder in (root, *root.parents):
-        for name in _RUFF_FILES:
-            try:
-                content = tomllib.loads(read_file(folder / name).decode("utf-8"))
-            except FileNotFoundError:
-                continue
-            table = content.get("tool", {}).get("ruff") if name == "pyproject.toml" else content
-            if table is not None:
-                return folder, table
-        if (folder / ".git").exists():
-            return None
-    return None

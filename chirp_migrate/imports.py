@@ -7,7 +7,7 @@ quickly without, the runtime is imported there too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import libcst as cst
@@ -17,10 +17,14 @@ from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.module import Module
 from chirp_migrate.names import Kind
 from chirp_migrate.plan import Edit, Import
+from chirp_migrate.source import apply_edits
 
 _RUNTIME = "chirpid_patch"
 #: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
+
+#: From so many imports on, that their names are in order is no chance.
+_FEWEST_SORTED = 3
 
 _Statement = cst.Import | cst.ImportFrom
 
@@ -59,15 +63,15 @@ def import_edits(
         if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _beside_names(module, existing, missing, style)
+            edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits.append(_beside(module, guarded, _line(source, missing)))
+            edits += _beside(module, guarded, _line(source, missing), style)
         elif missing:
             edits += _in_order(module, source, missing, style)
     return edits
 
 
-def local_import_edits(module: Module, name: cst.Name, needed: Import) -> list[Edit] | None:
+def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Edits that import ``needed`` beside the function-level imports that ``name`` comes from.
 
     ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
@@ -77,7 +81,12 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import) -> list[E
         return None
     statements = [one.node for one in found[1] if isinstance(one.node, _Statement)]
     line = _line(needed[0], [needed[1]])
-    return [_beside(module, one, line) for one in statements if not _has_neighbour(module, one, line)]
+    return [
+        edit
+        for one in statements
+        if not _has_neighbour(module, one, line)
+        for edit in _beside(module, one, line, style)
+    ]
 
 
 def _qualified(needed: Import) -> str:
@@ -115,6 +124,15 @@ def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str],
             yield Edit(end, end, "".join(separator + clause for clause in behind))
 
 
+def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
+    """``edits`` of an import statement, laid out as the project's own tools would."""
+    edits, (start, end) = list(edits), module.span(statement)
+    before = module.text[start:end]
+    after = apply_edits(before, [Edit(one.start - start, one.end - start, one.replacement) for one in edits])
+    written = style.rewritten(before, after)
+    return edits if written == after else [Edit(start, end, written)]
+
+
 def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle) -> list[Edit]:
     """A line of its own: in the order of the run of imports it belongs to, or with those of its section."""
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
@@ -128,12 +146,43 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
     found = style.insertions(module.text[start:stop], _line(source, clauses))
     if found is not None and module.text[:stop].endswith(("\n", "\r")):
         return [Edit(start + one.start, start + one.end, one.replacement) for one in found]
+    among = _among_neighbours(module, [body[one] for one in run], source, line)
+    if among is not None:
+        return [among]
     section = style.section(source)
     alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
     if not alike and source != _RUNTIME:
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
     offset, lead, tail = _behind(module, body[(alike or run)[-1]])
     return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+
+
+def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
+    """``line`` among the statements beside those of torch, where their modules are in the order of their names.
+
+    This is for sorting that isort has no settings for; ``from`` imports follow the others, or stand among them.
+    """
+    blocks: list[list[tuple[str, cst.CSTNode]]] = [[]]
+    for one in run:
+        assert isinstance(one, cst.SimpleStatementLine)
+        if any(not leading.comment for leading in one.leading_lines):
+            blocks.append([])
+        small = one.body[0]
+        if isinstance(small, cst.ImportFrom):
+            blocks[-1].append((_sources(module, small)[0].casefold(), one))
+    block = next((block for block in blocks if any(_NEEDS_TORCH.match(name) for name, _ in block)), [])
+    names = [name for name, _ in block]
+    if len(names) < _FEWEST_SORTED or names != sorted(names):
+        return None
+    following = next((one for name, one in block if name > source.casefold()), None)
+    if following is None:
+        offset, lead, _ = _behind(module, block[-1][1])
+        return Edit(offset, offset, f"{lead}{line}{module.newline}")
+    assert isinstance(following, cst.SimpleStatementLine)
+    if following.leading_lines:
+        return None  # a comment is about what it stands above
+    offset = module.line_start(module.span(following)[0])
+    return Edit(offset, offset, f"{line}{module.newline}")
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
@@ -184,15 +233,46 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
-def _beside(module: Module, statement: cst.CSTNode, line: str) -> Edit:
-    """``line`` behind an import statement, on a line of its own where the statement has one."""
+def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+    """``line`` among the imports around one of them, where these are sorted; else behind it, on a line of its own."""
     parent = module.parents[statement]
     end = module.span(statement)[1]
     if isinstance(parent, cst.SimpleStatementLine):
+        first, last = _block_run(module, parent)
+        start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
+        indent = module.indentation(start)
+        lines = module.text[start:stop].splitlines(keepends=True)
+        found = style.insertions("".join(one.removeprefix(indent) for one in lines), line)
+        if found is not None and module.text[:stop].endswith(("\n", "\r")):
+            return [_indented(one, lines, indent, start) for one in found]
         behind = module.line_end(module.span(parent)[1] - 1)
         lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
-        return Edit(behind, behind, f"{lead}{module.indentation(module.span(parent)[0])}{line}{module.newline}")
-    return Edit(end, end, f"; {line}")
+        text = f"{lead}{module.indentation(module.span(parent)[0])}{line}{module.newline}"
+        return [Edit(behind, behind, text)]
+    return [Edit(end, end, f"; {line}")]
+
+
+def _block_run(module: Module, statement: cst.SimpleStatementLine) -> tuple[cst.CSTNode, cst.CSTNode]:
+    """The first and the last of the imports that follow one another around one of them, in the same block."""
+    body: Sequence[cst.CSTNode] = getattr(module.parents[statement], "body", (statement,))
+    imports = {
+        position: [""]
+        for position, one in enumerate(body)
+        if isinstance(one, cst.SimpleStatementLine) and all(isinstance(small, _Statement) for small in one.body)
+    }
+    run = _around(imports, body.index(statement))
+    return body[run[0]], body[run[-1]]
+
+
+def _indented(edit: Edit, lines: Sequence[str], indent: str, start: int) -> Edit:
+    """An insertion between ``lines`` without ``indent``, as one in the text where they begin at ``start``."""
+    offset = position = 0
+    for line in lines:
+        if position >= edit.start:
+            break
+        offset, position = offset + len(line), position + len(line.removeprefix(indent))
+    new = "".join(indent + one if one.strip() else one for one in edit.replacement.splitlines(keepends=True))
+    return Edit(start + offset, start + offset, new)
 
 
 def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:

@@ -71,7 +71,9 @@ def plan_migration(
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
     """
-    plan = plan_tree(path, unsafe=unsafe, notebooks=notebooks, settings=settings, jobs=jobs, progress=progress)
+    plan = plan_tree(
+        path, unsafe=unsafe, notebooks=notebooks, settings=settings, jobs=jobs, progress=progress, vendor=vendor
+    )
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)

@@ -195,6 +195,11 @@ class Plan:
     notes: tuple[str, ...] = ()
     left_out: tuple[Skipped, ...] = ()
 
+    @property
+    def is_vendored(self) -> bool:
+        """Whether the runtime is copied into the tree."""
+        return any(file.note == "vendor" for file in self.files)
+
 
 def sha256(content: bytes) -> str:
     """Hexadecimal SHA-256 of ``content``: how plans and journals name bytes."""

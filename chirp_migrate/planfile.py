@@ -243,6 +243,7 @@ class _Reading:
 
     def __init__(self, root: Path, written: Written | None = None) -> None:
         self._root = root
+        self._style = ImportStyle(root)
         self._written = written
         self._changed: list[str] = []
         self._choices: dict[HunkId, Choice] = {}
@@ -250,6 +251,7 @@ class _Reading:
     def plan(self, whole: Mapping[str, Any]) -> PlanFile:
         try:
             options = _options(_typed(whole["options"], dict))
+            self._style = ImportStyle(self._root, options.vendor)
             found = (self._file(_typed(entry, dict)) for entry in whole["files"])
             files = tuple(file for file in found if file is not None)
             paths = [file.path for file in files]
@@ -328,7 +330,7 @@ class _Reading:
             source = source_of(path, before)
             lines = Lines(source.text)
             hunks = tuple(self._hunk(path, _typed(one, dict), lines) for one in entry["hunks"])
-            after = source.encode(compose(Module(path, source.text), hunks, public, ImportStyle(self._root)))
+            after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise _Damaged(f"{path}: {error}") from None
         if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import libcst as cst
 
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.import_table import ImportTable
 from chirp_migrate.module import Module, UnparsableModule, module_name, package_name, syntax_tree
@@ -27,6 +28,7 @@ class Project:
         notebooks: raw text of the notebooks by path; only searched for imports.
         name: dotted name of the package that the root itself is, if it is one.
         import_style: how its imports are sorted; None: as isort does where there are no settings.
+        code_style: how its code is laid out; None: as each file is.
     """
 
     def __init__(
@@ -35,9 +37,11 @@ class Project:
         notebooks: Mapping[str, str] | None = None,
         name: str = "",
         import_style: ImportStyle | None = None,
+        code_style: CodeStyle | None = None,
     ) -> None:
         self._texts = dict(texts)
         self.import_style = import_style or ImportStyle()
+        self.code_style = code_style or CodeStyle()
         self._notebooks = dict(notebooks or {})
         self._name = name
         self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
@@ -242,13 +246,15 @@ class Project:
         Errs on the side of yes: a star import or an attribute on a module of that name counts.
         """
         last = module.name.rpartition(".")[2]
-        imports = re.compile(rf"from\s+[\w.]*\b{re.escape(last)}\s+import\b")
+        imports = re.compile(rf"from\s+([\w.]*\b{re.escape(last)})\s+import\b")
         word = re.compile(rf"\b{re.escape(name)}\b")
         dotted = re.compile(rf"\b{re.escape(last)}\s*\.\s*{re.escape(name)}\b")
         for text in self._others(module.path, last):
             if name in text and dotted.search(text):
                 return True
             for statement in imports.finditer(text):
+                if not _may_name(statement.group(1), module.name):
+                    continue
                 clause = text[statement.end() : statement.end() + 2000]
                 end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
                 clause = clause if end < 0 else clause[:end]
@@ -286,6 +292,13 @@ class Project:
         """Texts of the other files, notebooks included, that hold a word."""
         every = (*self._texts.items(), *self._notebooks.items())
         return (text for path, text in every if path != besides and word in text)
+
+
+def _may_name(written: str, name: str) -> bool:
+    """Whether an import of ``written`` may be one of the module ``name``: each may leave out where packages begin."""
+    parts, own = written.lstrip(".").split("."), name.split(".")
+    shared = min(len(parts), len(own))
+    return parts[-shared:] == own[-shared:]
 
 
 #: What ``from torch.utils.data import *`` brings, as far as loading is concerned.

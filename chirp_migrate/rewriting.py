@@ -11,6 +11,7 @@ from chirp_migrate.compose import compose
 from chirp_migrate.deadcode import newly_dead, top_level_names
 from chirp_migrate.diff import changed_lines
 from chirp_migrate.imports import conflicting, import_edits
+from chirp_migrate.layout import layout_edits
 from chirp_migrate.module import Module, UnparsableModule
 from chirp_migrate.plan import Edit, Finding, Hunk, Safety, Status
 from chirp_migrate.project import Project
@@ -209,11 +210,13 @@ class _Rewriting:
         needed = {one for _, proposal in chosen for one in proposal.imports}
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._trail.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
+        self._trail.splice(layout_edits(module, owners, added, self._project.code_style))
         # What could not be proposed before is there because of what was rewritten: where it changes that, because of
         # just that.
         unexplained -= {later for _, later in self._trail.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
-        while dead := newly_dead(module.text, self._trail.text, lambda name: self._is_public(module, name)):
+        style = self._project.import_style
+        while dead := newly_dead(module.text, self._trail.text, lambda name: self._is_public(module, name), style):
             self._trail.splice((edit, FOLLOWS) for edit in dead)
         return self._trail.text
 

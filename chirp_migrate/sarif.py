@@ -128,7 +128,7 @@ class _Run:
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
         found: dict[tuple[str, int | None], _Json] = {}
-        style = ImportStyle(self._check.plan.root)
+        style = ImportStyle(self._check.plan.root, self._check.plan.is_vendored)
         for file in self._check.plan.files:
             for number, replacements in line_fixes(file, style).items():
                 change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}

@@ -51,7 +51,7 @@ def select(plan: Plan, choices: Choices) -> Plan:
     Raises:
         Refused: the accepted hunks of a file cannot be had without the others, or an edited one is no Python.
     """
-    style = ImportStyle(plan.root)
+    style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
     if all(file.note in _SERVANTS for file in files):
         files = []

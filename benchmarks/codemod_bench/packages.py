@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tarfile
@@ -142,6 +143,12 @@ PACKAGES: tuple[Package, ...] = (
         "19d647a4d5d903a7c644ca5cde2d86efc3dde7d8c687ae7988806ff2205efa71",
     ),
 )
+
+
+def default_cache() -> Path:
+    """Where downloads are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "chirp-migrate-bench"
 
 
 def fetch(package: Package, cache: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.arguments import insert_argument, one_per_line, realign, remove_arguments
+from chirp_migrate.arguments import insert_arguments, one_per_line, realign, remove_arguments
 from chirp_migrate.closures import is_read
 from chirp_migrate.config_scope import config_expression
 from chirp_migrate.imports import local_import_edits, runtime
@@ -166,12 +166,12 @@ def _check_use(
         )
         return
     if use.call is not None:
-        yield _with_local_import(module, node, _rewrite(module, project, use.call))
+        yield _with_local_import(module, project, node, _rewrite(module, project, use.call))
     else:
         message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
         edits = (Edit(*module.span(node), f"{_FACTORY}.create_loader"),)
         imports = frozenset({runtime(_FACTORY)})
-        yield _with_local_import(module, node, Proposal(offset, message, edits, imports))
+        yield _with_local_import(module, project, node, Proposal(offset, message, edits, imports))
 
 
 def _root(node: cst.Name | cst.Attribute) -> cst.Name | None:
@@ -182,12 +182,14 @@ def _root(node: cst.Name | cst.Attribute) -> cst.Name | None:
     return root if isinstance(root, cst.Name) else None
 
 
-def _with_local_import(module: Module, node: cst.Name | cst.Attribute, proposal: Proposal) -> Proposal:
+def _with_local_import(
+    module: Module, project: Project, node: cst.Name | cst.Attribute, proposal: Proposal
+) -> Proposal:
     """The factory imported where the class was, if that is in a function of a module that loads without torch."""
     root = _root(node)
     if not proposal.edits or root is None:
         return proposal
-    beside = local_import_edits(module, root, runtime(_FACTORY))
+    beside = local_import_edits(module, root, runtime(_FACTORY), project.import_style)
     if beside is None:
         return proposal
     return replace(proposal, edits=(*proposal.edits, *beside), imports=frozenset())
@@ -198,7 +200,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     if any(argument.star for argument in call.args):
         stars = "".join(sorted({argument.star for argument in call.args if argument.star}, key=len, reverse=True)[:1])
         what = "`**kwargs` call" if stars == "**" else "`*args` call"
-        return _renamed(module, call, [], f"{what}: uses `create_loader`, which takes the arguments of `DataLoader`")
+        message = f"{what}: uses `create_loader`, which takes the arguments of `DataLoader`"
+        return _renamed(module, project, call, [], message)
     arguments: dict[str, int] = {}
     for position, argument in enumerate(call.args):
         if argument.keyword is not None:
@@ -218,7 +221,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
         f"benchmark={config}.get('benchmark_performance', False)",
     ]  # fmt: skip
     if role is None:
-        return _renamed(module, call, extra, "`DataLoader` call: uses `create_loader`, with the same arguments")
+        message = "`DataLoader` call: uses `create_loader`, with the same arguments"
+        return _renamed(module, project, call, extra, message)
 
     removed: set[int] = set()
     edits: list[Edit] = []
@@ -239,37 +243,31 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
             edits += _rename(module, call.args[position], name)
     extra = ["shuffle=False", *extra] if role.in_order else extra
     callee = module.span(call.func)
+    shift = len(factory) - (callee[1] - callee[0])
     in_place = [
         Edit(*callee, factory),
         *edits,
-        *realign(module, call, len(factory) - (callee[1] - callee[0]), removed),
+        *realign(module, call, shift, removed),
         *remove_arguments(module, call, removed),
-        *([insert_argument(module, call, _merged(module, call, extra, kept), kept)] if extra else []),
+        *([insert_arguments(module, call, extra, kept, shift)] if extra else []),
     ]
-    edits = one_per_line(module, call, factory, edits, kept, extra, in_place) or in_place
+    edits = one_per_line(module, call, factory, edits, kept, extra, in_place, project.code_style) or in_place
     message = f"`DataLoader` call: uses `create_{role.name}_loader`{bounded}"
     return Proposal(offset, message, tuple(edits), frozenset({runtime(_FACTORY)}))
 
 
-def _merged(module: Module, call: cst.Call, extra: list[str], kept: set[int]) -> str:
-    """The added arguments as one insertion, a line each where the arguments have lines of their own."""
-    start = module.span(call.args[max(kept)])[0]
-    own_line = not module.text[module.line_start(start) : start].strip()
-    separator = f",{module.newline}{module.indentation(start)}" if own_line else ", "
-    return separator.join(extra)
-
-
-def _renamed(module: Module, call: cst.Call, extra: list[str], message: str) -> Proposal:
+def _renamed(module: Module, project: Project, call: cst.Call, extra: list[str], message: str) -> Proposal:
     """The factory's method that takes what ``DataLoader`` takes: all arguments stay."""
     factory = f"{_FACTORY}.create_loader"
     callee = module.span(call.func)
     kept = set(range(len(call.args)))
+    shift = len(factory) - (callee[1] - callee[0])
     in_place = [
         Edit(*callee, factory),
-        *realign(module, call, len(factory) - (callee[1] - callee[0]), ()),
-        *([insert_argument(module, call, _merged(module, call, extra, kept), kept)] if extra else []),
+        *realign(module, call, shift, ()),
+        *([insert_arguments(module, call, extra, kept, shift)] if extra else []),
     ]
-    edits = one_per_line(module, call, factory, [], kept, extra, in_place) or in_place
+    edits = one_per_line(module, call, factory, [], kept, extra, in_place, project.code_style) or in_place
     return Proposal(module.span(call)[0], message, tuple(edits), frozenset({runtime(_FACTORY)}))
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.arguments import insert_argument
+from chirp_migrate.arguments import insert_arguments
 from chirp_migrate.batch_names import Batch, Path, statement_of
 from chirp_migrate.dataset_names import own_nodes
 from chirp_migrate.device_moves import is_dtype, may_be_device
@@ -124,7 +124,7 @@ def _argument(module: Module, call: cst.Call) -> Edit:
         if rest is not None:  # a comment on this argument stays on its line
             behind = end + rest.end()
             return Edit(behind, behind, f"{module.newline}{module.indentation(start)}non_blocking=True,")
-        return insert_argument(module, call, "non_blocking=True", range(len(call.args)))
+        return insert_arguments(module, call, ["non_blocking=True"], range(len(call.args)))
     end = module.span(call)[1] - 1
     return Edit(end, end, "non_blocking=True")
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.arguments import insert_argument, one_per_line
+from chirp_migrate.arguments import insert_arguments, one_per_line
 from chirp_migrate.batch_uses import batch_uses
 from chirp_migrate.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.loader_device import device_at
@@ -101,14 +101,15 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
         offset,
         f"every loop over this loader moves its batches to `{device}` right away: with `device=` they come "
         "from there, out of its memory where the dataset fits",
-        tuple(_edits(module, call, f"device={device}")),
+        tuple(_edits(module, project, call, f"device={device}")),
     )
 
 
-def _edits(module: Module, call: cst.Call, argument: str) -> list[Edit]:
+def _edits(module: Module, project: Project, call: cst.Call, argument: str) -> list[Edit]:
     kept = range(len(call.args))
-    in_place = [insert_argument(module, call, argument, kept)]
-    whole = one_per_line(module, call, module.source(call.func).strip(), [], kept, [argument], in_place)
+    in_place = [insert_arguments(module, call, [argument], kept)]
+    callee = module.source(call.func).strip()
+    whole = one_per_line(module, call, callee, [], kept, [argument], in_place, project.code_style)
     # Where this very run wrote the callee, the argument belongs to that rewrite and to no other: touching the callee,
     # without changing it, says so.
     inside = module.span(call.func)[0] + 1

@@ -35,6 +35,8 @@ def reports(findings: list[Finding]) -> list[str]:
 
 # CHP024: device-resident loading
 
+#: Lines may be as long as this one.
+WIDE = f"# {'-' * 98}"
 MADE = "loader = OptimalDataLoaderFactory.create_training_loader(data, batch_size=8)"
 RESIDENT = "loader = OptimalDataLoaderFactory.create_training_loader(data, batch_size=8, device=device)"
 
@@ -42,7 +44,7 @@ RESIDENT = "loader = OptimalDataLoaderFactory.create_training_loader(data, batch
 def function(text: str, parameters: str = "data, model, device, sink") -> str:
     """A function in a module that knows the factory."""
     body = textwrap.indent(textwrap.dedent(text), "    ")
-    imports = "import torch\nfrom tqdm import tqdm\nfrom chirpid_patch import OptimalDataLoaderFactory\n"
+    imports = f"{WIDE}\nimport torch\nfrom tqdm import tqdm\nfrom chirpid_patch import OptimalDataLoaderFactory\n"
     return f"{imports}\ndef f({parameters}):\n{body}\n"
 
 
@@ -208,7 +210,8 @@ def test_settings_hold_devices(text: str, resident: bool) -> None:
 
 
 def test_settings_are_followed_like_devices() -> None:
-    text = """
+    text = f"""
+        {WIDE}
         from chirpid_patch import OptimalDataLoaderFactory
 
         def make(data, config):
@@ -224,7 +227,8 @@ def test_settings_are_followed_like_devices() -> None:
     assert "create_training_loader(data, device=config.train.device)" in migrate("CHP024", text)[0]
 
 
-TRAINER = """
+TRAINER = f"""
+    {WIDE}
     import torch
     from chirpid_patch import OptimalDataLoaderFactory
     from loops import evaluate
@@ -306,7 +310,7 @@ def test_a_loader_built_by_hand_gets_factory_and_device_in_one_run() -> None:
         "from chirpid_patch import OptimalDataLoaderFactory", "from torch.utils.data import DataLoader"
     )
     after, _ = migrate("CHP001 CHP024", before)
-    assert "".join(after.split()).count("create_training_loader(data,8,shuffle=True,max_workers=2,device=device,)") == 1
+    assert "".join(after.split()).count("create_training_loader(data,8,shuffle=True,max_workers=2,device=device)") == 1
     assert migrate("CHP024", before) == (before, [])
 
 

@@ -134,7 +134,7 @@ def test_what_is_not_sorted_stays_as_it_is(tmp_path: Path) -> None:
     module.write_text(unsorted, encoding="utf-8")
     before, after = unsorted.splitlines(), migrate(tmp_path, module).splitlines()
     new = "from chirpid_patch import OptimalDataLoaderFactory"
-    assert after.index(new) == after.index("from tqdm import tqdm") + 1
+    assert after.index(new) == after.index("import torch") + 1
     imports = after.index("def train(x, y, epochs):")
     assert [one for one in after[:imports] if one != new] == [
         one.replace("DataLoader, ", "") for one in before[: before.index("def train(x, y, epochs):")]

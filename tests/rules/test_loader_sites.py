@@ -171,7 +171,7 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
     ],
 )
 def test_the_method_says_what_the_loader_is_for_only_where_that_is_clear(before: str, after: str) -> None:
-    text, _ = migrate(f"{IMPORT}{before}\n")
+    text, _ = migrate(f"{IMPORT}{before}\n# {'lines may be as long as this ' * 4}\n")
     assert text.splitlines()[1] == after.replace("F.", "OptimalDataLoaderFactory.")
 
 

@@ -62,8 +62,8 @@ def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:
             "y = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in y]",
         ),
         (
-            "y = {k: v.to(device) if torch.is_tensor(k) else k for k, v in y.items()}",
-            "y = {k: v.to(device, non_blocking=True) if torch.is_tensor(k) else k for k, v in y.items()}",
+            "y = {k: v.to(device) if len(k) else k for k, v in y.items()}",
+            "y = {k: v.to(device, non_blocking=True) if len(k) else k for k, v in y.items()}",
         ),
         (
             "for k, v in y.items():\n    y[k] = v.to(device)\nmodel(**y)",

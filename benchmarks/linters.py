@@ -1,0 +1,301 @@
+"""`make bench-linters`: packages from PyPI under their own formatters and linters, before and after their migration.
+
+Each package is unpacked into a git repository of its own and migrated by the installed command line, tests included.
+Those of black, ruff, isort and flake8 that it is configured for run with its settings on every file that was
+rewritten, and again on the same files after a rollback. A file fails newly where a tool finds something (or would
+write it otherwise) that it did not before. Besides: what `apply --diff` calls changed is as many lines as in
+`git diff --minimal`; a dependency is added only where something imports the runtime, other files only where asked for.
+
+Writes `linters.json` and `linters.md` to `benchmarks/results/`, with `--write`.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
+
+from chirp_migrate.verify import machine as machines
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_CHIRP = [sys.executable, "-m", "chirp_migrate"]
+_FEWEST_PACKAGES = 10
+
+#: Findings of one tool: how often each occurs in each file.
+Found = dict[str, Counter[str]]
+
+
+class Unusable(Exception):
+    """A tool does not run with the settings of a package; the message is its own."""
+
+
+@dataclass
+class Checked:
+    """One package under its own tools.
+
+    Attributes:
+        name: the package and its version.
+        rewritten: Python files that were rewritten.
+        tools: for each tool that ran, how many of those files it had nothing to say about before.
+        unusable: tools that do not run with the settings of the package, and what they say.
+        new: for each finding that is new, ``tool: file: what``.
+        newly_failing: files that a tool was content with before and is not now, as ``tool: file``.
+        diff_lines, git_lines: lines added and removed, by `apply --diff` and by `git diff --minimal`.
+        unneeded: files that were added or changed without anything that needs them.
+    """
+
+    name: str
+    rewritten: int = 0
+    tools: dict[str, int] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+    new: list[str] = field(default_factory=list)
+    newly_failing: list[str] = field(default_factory=list)
+    diff_lines: tuple[int, int] = (0, 0)
+    git_lines: tuple[int, int] = (0, 0)
+    unneeded: list[str] = field(default_factory=list)
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that should not be."""
+        lines = [] if self.diff_lines == self.git_lines else [f"lines: {self.diff_lines} here, {self.git_lines} by git"]
+        return [*self.new, *self.newly_failing, *lines, *(f"not needed: {path}" for path in self.unneeded)]
+
+
+def configured_tools(root: Path) -> list[str]:
+    """Which of the tools a project has settings for."""
+    named: set[str] = set()
+    if (root / "pyproject.toml").is_file():
+        named |= tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).keys()
+    for name in ("setup.cfg", "tox.ini", ".flake8"):
+        sections = configparser.RawConfigParser(strict=False)
+        sections.read(root / name, encoding="utf-8")
+        named |= {"isort" if one == "tool:isort" else one for one in sections.sections()}
+    named |= {"isort"} if (root / ".isort.cfg").is_file() else set()
+    named |= {"ruff"} if any((root / name).is_file() for name in ("ruff.toml", ".ruff.toml")) else set()
+    tools = [tool for tool in _TOOLS if tool in named]
+    return [*tools, "ruff format"] if "ruff" in tools and "black" not in tools else tools
+
+
+def _run(command: Sequence[str], root: Path, ends_with: Collection[int] = (0, 1)) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if ended.returncode not in ends_with:
+        raise Unusable((ended.stderr or ended.stdout).strip()[-300:])
+    return ended
+
+
+def _black(root: Path, files: Sequence[str]) -> Found:
+    ended = _run([sys.executable, "-m", "black", "--check", *files], root, (0, 1, 123))
+    unreadable = re.findall(r"error: cannot format (.+?): ", ended.stderr)
+    reformatted = re.findall(r"would reformat (.+)", ended.stderr)
+    return _relative(root, {path: Counter({"would reformat": 1}) for path in (*reformatted, *unreadable)})
+
+
+def _ruff_format(root: Path, files: Sequence[str]) -> Found:
+    ended = _run([sys.executable, "-m", "ruff", "format", "--no-cache", "--check", *files], root)
+    return _relative(
+        root, {path: Counter({"would reformat": 1}) for path in re.findall("reformat: (.+)", ended.stdout)}
+    )
+
+
+def _ruff(root: Path, files: Sequence[str]) -> Found:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--no-fix", "--output-format", "json", *files]
+    found: Found = {}
+    for one in json.loads(_run(command, root).stdout):
+        found.setdefault(one["filename"], Counter())[str(one["code"])] += 1
+    return _relative(root, found)
+
+
+def _isort(root: Path, files: Sequence[str]) -> Found:
+    ended = _run([sys.executable, "-m", "isort", "--check-only", *files], root)
+    return _relative(
+        root, {path: Counter({"unsorted": 1}) for path in re.findall(r"ERROR: (.+?) Imports", ended.stderr)}
+    )
+
+
+def _flake8(root: Path, files: Sequence[str]) -> Found:
+    ended = _run([sys.executable, "-m", "flake8", "--format", "%(path)s\t%(code)s", *files], root)
+    found: Found = {}
+    for line in ended.stdout.splitlines():
+        path, _, code = line.partition("\t")
+        found.setdefault(path, Counter())[code] += 1
+    return _relative(root, found)
+
+
+_TOOLS = {"black": _black, "ruff": _ruff, "isort": _isort, "flake8": _flake8, "ruff format": _ruff_format}
+
+
+def _relative(root: Path, found: Found) -> Found:
+    return {(root / path).resolve().relative_to(root.resolve()).as_posix(): counts for path, counts in found.items()}
+
+
+def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
+    """Migrate a copy of ``package`` below ``scratch`` and run its tools on what was rewritten, then without that.
+
+    Raises:
+        Unavailable: the package cannot be had.
+        Unusable: git or the tool ended with an error.
+    """
+    root = unpack(fetch(package, cache), scratch / package.name)
+    tools = configured_tools(root)
+    result = Checked(f"{package.name} {package.version}")
+    if not tools:
+        return result
+    _run(["git", "init", "--quiet"], root)
+    _run(["git", "add", "--all", "--force"], root)
+    who = ["-c", "user.name=bench", "-c", "user.email=bench@example.com"]
+    _run(["git", *who, "commit", "--quiet", "--message", "as released"], root)
+    diff = _run([*_CHIRP, "apply", "--tests", "--diff", "."], root).stdout
+    _run([*_CHIRP, "apply", "--tests", "--allow-dirty", "."], root)
+    changed = _run(["git", "diff", "--name-only", "-z", "HEAD"], root).stdout.split("\0")[:-1]
+    added = _run(["git", "ls-files", "--others", "--exclude-standard", "-z"], root).stdout.split("\0")[:-1]
+    _run(["git", "add", "--intent-to-add", *added], root) if added else None
+    files = [path for path in changed if path.endswith(".py")]
+    result.rewritten = len(files)
+    result.diff_lines = _changes(diff.splitlines())
+    result.git_lines = _changes(_run(["git", "diff", "--minimal", "HEAD"], root).stdout.splitlines())
+    uses_runtime = any("chirpid_patch" in (root / path).read_text(encoding="utf-8") for path in files)
+    result.unneeded = [*added, *(path for path in changed if not path.endswith((".py", ".ipynb")) and not uses_runtime)]
+    after = dict(_findings(root, tools, files, result.unusable))
+    _run([*_CHIRP, "rollback", "."], root)
+    before = dict(_findings(root, after, files, result.unusable))
+    for tool, found in after.items():
+        had = before[tool]
+        result.tools[tool] = sum(path not in had for path in files)
+        result.newly_failing += [f"{tool}: {path}" for path in sorted(found.keys() - had.keys())]
+        for path, counts in sorted(found.items()):
+            more = counts - had.get(path, Counter())
+            result.new += [f"{tool}: {path}: {what}" for what in sorted(more.elements())]
+    return result
+
+
+def _findings(
+    root: Path, tools: Collection[str], files: Sequence[str], unusable: dict[str, str]
+) -> Iterator[tuple[str, Found]]:
+    for tool in tools:
+        try:
+            yield tool, _TOOLS[tool](root, files) if files else {}
+        except Unusable as error:
+            unusable[tool] = str(error)
+
+
+def _changes(lines: Sequence[str]) -> tuple[int, int]:
+    """Lines that a unified diff adds and removes."""
+    body = [line for line in lines if not line.startswith(("+++ ", "--- "))]
+    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+
+
+def _as_markdown(checked: Sequence[Checked], command: str, machine: str, versions: str) -> str:
+    goals = _goals(checked)
+    lines = [
+        "# Migrated packages under their own formatters and linters",
+        "",
+        f"`{command}` on {machine}; {versions}.",
+        "",
+        "| goal | wanted | measured | |",
+        "| --- | --: | --: | --: |",
+        *(f"| {what} | {wanted} | {measured} | {'holds' if holds else '**does not hold**'} |"
+          for what, wanted, measured, holds in goals),
+        "",
+        "Source distributions as they are, tests included. Each tool runs with the settings of the package, on the "
+        "files that were rewritten and on the same files before. *Clean before*: files that the tool had nothing to "
+        "say about.",
+        "",
+        "| package | rewritten | tool: clean before | newly failing | new findings | lines by `--diff` | by git |",
+        "| --- | --: | --- | --: | --: | --: | --: |",
+    ]  # fmt: skip
+    for one in checked:
+        tools = ", ".join(f"{tool}: {clean}" for tool, clean in one.tools.items())
+        tools += "".join(f", {tool}: does not run with its settings" for tool in one.unusable)
+        changes = " | ".join(f"+{added} -{removed}" for added, removed in (one.diff_lines, one.git_lines))
+        cells = f"{one.name} | {one.rewritten} | {tools.removeprefix(', ')} | {len(one.newly_failing)} | {len(one.new)}"
+        lines.append(f"| {cells} | {changes} |")
+    found = [f"- {one.name}: {problem}" for one in checked for problem in one.problems]
+    return "\n".join([*lines, *(["", "## What should not be", "", *found] if found else [])]) + "\n"
+
+
+def _goals(checked: Sequence[Checked]) -> list[tuple[str, str, str, bool]]:
+    ran = sum(bool(one.tools and one.rewritten) for one in checked)
+    failing, new = sum(len(one.newly_failing) for one in checked), sum(len(one.new) for one in checked)
+    unequal = [one.name for one in checked if one.diff_lines != one.git_lines]
+    unneeded = sum(len(one.unneeded) for one in checked)
+    return [
+        ("packages with tools of their own", f"at least {_FEWEST_PACKAGES}", str(ran), ran >= _FEWEST_PACKAGES),
+        ("files that fail newly", "0", str(failing), not failing),
+        ("findings that are new", "0", str(new), not new),
+        ("packages whose diff is longer than git's", "0", str(len(unequal)), not unequal),
+        ("files added or changed without need", "0", str(unneeded), not unneeded),
+    ]
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    return ", ".join(f"{name} {version(name)}" for name in ("black", "ruff", "isort", "flake8"))
+
+
+_EPILOG = f"""\b
+Examples:
+  python benchmarks/linters.py --check --write
+  python benchmarks/linters.py --packages skorch,timm --keep /tmp/migrated
+
+Packages: {", ".join(package.name for package in PACKAGES)}
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.option("--packages", metavar="NAMES", help="Only these, comma-separated.")
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
+)
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the trees in this folder.")
+@click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
+@click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
+def main(packages: str | None, cache: Path | None, keep: Path | None, check: bool, write: bool) -> None:
+    """Migrate packages from PyPI and run their own formatters and linters before and after."""
+    chosen = packages.split(",") if packages else [one.name for one in PACKAGES]
+    known: Mapping[str, Package] = {one.name: one for one in PACKAGES}
+    if unknown := [name for name in chosen if name not in known]:
+        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
+    checked: list[Checked] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, name in enumerate(chosen, 1):
+            click.echo(f"[{number}/{len(chosen)}] {name}", err=True)
+            try:
+                one = check_package(known[name], cache or default_cache(), keep or Path(folder))
+            except (Unavailable, Unusable) as error:
+                raise click.ClickException(str(error)) from None
+            for problem in one.problems:
+                click.echo(f"    {problem}", err=True)
+            checked += [one] if one.tools or one.unusable else []
+    machine = machines.line(machines.describe(1))
+    command = shlex.join(["python", "benchmarks/linters.py", *sys.argv[1:]])
+    text = _as_markdown(checked, command, machine, _versions())
+    click.echo(text)
+    if write:
+        data = {"schema": 1, "command": command, "machine": machine, "packages": [asdict(one) for one in checked]}
+        (_RESULTS / "linters.md").write_text(text, encoding="utf-8")
+        (_RESULTS / "linters.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if check and not all(holds for *_, holds in _goals(checked)):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

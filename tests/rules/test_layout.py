@@ -1,0 +1,124 @@
+"""Rewritten code is laid out as the project's own formatter would, and stays clean for its linters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.engine import plan_tree
+
+IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n\n\n"
+USE = "    return loader, torch\n"
+WIDE_ENOUGH = "[tool.black]\nline-length = 120\n"
+FACTORY = "OptimalDataLoaderFactory.create_training_loader"
+
+
+def migrated(folder: Path, text: str, settings: str = "", name: str = "pyproject.toml") -> str:
+    """The module after its migration, in a project with these settings."""
+    (folder / name).write_text(settings, encoding="utf-8")
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    (file,) = (one for one in plan_tree(folder).files if one.path == "train.py")
+    (folder / "train.py").write_bytes(file.after)
+    return file.after.decode()
+
+
+def is_clean(folder: Path, *tool: str) -> bool:
+    command = [sys.executable, "-m", *tool, "train.py"]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
+
+
+SETTINGS = {
+    "black": ("pyproject.toml", "[tool.black]\n"),
+    "black, wide": ("pyproject.toml", WIDE_ENOUGH),
+    "ruff": ("ruff.toml", 'line-length = 100\n[lint]\nselect = ["E", "F", "I", "COM812"]\n'),
+    "flake8": ("setup.cfg", "[flake8]\nmax-line-length = 79\n"),
+    "none": ("setup.cfg", ""),
+}
+CALLS = {
+    "grows over the line": "    loader = DataLoader(train_set, batch_size=batch_size, shuffle=True, drop_last=True)\n",
+    "fits on one line again": (
+        "    loader = DataLoader(\n        train_set, batch_size=64, shuffle=True, drop_last=True, pin_memory=True\n"
+        "    )\n"
+    ),
+    "has a line for each argument": (
+        "    loader = DataLoader(\n        train_set,\n        batch_size=64,  # of one GPU\n        shuffle=True,\n"
+        "        num_workers=0,\n    )\n"
+    ),
+    "is an argument": ("    loader = torch.jit.annotate(object, DataLoader(train_set, shuffle=True, num_workers=4))\n"),
+    "is in a header": (
+        "    for loader in DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4):\n        pass\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_a_projects_tools_left_alone_they_leave_alone_again(
+    call: str, settings: tuple[str, str], tmp_path: Path
+) -> None:
+    name, content = settings
+    tools = {
+        "ruff.toml": [("ruff", "check", "--no-cache"), ("ruff", "format", "--no-cache", "--check")],
+        "pyproject.toml": [("black", "--check")],
+        "setup.cfg": [("flake8",)] if content else [("black", "--check")],
+    }[name]
+    text = f"{IMPORTS}def make(train_set, batch_size):\n{call}{USE}"
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    clean = [tool for tool in tools if is_clean(tmp_path, *tool)]
+    after = migrated(tmp_path, text, content, name)
+    assert FACTORY in after
+    assert [tool for tool in clean if not is_clean(tmp_path, *tool)] == [], after
+
+
+def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
+    call = "    loader = DataLoader(train_set, batch_size=64, shuffle=True, num_workers=4)\n"
+    text = f"{IMPORTS}def make(train_set):\n{call}{USE}"
+    assert f"    loader = {FACTORY}(train_set, batch_size=64, shuffle=True, max_workers=4)\n" in migrated(
+        tmp_path, text, WIDE_ENOUGH
+    )
+    assert (
+        f"    loader = {FACTORY}(\n        train_set, batch_size=64, shuffle=True, max_workers=4\n    )\n"
+        in migrated(tmp_path, text, "[tool.yapf]\ncolumn_limit = 80\n")
+    )
+
+
+def test_an_aligned_call_stays_aligned(tmp_path: Path) -> None:
+    text = (
+        f"{IMPORTS}def make(train_set, sampler):\n    loader = DataLoader(train_set, shuffle=True,\n"
+        f"                        drop_last=True)\n{USE}"
+    )
+    first = f"    loader = {FACTORY}("
+    expected = f"{first}train_set, shuffle=True,\n{' ' * len(first)}drop_last=True)\n"
+    assert expected in migrated(tmp_path, text, WIDE_ENOUGH)
+
+
+def test_a_statement_in_another_layout_keeps_it(tmp_path: Path) -> None:
+    text = f"{IMPORTS}def make(train_set):\n    loader = DataLoader( train_set,\n      shuffle = True )\n{USE}"
+    assert f"{FACTORY}( train_set,\n      shuffle = True )" in migrated(tmp_path, text, WIDE_ENOUGH)
+
+
+def test_an_import_that_loses_a_name_is_written_as_a_shorter_one(tmp_path: Path) -> None:
+    names = "DataLoader, RandomSampler, SequentialSampler, TensorDataset, WeightedRandomSampler"
+    listed = "".join(f"    {name},\n" for name in names.split(", "))
+    text = (
+        f"import torch\nfrom torch.utils.data import (\n{listed})\n\n\ndef make(x):\n"
+        "    loader = DataLoader(TensorDataset(x), sampler=RandomSampler(x))\n"
+        "    return loader, torch, SequentialSampler, WeightedRandomSampler\n"
+    )
+    settings = "[tool.isort]\nmulti_line_output = 3\ninclude_trailing_comma = true\nline_length = 100\n"
+    after = migrated(tmp_path, text, settings)
+    assert f"from torch.utils.data import {names.removeprefix('DataLoader, ')}\n" in after
+
+
+def test_a_guarded_import_is_in_order_among_its_neighbours(tmp_path: Path) -> None:
+    text = (
+        "try:\n    import numpy\n    from torch.utils.data import DataLoader\n    from yaml import load\n"
+        "except ImportError:\n    DataLoader = numpy = load = None\n\n\n"
+        "def make(data):\n    return DataLoader(data), numpy, load\n"
+    )
+    lines = migrated(tmp_path, text, "[tool.isort]\nprofile = 'black'\n").splitlines()
+    assert lines[1:3] == ["    import numpy", "    from chirpid_patch import OptimalDataLoaderFactory"]
