@@ -6,6 +6,7 @@ edited as text, so that comments, order and newlines of the rest stay as they ar
 
 from __future__ import annotations
 
+import configparser
 import re
 import sys
 from pathlib import Path
@@ -19,7 +20,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["dependency_plan", "requirement", "with_project_dependency", "with_requirement"]
+__all__ = [
+    "dependency_plan",
+    "imports_runtime",
+    "requirement",
+    "with_install_requires",
+    "with_project_dependency",
+    "with_requirement",
+]
 
 _DISTRIBUTION = "chirp-migrate"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
@@ -32,7 +40,8 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-_PYPROJECT = "pyproject.toml"
+_PYPROJECT, _SETUP = "pyproject.toml", "setup.cfg"
+_IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 _STRING = r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''
 _TOKEN = re.compile(
@@ -46,11 +55,17 @@ def requirement(version: str) -> str:
     return f"{_DISTRIBUTION}>={'.'.join(version.split('.')[:2])}"
 
 
+def imports_runtime(content: bytes) -> bool:
+    """Whether a file of Python, or a notebook, imports the runtime."""
+    return _IMPORT.search(content) is not None
+
+
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
     """What to change so that ``root`` depends on the runtime, and what to tell the user.
 
-    The first of ``requirements.txt``, ``requirements/base.txt`` and its like, and the ``[project]`` table of
-    ``pyproject.toml`` is extended; nothing is when it already asks for the distribution.
+    The first of ``requirements.txt``, ``requirements/base.txt`` and its like, the ``[project]`` table of
+    ``pyproject.toml``, and ``install_requires`` of ``setup.cfg`` is extended; nothing is when it already asks for the
+    distribution.
 
     Args:
         root: folder of the backend.
@@ -62,15 +77,16 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     wanted = requirement(version)
     by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the backend installs, or use --vendor."
     name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
-    pyproject = root / _PYPROJECT
-    if name is None and not pyproject.is_file():
-        return None, f"The backend has neither requirements.txt nor pyproject.toml. Do this {by_hand}"
-    path = name or _PYPROJECT
+    pyproject, setup = root / _PYPROJECT, root / _SETUP
+    if name is None and not pyproject.is_file() and not setup.is_file():
+        return None, f"The backend has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
+    is_in_setup = name is None and _installs(setup) and not _lists_dependencies(pyproject)
+    path = name or (_SETUP if is_in_setup else _PYPROJECT)
     if not (root / path).resolve().is_relative_to(root.resolve()):
         return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
     try:
         before = read_file(root / path)
-        edit = with_requirement if name else with_project_dependency
+        edit = with_requirement if name else with_install_requires if is_in_setup else with_project_dependency
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")
     except OSError as error:
         return None, f"{path} cannot be read ({error.strerror}). Do this {by_hand}"
@@ -79,8 +95,9 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     except ValueError as error:
         return None, f"{path} was left as it is: {error}. Do this {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
-    if name and _declares_dependencies(pyproject):
-        return plan, f"{_PYPROJECT} lists dependencies besides {name}: add {wanted} there too if you install from it."
+    other = _PYPROJECT if _lacks_ours(pyproject) else _SETUP if _installs(setup) else None
+    if name and other:
+        return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
     return plan, None
 
 
@@ -157,13 +174,74 @@ def _extended(text: str, start: int, entry: str) -> str | None:
     return text[: last.end()] + separator + text[last.end() : line] + added + text[line:]
 
 
-def _declares_dependencies(pyproject: Path) -> bool:
+def with_install_requires(text: str, wanted: str) -> str:
+    """A ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
+
+    Raises:
+        ValueError: it is no INI file, it has no such list, or the list is not written there.
+    """
+    before = _required(text)
+    if before is None:
+        raise ValueError("it has no list `install_requires` under [options]")
+    if any(map(_names_distribution, before)):
+        return text
+    if before and before[0].startswith("file:"):
+        raise ValueError("its `install_requires` names a file")
+    lines = text.splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if re.match(r"install_requires[ \t]*[=:]", line))
+    last = first
+    for number in range(first + 1, len(lines)):
+        if lines[number].strip() and not lines[number][0].isspace() and not lines[number].startswith(("#", ";")):
+            break
+        if lines[number].strip() and lines[number][0].isspace():
+            last = number
+    indent = "    " if last == first else re.match(r"[ \t]*", lines[last]).group()  # type: ignore[union-attr]
+    newline = _newline(text)
+    ended = lines[last] if lines[last].endswith("\n") else lines[last] + newline
+    lines[last] = f"{ended}{indent}{wanted}{newline}"
+    after = "".join(lines)
+    if _required(after) != [*before, wanted]:
+        raise ValueError("its list of dependencies is written in a way that is not understood here")
+    return after
+
+
+def _required(text: str) -> list[str] | None:
+    """Entries of ``install_requires``; None where there is no such list."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(f"it cannot be read ({error.message})") from None
+    listed = parser.get("options", "install_requires", fallback=None)
+    return None if listed is None else [one.strip() for one in listed.splitlines() if one.strip()]
+
+
+def _installs(setup: Path) -> bool:
+    """Whether a ``setup.cfg`` is there that lists what is installed and lacks ours."""
+    try:
+        listed = _required(read_file(setup).decode("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return listed is not None and not any(map(_names_distribution, listed))
+
+
+def _lists_dependencies(pyproject: Path) -> bool:
+    """Whether a ``pyproject.toml`` is there that lists dependencies."""
+    return _dependencies(pyproject) is not None
+
+
+def _lacks_ours(pyproject: Path) -> bool:
     """Whether a ``pyproject.toml`` is there that lists dependencies and lacks ours."""
+    listed = _dependencies(pyproject)
+    return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
+
+
+def _dependencies(pyproject: Path) -> list[Any] | None:
     try:
         listed = _parsed(read_file(pyproject).decode("utf-8")).get("project", {}).get("dependencies")
     except (OSError, ValueError):
-        return False
-    return isinstance(listed, list) and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
+        return None
+    return listed if isinstance(listed, list) else None
 
 
 def _parsed(text: str) -> dict[str, Any]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chirp_migrate import __version__
-from chirp_migrate.dependency import dependency_plan
+from chirp_migrate.dependency import dependency_plan, imports_runtime
 from chirp_migrate.engine import Progress, plan_tree
 from chirp_migrate.plan import FilePlan, Plan
-from chirp_migrate.scaffold import scaffold_files
+from chirp_migrate.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.settings import Settings
 from chirp_migrate.vendor import vendor_files
+
+_NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def plan_migration(
     unsafe: bool | None = None,
     notebooks: bool | None = None,
     settings: Settings | None = None,
-    scaffold: bool = True,
+    scaffold: bool | None = None,
     vendor: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -64,8 +66,9 @@ def plan_migration(
         unsafe: also apply rules that change behaviour; ``None``: as the settings say.
         notebooks: also look at notebooks; ``None``: as the settings say.
         settings: which files and rules; by default all (see :func:`~chirp_migrate.settings.read_settings`).
-        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests.
-        vendor: copy the runtime into the backend instead of depending on it.
+        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests; ``None``: where
+            the modules of a training backend are in ``utils/``, and something imports the runtime now.
+        vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
         jobs: number of processes that plan; ``None``: as many as pay.
 
     Raises:
@@ -78,14 +81,22 @@ def plan_migration(
     files = list(plan.files)
     notes = list(plan.notes)
     if path.is_dir() and files:
+        is_used = any(imports_runtime(file.after) for file in files)
+        if scaffold is None:
+            scaffold = is_used and has_training_modules(root)
         if scaffold:
-            files += [FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)]
-        if vendor:
+            added = [FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)]
+            files += added
+            notes += [] if added or (root / "utils").is_dir() else [_NO_PLACE]
+            is_used |= bool(added)
+        if not is_used:
+            pass
+        elif vendor:
             files += vendor_files(root)
         elif not (root / "chirpid_patch").is_dir():
             dependency, note = dependency_plan(root, __version__)
             files += [dependency] if dependency is not None else []
             notes += [note] if note is not None else []
     used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
-    options = PlanOptions(used.codes, used.unsafe, used.notebooks, scaffold, vendor, used.tests, used.excluded)
+    options = PlanOptions(used.codes, used.unsafe, used.notebooks, bool(scaffold), vendor, used.tests, used.excluded)
     return Migration(replace(plan, files=tuple(files)), tuple(notes), options)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from chirp_migrate.compose import compose
+from chirp_migrate.dependency import imports_runtime
 from chirp_migrate.engine import source_of
 from chirp_migrate.errors import Refused
 from chirp_migrate.import_style import ImportStyle
@@ -53,8 +54,8 @@ def select(plan: Plan, choices: Choices) -> Plan:
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
-    if all(file.note in _SERVANTS for file in files):
-        files = []
+    if not any(imports_runtime(file.after) for file in files if file.note not in _SERVANTS):
+        files = [file for file in files if file.note not in _SERVANTS]
     findings = tuple(
         replace(one, status=Status.REFUSED)
         if one.status is Status.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))

@@ -89,7 +89,7 @@ def apply(
     tests: bool | None,
     exclude: tuple[str, ...],
     jobs: int | None,
-    no_scaffold: bool,
+    scaffold: bool | None,
     vendor: bool,
     wait_s: float,
     json_file: Path | None,
@@ -108,7 +108,7 @@ def apply(
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --verify-with could check: leave one of them out.")
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor, tests, exclude)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
     migration, edited = _plan(request, plan_file)

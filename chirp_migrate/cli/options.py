@@ -146,15 +146,16 @@ def planning_options(command: _Command) -> _Command:
 
 
 def scaffold_options(command: _Command) -> _Command:
-    """``no_scaffold`` and ``vendor``: what is added to the backend."""
+    """``scaffold`` and ``vendor``: what is added to the backend."""
     for option in (
         click.option(
             "--vendor", is_flag=True, help="Copy chirpid_patch into the backend instead of adding a dependency."
         ),
         click.option(
-            "--no-scaffold",
-            is_flag=True,
-            help="Do not add the factory and monitor modules, the notebook and the tests.",
+            "--scaffold/--no-scaffold",
+            default=None,
+            help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not "
+            "(default: where utils/ has training modules).",
         ),
     ):
         command = option(command)

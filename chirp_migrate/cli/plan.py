@@ -51,7 +51,7 @@ def plan(
     tests: bool | None,
     exclude: tuple[str, ...],
     jobs: int | None,
-    no_scaffold: bool,
+    scaffold: bool | None,
     vendor: bool,
     verbose: bool,
     quiet: bool,
@@ -63,7 +63,7 @@ def plan(
     made from. `review` walks through it, `apply --plan` applies exactly what it says.
     """
     json_output.check_writable(json_file, "--output")
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor, tests, exclude)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     migration = planned(request)
     json_output.write(json_file, plan_json(migration))
     paint = Paint.for_stream(sys.stdout, color)

@@ -26,7 +26,7 @@ class Request:
     unsafe: bool | None = None
     notebooks: bool | None = None
     jobs: int | None = None
-    scaffold: bool = True
+    scaffold: bool | None = None
     vendor: bool = False
     tests: bool | None = None
     exclude: tuple[str, ...] = ()

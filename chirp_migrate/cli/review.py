@@ -79,7 +79,7 @@ def review(
     tests: bool | None,
     exclude: tuple[str, ...],
     jobs: int | None,
-    no_scaffold: bool,
+    scaffold: bool | None,
     vendor: bool,
     wait_s: float,
     json_file: Path | None,
@@ -91,7 +91,7 @@ def review(
     else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
     """
     json_output.check_writable(json_file)
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, not no_scaffold, vendor, tests, exclude)
+    request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     found = _open(request, plan_file)
     paint = Paint.for_stream(sys.stdout, color)
     session = Review(found.migration.plan, found.choices)

@@ -20,6 +20,9 @@ _TEMPLATES = {
     "tests/test_dataloader_optimization.py": "test_dataloader_optimization.py",
 }
 
+#: A backend has one of these in `utils/`.
+_TRAINING_MODULES = ("training_engine.py", "training_core.py", "training_utils.py", "cross_validation.py")
+
 #: Where `apply` adds files, as POSIX paths in the backend.
 SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
@@ -34,6 +37,11 @@ def scaffold_files(root: Path) -> list[tuple[str, str]]:
     if not (root / "utils").is_dir():
         return []
     return [(path, _text(path)) for path in _TEMPLATES if _is_free(root, path)]
+
+
+def has_training_modules(root: Path) -> bool:
+    """Whether `root` has the shape that the added files are made for: a folder `utils/` with the training in it."""
+    return any((root / "utils" / name).is_file() for name in _TRAINING_MODULES)
 
 
 def is_scaffold(path: str, content: bytes) -> bool:

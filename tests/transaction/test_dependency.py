@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate import __version__
-from chirp_migrate.dependency import dependency_plan, requirement, with_project_dependency, with_requirement
+from chirp_migrate.dependency import (
+    dependency_plan,
+    requirement,
+    with_install_requires,
+    with_project_dependency,
+    with_requirement,
+)
 
 WANTED = "chirp-migrate>=0.1"
 LINE = f"{WANTED}  # provides chirpid_patch, the migrated data loading"
@@ -124,3 +130,37 @@ def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> 
     plan, note = dependency_plan(root, "0.1.0")
     assert plan is None
     assert note is not None and "link" in note and WANTED in note
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "install_requires =\n    torch\n    numpy>=1\n",
+            f"install_requires =\n    torch\n    numpy>=1\n    {WANTED}\n",
+        ),
+        ("install_requires = torch\n", f"install_requires = torch\n    {WANTED}\n"),
+        (
+            "install_requires =\n\ttorch; python_version > '3'\n\n# more\nzip_safe = no\n",
+            f"install_requires =\n\ttorch; python_version > '3'\n\t{WANTED}\n\n# more\nzip_safe = no\n",
+        ),
+        ("install_requires =\r\n  torch", f"install_requires =\r\n  torch\r\n  {WANTED}\r\n"),
+    ],
+)
+def test_install_requires_of_a_setup_cfg_gets_one_line(before: str, after: str) -> None:
+    head = "[metadata]\r\n[options]\r\n" if "\r" in before else "[metadata]\n[options]\n"
+    assert with_install_requires(head + before, WANTED) == head + after
+    assert with_install_requires(head + after, WANTED) == head + after
+
+
+@pytest.mark.parametrize("text", ["[flake8]\n", "[options]\ninstall_requires = file: requirements.in\n", "torch\n"])
+def test_a_setup_cfg_without_a_list_is_left_alone(text: str) -> None:
+    with pytest.raises(ValueError):
+        with_install_requires(text, WANTED)
+
+
+def test_a_setup_cfg_is_extended_where_pyproject_lists_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
+    (tmp_path / "setup.cfg").write_text("[options]\ninstall_requires =\n    torch\n")
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is not None and plan.path == "setup.cfg" and note is None
