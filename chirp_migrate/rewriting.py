@@ -278,7 +278,8 @@ def _choose(
     defined: set[str] = set()
     # What changes behaviour was asked for: it goes first where something else would be done, too.
     for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
-        defines = {name for edit in proposal.edits for name in _DEFINITION.findall(edit.replacement)}
+        new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share what they define
+        defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
         if proposal.fine:
             remaining.append((rule, proposal, Status.FINE))
         elif suppressions.covers(rule.code, module.position(proposal.offset)[0]):

@@ -90,18 +90,25 @@ class PicklableFunction(Rule):
         # The names that local functions take when they move (CHP012).
         local = [(one.name.value.strip("_"), outer_name(module, one)) for one in module.find(cst.FunctionDef)]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
+        made: dict[tuple[str, ...], _Made] = {}
         for node in module.find(cst.Lambda):
             wish = destinations.of(node)
             if wish is not None:
                 try:
-                    yield _lift(module, project, node, f"_{wish.strip('_')}", taken)
+                    yield _lift(module, project, node, f"_{wish.strip('_')}", taken, made)
                 except NotMovable as reason:
                     message = f"this lambda cannot go to worker processes, but {reason}; make it a function by hand"
                     yield Proposal(module.span(node)[0], message)
 
 
-def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str]) -> Proposal:
-    """Make a function of a lambda; its name is added to ``taken``."""
+#: The name of a function of the module, and the edit that defines it.
+_Made = tuple[str, Edit]
+
+
+def _lift(
+    module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: dict[tuple[str, ...], _Made]
+) -> Proposal:
+    """Make a function of a lambda; its name is added to ``taken``, and for those that say the same to ``made``."""
     span = module.span(node)
     captured = captures(module, node.body)
     values = [one for one in captured.values() if not one.is_import]
@@ -150,13 +157,41 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         *imports_again,
         *_returned(module, node, inner),
     ]
-    definition = module.newline.join([f"{indent}def {name}({parameters}):", *(inner + line for line in lines)])
-    place = insert_behind(module, method, definition) if method is not None else insert_above(module, node, definition)
+    said = (parameters, *lines)
+    shared = None if method else made.get(said) or _existing(module, project, node, said)
+    if shared is not None:
+        name, place = shared
+        value, imports = partial_call(module, node, name, bindings_of(module, bound, keywords))
+    else:
+        head = f"{indent}def {name}({parameters}):"
+        definition = module.newline.join([head, *(inner + line for line in lines)])
+        place = insert_behind(module, method, definition) if method else insert_above(module, node, definition)
+        if method is None:
+            made[said] = name, place
     taken.add(f"self.{name}" if method else name)
     what = f"the {'method' if method else 'function'} {name}"
     message = f"a lambda cannot go to worker processes: it becomes {what}"
     edits = [Edit(*span, value), place, *left_over_imports(module, span, imported)]
     return Proposal(span[0], message, joined(edits), imports)
+
+
+def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[str, ...]) -> _Made | None:
+    """A function above that says the same, which may be an earlier rewrite's; the edit, which changes nothing, makes
+    this rewrite depend on that one.
+    """
+    parameters, *lines = said
+    top = module.span(module.top_level_statement(node))[0]
+    for one in module.tree.body:
+        if not isinstance(one, cst.FunctionDef) or module.span(one)[0] >= top:
+            continue
+        name, (start, end) = one.name.value, module.span(one)
+        body = [module.tree.default_indent + line for line in lines]
+        owner = module.scopes.lookup(name, node)
+        is_meant = owner is not None and owner[0] is module.scopes.module and len(owner[1]) == 1
+        same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
+        if same and is_meant and not is_replaced(module, project, name):
+            return name, Edit(start + 1, start + 1, "")
+    return None
 
 
 def _positional(node: cst.Lambda) -> list[cst.Param]:

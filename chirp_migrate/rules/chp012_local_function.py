@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import dedent
 from typing import ClassVar
 
 import libcst as cst
@@ -94,11 +95,12 @@ class LocalFunction(Rule):
         """Move local functions that reach a loader, a dataset or a transform."""
         destinations = Destinations(module, project)
         taken: set[str] = set()
+        made: dict[str, tuple[str, Edit]] = {}
         for node in module.find(cst.FunctionDef):
             purpose = destinations.of_function(node) if _is_local(module, node) else None
             if purpose is not None:
                 try:
-                    yield _Lifted(module, project, node, purpose).proposal(taken)
+                    yield _Lifted(module, project, node, purpose).proposal(taken, made)
                 except NotMovable as reason:
                     yield Proposal(
                         module.span(node.name)[0],
@@ -110,6 +112,12 @@ class LocalFunction(Rule):
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:
     scope = module.scopes.scope_of(node)
     return isinstance(scope.node, cst.FunctionDef) and scope.elsewhere.get(node.name.value) is not cst.Global
+
+
+def _said(module: Module, node: cst.FunctionDef) -> str:
+    """The text of a definition, wherever it stands."""
+    start, end = definition_range(module, node)
+    return dedent(module.text[start:end])
 
 
 class _Lifted:
@@ -126,8 +134,9 @@ class _Lifted:
         self.imports = [one for one in self.captured.values() if one.is_import]
         self.values = [one for one in self.captured.values() if not one.is_import]
 
-    def proposal(self, taken: set[str]) -> Proposal:
-        """The edits that move the function; its new name is added to ``taken``.
+    def proposal(self, taken: set[str], made: dict[str, tuple[str, Edit]]) -> Proposal:
+        """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with
+        the edit that defines it, to ``made``.
 
         Raises:
             NotMovable: it cannot be moved, for the reason given.
@@ -148,7 +157,11 @@ class _Lifted:
         goes = self._is_plain() and not (keywords or bound or method)
         if self.is_recursive and not goes:
             raise NotMovable("it calls itself by a name that is local to the function")
-        name = self._name(goes, method, taken)
+        defaults = [module.source(one) for one in bound]
+        # Where the local name stays, it must be another one than the function's.
+        said = "\n".join([str(goes), _said(module, node), *defaults, *keywords, *self.import_lines])
+        shared = made.get(said) if method is None and not self.is_recursive else None
+        name = self._name(goes, method, taken) if shared is None else shared[0]
         values = bindings_of(module, bound, keywords)
         value, imports = partial_call(module, node, f"self.{name}" if method else name, values)
 
@@ -165,7 +178,11 @@ class _Lifted:
         ]
         text = moved(module, (start, end), indent, inside)
         edits = [edit for edit in renamed if not start <= edit.start < end]
-        edits.append(insert_behind(module, method, text) if method is not None else insert_above(module, node, text))
+        if method is not None:
+            edits.append(insert_behind(module, method, text))
+        else:
+            made[said] = shared or (name, insert_above(module, node, text))
+            edits.append(made[said][1])
         edits += left_over_imports(module, (start, end), self.imports)
         if goes:
             edits.append(removal(module, start, end))
@@ -200,7 +217,10 @@ class _Lifted:
 
     def _name(self, goes: bool, method: cst.FunctionDef | None, taken: set[str]) -> str:
         module, title = self.module, self.title
-        namesakes = [one for one in module.find(cst.FunctionDef) if one.name.value == title and one is not self.node]
+        said = _said(module, self.node)
+        namesakes = [
+            one for one in module.find(cst.FunctionDef) if one.name.value == title and _said(module, one) != said
+        ]
         if goes and title not in taken and not namesakes and is_unused(module, self.project, title, self.scope):
             return title
         bare = title.strip("_")

@@ -12,14 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyflakes import checker, messages
 
+from chirp_migrate.compose import compose
 from chirp_migrate.diff import changed_lines
 from chirp_migrate.engine import plan_tree, source_of
+from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.migration import Migration, PlanOptions
+from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit, FilePlan, Plan, Status
 from chirp_migrate.planfile import plan_json, read_plan, write_plan
 from chirp_migrate.project import Project
 from chirp_migrate.provenance import FOLLOWS, Trail
 from chirp_migrate.rewriting import rewrite_in_hunks
+from chirp_migrate.rules import all_rules
 from chirp_migrate.selection import Choice, decisions_of, select
 from chirp_migrate.source import apply_edits
 
@@ -138,3 +142,15 @@ def test_what_is_written_around_or_into_a_rewrite_belongs_to_it() -> None:
         (Edit(5, 5, "!"), frozenset({1})),
         (Edit(5, 6, ""), frozenset({3})),
     ]
+
+
+def test_each_of_several_hunks_brings_the_function_that_they_share() -> None:
+    text = "from torch.utils.data import DataLoader\n" + "".join(
+        f"\n\ndef {name}(data):\n    return DataLoader(data, collate_fn=lambda b: tuple(b[0]))\n" for name in ("f", "g")
+    )
+    rules = [rule for rule in all_rules() if rule.code == "CHP007"]
+    result = rewrite_in_hunks("a.py", text, Project({"a.py": text}), rules=rules)
+    assert len(result.hunks) == 2
+    for hunk in result.hunks:
+        alone = compose(Module("a.py", text), [hunk], result.public, ImportStyle())
+        assert alone.count("def _collate_fn(b):") == 1 and alone.count("lambda") == 1

@@ -411,7 +411,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         f"def {name}(n):\n"
         "    class D(Dataset):\n        def __len__(self): return n\n"
         f"    def collate(b): return b, '{name}', n\n"
-        "    return DataLoader(D(), collate_fn=collate), DataLoader(D(), collate_fn=lambda b: (b, n))\n"
+        f"    return DataLoader(D(), collate_fn=collate), DataLoader(D(), collate_fn=lambda b: (b, n, '{name}'))\n"
         for name in ("one", "two")
     )
     after, findings = migrate(text, EVERYTHING)
@@ -453,3 +453,21 @@ def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> 
     assert after == text
     assert [one.status for one in findings] == [Status.REPORT]
     assert reason in findings[0].message
+
+
+def test_lambdas_that_say_the_same_become_one_function() -> None:
+    text = "from torch.utils.data import DataLoader\n" + "".join(
+        f"\n\ndef {name}(data):\n    return DataLoader(data, collate_fn=lambda b: tuple(b[0]), num_workers=2)\n"
+        for name in ("train", "evaluate")
+    )
+    after, findings = migrate(text, "CHP007")
+    assert after.count("def _collate_fn(b):") == 1 and after.count("collate_fn=_collate_fn") == 2
+    assert len({one.message for one in findings}) == 1
+
+
+def test_a_function_of_the_module_that_says_the_same_takes_the_place_of_a_lambda() -> None:
+    text = (
+        "from torch.utils.data import DataLoader\n\n\ndef first(b):\n    return tuple(b[0])\n\n\n"
+        "def train(data):\n    return DataLoader(data, collate_fn=lambda b: tuple(b[0]), num_workers=2)\n"
+    )
+    assert migrate(text, "CHP007")[0] == text.replace("lambda b: tuple(b[0])", "first")

@@ -508,10 +508,10 @@ def test_a_star_import_elsewhere_does_not_get_new_names() -> None:
 
 def test_names_and_lines_stay_readable() -> None:
     outer = "test_that_batches_of_sentences_are_padded_to_the_same_length"
-    body = "        return batch, padding_token, maximum_length, tokenizer_name, ignored_label\n"
+    body = "        return batch, padding_token, maximum_length, tokenizer_name, ignored_label, NUMBER\n"
     parameters = "padding_token, maximum_length, tokenizer_name, ignored_label, data"
     body = f"    def collate(batch):\n{body}    return DataLoader(data, collate_fn=collate)\n\n\n"
-    text = "".join(f"def {outer}_{n}({parameters}):\n{body}" for n in range(3))
+    text = "".join(f"def {outer}_{n}({parameters}):\n{body.replace('NUMBER', str(n))}" for n in range(3))
     after, _ = migrate(text)
     moved = [line for line in after.splitlines() if line.startswith("def ") and "collate" in line]
     assert len(moved) == 3 and max(len(line.partition("(")[0]) for line in moved) <= 46
@@ -523,3 +523,22 @@ def test_an_output_transform_is_no_data_transform() -> None:
     text = "import torch\n\ndef get_sequence_transform(n):\n    def cut(x):\n        return x[:n]\n    return cut\n"
     rules = [RULES["CHP012"], RULES["CHP007"]]
     assert rewrite("a.py", text, Project({"a.py": text}), rules=rules) == (text, [])
+
+
+def test_functions_that_say_the_same_become_one() -> None:
+    function = '    def collate(batch):\n        """Leave as it is."""\n        return batch\n\n'
+    loader = "    return DataLoader(data, collate_fn=collate, num_workers=2)\n"
+    text = "".join(f"\n\ndef {name}(data):\n{function}{loader}" for name in ("train", "evaluate"))
+    after, _ = migrate(f"from torch.utils.data import DataLoader\n{text}")
+    assert after.count("def ") == 3 and after.count("def collate(batch):") == 1
+    assert "def " not in after.partition("def train(data):")[2].replace("def evaluate(data):", "")
+
+
+def test_functions_of_one_name_that_say_something_else_stay_two() -> None:
+    text = "".join(
+        f"\n\ndef {name}(data):\n    def collate(batch):\n        return batch[{number}]\n\n"
+        "    return DataLoader(data, collate_fn=collate, num_workers=2)\n"
+        for number, name in enumerate(("train", "evaluate"))
+    )
+    after, _ = migrate(f"from torch.utils.data import DataLoader\n{text}")
+    assert "def _train_collate(batch):" in after and "def _evaluate_collate(batch):" in after

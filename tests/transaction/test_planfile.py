@@ -41,6 +41,7 @@ def tree(tmp_path: Path) -> Path:
     (root / "requirements.txt").write_text("torch\n")
     (root / "utils").mkdir()
     (root / "utils" / "__init__.py").write_text("")
+    (root / "utils" / "training_utils.py").write_text("")  # what the added files are made for
     return root
 
 
