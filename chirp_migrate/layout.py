@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import accumulate
 
 import libcst as cst
 
 from chirp_migrate.code_style import CodeStyle
-from chirp_migrate.diff import changed_lines
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit
 from chirp_migrate.provenance import Owners
 from chirp_migrate.source import apply_edits
 
 __all__ = ["is_laid_out", "layout_edits"]
+
+_TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
@@ -61,9 +65,18 @@ def layout_edits(
         shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
         owners = frozenset().union(*(edits[one] for one in own))
         found += [
-            (Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in changed_lines(after, written)
+            (Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in _changes(after, written)
         ]
     return found
+
+
+def _changes(before: str, after: str) -> Iterator[Edit]:
+    """Edits of white space, brackets and commas that make ``before`` into ``after``: what is code keeps its place."""
+    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    starts = [0, *accumulate(map(len, old))]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
 
 
 def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
