@@ -23,6 +23,11 @@ NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", 
 #: Reasons for not looking at something that a user may not expect.
 _TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
+#: Behind it, where nothing was found at all.
+_NOTHING_FOUND = (
+    "No file was changed, and none was added: no dependency either.",
+    "What is looked for: chirp-migrate rules",
+)
 #: How statuses are called where they are counted.
 _DONE = {
     Status.REWRITE: "rewritten",
@@ -76,12 +81,14 @@ def applied(
         lines += ["", f"{count(rewritten, 'file')} rewritten, {len(done) - rewritten} added."]
     else:
         lines += ["", _NOTHING]
+    is_empty = not (done or left or plan.findings or plan.skipped)
+    lines += _NOTHING_FOUND if is_empty else ()
     lines += notes(migration)
     if result.found is not None:
         lines += wrapped(result.found, "")
     for name in result.linked:
         lines += wrapped(f"{visible(name)} had other names (hard links): those keep the old bytes.", "  ", first="")
-    lines += account(migration, left)
+    lines += () if is_empty else account(migration, left)
     if done:
         lines.append(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
         lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")

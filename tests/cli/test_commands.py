@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate import __version__
+from chirp_migrate.migration import plan_migration
+from chirp_migrate.settings import Settings
 
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"
 
@@ -384,3 +386,37 @@ def test_a_defect_of_ours_is_one_line_with_the_way_to_its_traceback(tmp_path: Pa
 def test_a_pipe_in_the_place_of_settings_is_not_waited_for(backend: Path) -> None:
     os.mkfifo(backend / "pyproject.toml")
     assert "pyproject.toml cannot be read (it is not a regular file)" in one_sentence(run("apply", backend))
+
+
+def test_a_project_without_anything_for_rules_stays_as_it_is_and_is_told_so(backend: Path) -> None:
+    (backend / "utils" / "train.py").write_text("def train(model):\n    return model.train()\n")
+    before = snapshot(backend)
+    done = run("apply", backend)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 3)
+    assert "Nothing to do" in done.stdout and "No file was changed" in done.stdout
+    assert snapshot(backend) == before
+
+
+@pytest.mark.parametrize(
+    ("training_modules", "scaffold", "added"),
+    [(False, None, False), (True, None, True), (False, True, True), (True, False, False)],
+)
+def test_files_are_added_to_a_training_backend_or_where_they_are_asked_for(
+    backend: Path, training_modules: bool, scaffold: bool | None, added: bool
+) -> None:
+    if training_modules:
+        (backend / "utils" / "training_engine.py").touch()
+    plan = plan_migration(backend, scaffold=scaffold).plan
+    assert ("utils/dataloader_factory.py" in [file.path for file in plan.files]) is added
+    assert "requirements.txt" in [file.path for file in plan.files]
+
+
+@pytest.mark.parametrize("vendor", [False, True])
+def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) -> None:
+    (backend / "utils" / "training_engine.py").touch()
+    (backend / "utils" / "train.py").write_text(
+        "from torch.utils.data import DataLoader\n\n\ndef train(model, data, device):\n"
+        "    for x, y in DataLoader(data, pin_memory=True):\n        model(x.to(device), y.to(device))\n"
+    )
+    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor).plan
+    assert [file.path for file in plan.files] == ["utils/train.py"]
