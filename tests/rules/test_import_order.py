@@ -10,6 +10,7 @@ import isort
 import pytest
 
 from chirp_migrate.engine import plan_tree
+from chirp_migrate.migration import plan_migration
 
 MODULE = '''"""Training of a bird-sound classifier."""
 
@@ -161,3 +162,23 @@ def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
         [note for note in plan.notes if "profile of nobodys does not exist" in note.lower()] == list(plan.notes) != []
     )
     migrate(tmp_path, module)
+
+
+@pytest.mark.parametrize("settings", [ISORT["beside black"], RUFF["plain"]], ids=["isort", "ruff"])
+def test_a_vendored_runtime_stands_with_the_projects_own_packages(settings: tuple[str, str], tmp_path: Path) -> None:
+    module = project(tmp_path, settings)
+    plan = plan_migration(tmp_path, vendor=True).plan
+    for file in plan.files:
+        (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file.path).write_bytes(file.after)
+    assert "\nfrom birds.utils import log\nfrom chirpid_patch import" in module.read_text(encoding="utf-8")
+    assert is_sorted(tmp_path, module) if settings in ISORT.values() else ruff(module).returncode == 0
+
+
+def test_a_project_that_sorts_with_ruff_is_served_beside_stale_settings_of_isort(tmp_path: Path) -> None:
+    stale = '[tool.isort]\nprofile = "google"\n'
+    name, content = RUFF["no type order"]
+    module = project(tmp_path, (name, content + stale))
+    ruff(module, "--fix")
+    migrate(tmp_path, module)
+    assert ruff(module).returncode == 0
