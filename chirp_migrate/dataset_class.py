@@ -134,7 +134,7 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     if read is None or meaning is None:
         return None
     if not read.complete:
-        return "its `__getitem__` does something that is not part of the sample"
+        return "`__getitem__` has side effects, or steps that are not understood"
     return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
 
 
@@ -180,7 +180,7 @@ class _DeclaredReader:
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
-        return None if name is None else f"what `{name}` is may change"
+        return None if name is None else f"`{name}` may be rebound"
 
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
         for found in matching(method.body, m.Name()):
@@ -206,7 +206,7 @@ class _DeclaredReader:
         else:
             decorator, said = "augments", _said_stages(meaning, none_tested)
         if None in said:
-            return "its samples depend on more than its attributes, or on whether a switch is None"
+            return "its samples depend on more than its attributes, or on an attribute being None"
         return Declared(decorator, (*(str(one) for one in said), *self._methods_said()))
 
     def imaged(self, meaning: Imaging) -> Declared:

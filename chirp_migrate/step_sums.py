@@ -73,12 +73,12 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     _look_around(module, loop, sums)
     if any(not one.is_count for one in sums):
         if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])"):
-            raise NotProven("a loss may have one value a sample, which is refused where it is read, now in every step")
+            raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
         if backend_holds(project, r"\b(DTensor|distribute_tensor|loss_parallel)\b"):
-            raise NotProven("a loss may be spread over several devices, and is put together when it is read")
+            raise NotProven("the loss may be a `DTensor`")
         kinds = [device_types(module, project, device) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
-            raise NotProven("the device may be one without float64, so that sums there are rounded differently")
+            raise NotProven("the device may lack float64 (MPS), and would round the sums differently")
     for name in dict.fromkeys(one.name for one in sums):
         _look_at(module, loop, name, [one for one in sums if one.name == name])
     edits: list[Edit] = []
@@ -118,9 +118,9 @@ def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
     if factor is None and turned <= {"builtins.int"} and _is_count(module, wait.value):
         return _Sum(name, parent, wait, True)
     if factor is not None and not _is_size(module, there, factor):
-        raise NotProven(f"`{module.source(factor).strip()}` is not known to be a number of the batch")
+        raise NotProven(f"`{module.source(factor).strip()}` is not surely the batch size")
     if turned & {"builtins.int"} or not _is_loss(module, there.loop, wait.value):
-        raise NotProven(f"`{shown}` is not known to be a loss of PyTorch's")
+        raise NotProven(f"`{shown}` does not surely come from a loss of `torch.nn`")
     return _Sum(name, parent, wait, False)
 
 
@@ -220,9 +220,9 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
                 raise NotProven("a decorator may compile the loop, and round differently")
     for node in own_nodes(function if function is not None else module.tree):
         if isinstance(node, cst.Yield | cst.Await):
-            raise NotProven("others run while the function is suspended")
+            raise NotProven("the function is a generator or coroutine, and others run in between")
         if isinstance(node, cst.Call) and module.qualified_names(node.func) & _INSPECTS:
-            raise NotProven("the function looks at its own variables")
+            raise NotProven("the function uses `locals()` or the like")
     for call in (one for one in own_nodes(loop.body) if isinstance(one, cst.Call)):
         if any(_CLOCKS.fullmatch(one) for one in module.qualified_names(call.func)):
             raise NotProven("its steps are timed, and would be timed before they are done")
@@ -234,7 +234,7 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
     function = module.enclosing_function(loop)
     home = function if function is not None else module.tree
     if found is None or found[0].node is not home:
-        raise NotProven(f"`{name}` belongs to code around")
+        raise NotProven(f"`{name}` is global or nonlocal")
     scope = found[0]
     kinds = {one.is_count for one in sums}
     blocks = {module.parents[module.parents[one.statement]] for one in sums}
@@ -258,7 +258,7 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         value = _value_for(module, mention)
         if value is not None:
             if not isinstance(value, cst.Integer if kinds == {True} else cst.Float):
-                raise NotProven(f"`{name}` does not start as the number that it becomes")
+                raise NotProven(f"`{name}` does not start as a literal number of that type")
         elif isinstance(parent, cst.AugAssign) and parent.target is mention:
             if not _adds_the_same(module, parent, kinds == {True}):
                 raise NotProven(f"`{name}` is changed elsewhere, too")

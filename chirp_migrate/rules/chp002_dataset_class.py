@@ -71,11 +71,11 @@ class WorkerSafeDatasetClass(Rule):
                     yield _decorated(module, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
-                    yield Proposal(place, f"{title} is left alone: {declared}")
+                    yield Proposal(place, f"`{title}`: left alone, {declared}")
 
 
 def _decorated(module: Module, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
-    message = f"{node.name.value} {_DOES[name]}: it now says so, and is read a batch at a time where that is the same"
+    message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
     edit = class_decorator(module, node, name, declared.arguments)
     return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

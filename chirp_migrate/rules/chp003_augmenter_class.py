@@ -95,14 +95,14 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         except DrawsOtherwise as reason:
             problem = str(reason)
         if problem is not None:
-            return Proposal(offset, f"{title} is left alone, not surely drawing as `{decorator}` says: {problem}")
+            return Proposal(offset, f"`{title}`: left alone, may not draw as `@{decorator}` declares: {problem}")
         called = [
             name for name in methods if matching(methods[entry], m.Call(m.Attribute(m.Name("self"), m.Name(name))))
         ]
         named = ", ".join(f'"{name}"' for name in called)
         calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
         edit = class_decorator(module, node, decorator, [*said, *calls])
-        message = f"{title} draws sample by sample: it now says what it draws, which is drawn for a whole batch"
+        message = f"`{title}` draws sample by sample: `@{decorator}` declares it, so whole batches are drawn at once"
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None
 

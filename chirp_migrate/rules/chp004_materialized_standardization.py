@@ -22,7 +22,7 @@ from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, item, name, names_in_code
 
 _SHIPPED = "standardized_samples"
-_MESSAGE = f"standardised samples are collected one by one: {_SHIPPED} makes the same list where it can do so faster"
+_MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
 #: Longer generated lines are broken.
 _LINE_LENGTH = 100
 #: Around these an `or` needs brackets.
@@ -214,10 +214,10 @@ def _examine_loop(module: Module, project: Project, node: cst.For) -> Proposal |
         return None
     empty = _empty_list_before(module, node, collected)
     if empty is None:
-        message = f"standardised samples are collected in a list, but `{collected}` is not made right before the loop"
+        message = f"samples standardised one by one, left alone: `{collected}` is not made right before the loop"
         return Proposal(offset, message)
     if any(_may_be_read(module, project, node, one) for one in sorted(names_in_code(node))):
-        message = "standardised samples are collected in a list, but a name of the loop may be read outside of it"
+        message = "samples standardised one by one, left alone: a name of the loop may be read outside of it"
         return Proposal(offset, message)
     outer = module.indentation(module.span(empty)[0])
     step = module.tree.default_indent

@@ -123,8 +123,8 @@ class LocalDatasetClass(Rule):
                 except NotMovable as reason:
                     yield Proposal(
                         module.span(node.name)[0],
-                        f"{node.name.value} is local to a function and cannot go to worker processes, but {reason}; "
-                        "move it by hand",
+                        f"local class `{node.name.value}` cannot be pickled for workers; move it to module level: "
+                        f"{reason}",
                     )
 
 
@@ -168,7 +168,7 @@ class _Moved:
         edits += left_over_imports(module, (start, end), self.imports)
         for call in calls:
             edits += self._construction(call, name)
-        message = f"{title} is local to a function and cannot go to worker processes: it moves to the module"
+        message = f"local class `{title}` cannot be pickled for workers: moved to module level"
         return Proposal(module.span(node.name)[0], message, joined(edits))
 
     def _construction(self, call: cst.Call, name: str) -> Iterator[Edit]:

@@ -97,7 +97,7 @@ class PicklableFunction(Rule):
                 try:
                     yield _lift(module, project, node, f"_{wish.strip('_')}", taken, made)
                 except NotMovable as reason:
-                    message = f"this lambda cannot go to worker processes, but {reason}; make it a function by hand"
+                    message = f"lambda cannot be pickled for workers; make it a module-level function by hand: {reason}"
                     yield Proposal(module.span(node)[0], message)
 
 
@@ -169,8 +169,8 @@ def _lift(
         if method is None:
             made[said] = name, place
     taken.add(f"self.{name}" if method else name)
-    what = f"the {'method' if method else 'function'} {name}"
-    message = f"a lambda cannot go to worker processes: it becomes {what}"
+    what = f"the {'method' if method else 'function'} `{name}`"
+    message = f"lambda cannot be pickled for workers: now {what}"
     edits = [Edit(*span, value), place, *left_over_imports(module, span, imported)]
     return Proposal(span[0], message, joined(edits), imports)
 

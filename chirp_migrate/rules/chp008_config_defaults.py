@@ -105,7 +105,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     if not missing:
         return None
     offset, last = module.span(node)[0], node.elements[-1]
-    found = f"the defaults lack {', '.join(missing)}, which "
+    found = f"defaults lack {', '.join(f'`{one}`' for one in missing)}, which "
     if not all(isinstance(one, cst.DictElement) for one in node.elements):
         return Proposal(offset, f"{found}what is spread into them may give already; add them by hand")
     shown = taken_whole(project)
@@ -125,4 +125,4 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
         edits = (*comma, Edit(line_end, line_end, lines + module.newline))
     else:
         edits = (Edit(end, end, "".join(f", {entry}" for entry in entries)),)
-    return Proposal(offset, f"the defaults gain {', '.join(missing)}", edits)
+    return Proposal(offset, f"defaults gain {', '.join(f'`{one}`' for one in missing)}", edits)

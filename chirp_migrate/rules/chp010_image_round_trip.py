@@ -78,7 +78,9 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(offset, f"{title} masks an 8-bit image of each sample, rescaled; rewrite it on tensors by hand")
+        return Proposal(
+            offset, f"`{title}` masks a rescaled 8-bit image of each sample; mask the tensor by hand instead"
+        )
     mine = "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
@@ -92,7 +94,7 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     edits = superclass_edits(read, _SHIPPED, sources, consumed, provided)
     if isinstance(edits, str):
         return Proposal(
-            offset, f"{title} masks an 8-bit image of each sample, rescaled, but {edits}; rewrite it by hand"
+            offset, f"`{title}` masks a rescaled 8-bit image of each sample; mask the tensor by hand instead: {edits}"
         )
     edits = (*edits, _undeclared(module, read.node))
     message = f"{title} stretches each sample to an 8-bit image to mask it: {_SHIPPED} masks the tensor"

@@ -24,7 +24,7 @@ from chirp_migrate.scans import IsDataset, Scan, read_scan, why_too_early
 from chirp_migrate.symbolic import statements_of
 
 _RUNTIME = "read_labels"
-_FOUND = "labels read one whole sample at a time"
+_FOUND = "labels read by loading every sample"
 #: Parts of words for datasets, of which one is there.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
@@ -175,14 +175,14 @@ def _loop(module: Module, project: Project, stands_for_dataset: IsDataset, node:
 
 
 def _proposal(module: Module, node: cst.CSTNode, edits: Sequence[Edit]) -> Proposal:
-    message = f"{_FOUND}: {_RUNTIME} leaves the rest of the samples out"
+    message = f"{_FOUND}: `{_RUNTIME}` reads labels alone"
     return Proposal(module.span(node)[0], message, tuple(edits), frozenset({runtime(_RUNTIME)}))
 
 
 def _left_alone(module: Module, node: cst.CSTNode, scan: Scan, problem: str) -> Proposal:
     indices = "" if scan.index is None else ", indices"
-    advice = f"take them from {_RUNTIME}({module.source(scan.dataset).strip()}{indices}) first, then go through those"
-    return Proposal(module.span(node)[0], f"{_FOUND}, but {problem}; {advice}")
+    advice = f"loop over `{_RUNTIME}({module.source(scan.dataset).strip()}{indices})` instead"
+    return Proposal(module.span(node)[0], f"{_FOUND}; {advice}. Left alone: {problem}")
 
 
 def _edits(module: Module, scan: Scan, label: str) -> list[Edit]:

@@ -104,8 +104,8 @@ class LocalFunction(Rule):
                 except NotMovable as reason:
                     yield Proposal(
                         module.span(node.name)[0],
-                        f"`{node.name.value}` is defined in a function, where worker processes cannot find it, but "
-                        f"{reason}; make it a function of the module by hand",
+                        f"local function `{node.name.value}` cannot be pickled for workers; move it to module level: "
+                        f"{reason}",
                     )
 
 
@@ -190,8 +190,8 @@ class _Lifted:
             stood = module.indentation(module.span(node)[0])
             edits.append(Edit(start, end, f"{stood}{self.title} = {value}{module.newline}"))
         taken.add(f"self.{name}" if method else name)
-        what = f"the method {name}" if method else f"the function {name} of the module"
-        message = f"`{self.title}` is defined in a function, where worker processes cannot find it: it becomes {what}"
+        what = f"the method `{name}`" if method else f"the module-level function `{name}`"
+        message = f"local function `{self.title}` cannot be pickled for workers: now {what}"
         return Proposal(module.span(node.name)[0], message, joined(edits), imports)
 
     def _check(self) -> None:

@@ -160,9 +160,9 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     shown = module.source(call)
     certain = m.matches(call.func, m.Attribute(attr=m.Name("cuda"))) or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and backend_holds(project, _MPS):
-        return "the backend also runs on MPS, where such copies are not known to be safe; add it where it runs on CUDA"
+        return "the project also runs on MPS, where it is not known to be safe"
     if not collated and backend_holds(project, _OWN_TO):
-        return "a class of the backend has its own `to` or `cuda` without that argument, and the batch may be one"
+        return "the batch may be of a class of the project whose `to` lacks it"
     if not path and backend_holds(project, _TRANSFORMERS):
-        return "the batch may be a BatchEncoding, whose `to` takes it only in newer versions of transformers"
+        return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
     return None

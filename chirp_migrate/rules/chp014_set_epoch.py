@@ -229,7 +229,7 @@ def _tell(module: Module, names: LoaderNames, around: list[cst.For], sampler: _S
     offset = module.span(loop)[0]
     found = f"`{sampler.name}` is never told the epoch, so every epoch has the same order"
     if problem:
-        return Proposal(offset, f"{found}; call its `set_epoch` by hand at the start of each epoch: {problem}")
+        return Proposal(offset, f"{found}; call `set_epoch` at the start of each epoch: {problem}")
     return Proposal(offset, found, (_insertion(module, loop, sampler, f"{sampler.name}.set_epoch({epoch})"),))
 
 

@@ -113,7 +113,7 @@ def _in_class(module: Module, project: Project, definition: cst.ClassDef) -> Ite
                 continue
             except _Unsure as problem:
                 shown = module.source(call.func).strip()
-                message = f"`{shown}` is made again for every sample; make it once, in `__init__`: left alone, because"
+                message = f"`{shown}` is rebuilt for every sample; build it once in `__init__`. Left alone:"
                 yield Proposal(start, f"{message} {problem}")
             else:
                 sites.setdefault(module.text[start:end], []).append(call)
@@ -347,5 +347,5 @@ def _move(module: Module, init: cst.FunctionDef, calls: Sequence[cst.Call], take
     behind = module.line_end(module.span(init.body.body[-1])[1] - 1)
     lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
     made = Edit(behind, behind, f"{lead}{indent}self.{name} = {text}{module.newline}")
-    message = f"`{shown}` was made again for every sample; it is made once, as `self.{name}`"
+    message = f"`{shown}` was rebuilt for every sample: now built once, as `self.{name}`"
     return Proposal(start, message, (made, *(Edit(*module.span(call), f"self.{name}") for call in calls)))

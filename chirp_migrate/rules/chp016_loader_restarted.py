@@ -46,9 +46,8 @@ class LoaderRestarted(Rule):
             shown = " ".join(module.source(node).split())
             yield Proposal(
                 module.span(call)[0],
-                f"`next(iter({shown}))` in a loop starts `{shown}` anew in each turn, its workers included, and always "
-                "gives the first batch of an epoch; loop over the loader instead, or make the iterator once before the "
-                "loop",
+                f"`next(iter({shown}))` in a loop restarts the loader, workers included, each time: loop over it, or "
+                "make the iterator once before the loop",
             )
 
 

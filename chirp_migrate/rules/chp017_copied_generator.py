@@ -37,10 +37,7 @@ _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-_REMEDY = (
-    "Draw from the global generators, which PyTorch seeds differently in every worker and epoch, or make the "
-    "generator in the worker from `torch.utils.data.get_worker_info().seed`"
-)
+_REMEDY = "Use the global generators, or make one in the worker from `torch.utils.data.get_worker_info().seed`"
 
 
 class CopiedGenerator(Rule):
@@ -112,8 +109,8 @@ def _shared_variables(state: DatasetState) -> Iterator[Proposal]:
 def _proposal(module: Module, value: cst.BaseExpression, what: str, drawn: Method, workers: str) -> Proposal:
     return Proposal(
         module.span(value)[0],
-        f"`{what}` is drawn from in `{drawn.function.name.value}`, but every {workers} process gets it in the same "
-        f"state: all draw the same numbers, and the same again in the next epoch unless workers persist. {_REMEDY}",
+        f"`{what}`: every {workers} starts with the same state, so `{drawn.function.name.value}` draws the same "
+        f"numbers in each. {_REMEDY}",
     )
 
 
@@ -209,13 +206,13 @@ def _seeded_alike(module: Module, argument: cst.Arg) -> Iterator[Proposal]:
     for seeding, by_worker in repeated_seeds(module, argument.value):
         source = module.source(seeding)
         if not by_worker:
-            happens = "the same seed in every worker: all draw the same random numbers"
+            happens = "the same seed in every worker: all draw the same numbers"
         elif not may_persist:
-            happens = "the same seed in every epoch, as workers are started anew: each epoch draws the same numbers"
+            happens = "the same seed in every epoch: each draws the same numbers"
         else:
             continue
         yield Proposal(
             module.span(argument.value)[0],
-            f"`{source}` sets {happens}. Leave it out (PyTorch 1.9 and later seeds workers and epochs differently), "
-            "or seed from `torch.initial_seed() % 2**32`, which differs",
+            f"`{source}` sets {happens}. Remove it (PyTorch seeds workers itself), or seed from "
+            "`torch.initial_seed() % 2**32`",
         )

@@ -15,40 +15,40 @@ from chirp_migrate.plan import Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
-_OPEN_LATER = "open it on first use in the worker, and leave it out in `__getstate__`"
+_OPEN_LATER = "open it on first use in the worker, drop it in `__getstate__`"
 _FILES = (
     "an open file",
-    "it cannot be pickled, and forked workers share its position, so that each reads where another has moved to",
+    "cannot be pickled, and forked workers share its position",
     _OPEN_LATER,
 )
 _HDF5 = (
     "an open HDF5 file",
-    "it cannot be pickled, and forked workers that read from it at once may get wrong data or errors",
+    "cannot be pickled, and forked workers may read wrong data from it",
     _OPEN_LATER,
 )
 _LMDB = (
     "an open LMDB environment",
-    "it cannot be pickled, and LMDB forbids its use in a forked process",
+    "cannot be pickled, and LMDB forbids its use in a forked process",
     _OPEN_LATER,
 )
 _CONNECTIONS = (
     "an open connection",
-    "it cannot be pickled, and forked workers must not share it",
+    "cannot be pickled, and forked workers must not share it",
     _OPEN_LATER.replace("open it", "connect"),
 )
 _THREADING = (
     "an object of `threading`",
-    "it cannot be pickled, and a forked worker has one of its own, which no other process sees",
-    "make it in the worker and leave it out in `__getstate__`; between processes take one of `multiprocessing`",
+    "cannot be pickled, and each forked worker has its own",
+    "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
 )
 _THREADS = (
     "threads",
-    "they cannot be pickled, and do not exist in a forked worker, which may wait for them forever",
-    "start them on first use in the worker, and leave them out in `__getstate__`",
+    "cannot be pickled, and do not exist in forked workers, which may wait forever",
+    "start them on first use in the worker, drop them in `__getstate__`",
 )
 _GENERATORS = (
     "a generator",
-    "it cannot be pickled, and forked workers each run through it on their own, so that items come several times",
+    "cannot be pickled, and each forked worker runs through it, so that items repeat",
     "make it where it is used, in the worker",
 )
 _CUDA = (
@@ -106,7 +106,7 @@ class UnpicklableState(Rule):
                 what, happens, remedy = kind
                 yield Proposal(
                     module.span(value)[0],
-                    f"`self.{attribute}` holds {what} from `__init__` on: {happens}. With worker processes, {remedy}",
+                    f"`self.{attribute}`, {what} made in `__init__`: {happens}. With workers, {remedy}",
                 )
 
 

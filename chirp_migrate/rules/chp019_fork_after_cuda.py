@@ -55,9 +55,8 @@ def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
         if moving is not None:
             yield Proposal(
                 module.span(moving)[0],
-                f"`{_short(module, moving)}` moves samples one by one to the GPU in `{method.function.name.value}`: "
-                "forked workers cannot use CUDA, others open a CUDA context each, and the batch cannot be pinned. "
-                "Return CPU tensors, and move whole batches in the training loop",
+                f"`{_short(module, moving)}` moves samples to the GPU in `{method.function.name.value}`: forked "
+                "workers cannot use CUDA. Return CPU tensors; move batches in the training loop",
             )
 
 
@@ -94,9 +93,8 @@ def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
     line = module.position(module.span(used)[0])[0]
     return Proposal(
         module.span(asked)[0],
-        f"workers are to be forked from a process that uses CUDA (`{_short(module, used)}`, line {line}): they cannot "
-        'use CUDA, and may hang on locks that its threads held. Ask for "forkserver" or "spawn"; the dataset has to '
-        "be picklable for that",
+        f"workers are forked after CUDA was used (`{_short(module, used)}`, line {line}): they cannot use it, and may "
+        'hang. Use "forkserver" or "spawn", with a picklable dataset',
     )
 
 

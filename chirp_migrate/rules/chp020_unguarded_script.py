@@ -58,9 +58,8 @@ class UnguardedScript(Rule):
             if id(scope) in where and not _is_guarded(module, loader.call):
                 yield Proposal(
                     module.span(loader.call)[0],
-                    "this loader with workers is built when the module is imported: workers that are not forked "
-                    "(Linux from Python 3.14, macOS, Windows) import the main script, so each runs this again and "
-                    'fails where it starts workers itself. Put the code under `if __name__ == "__main__":`',
+                    "loader with workers built at import: under spawn and forkserver (macOS, Windows, Linux from "
+                    'Python 3.14) each worker runs this again. Put it under `if __name__ == "__main__":`',
                 )
 
 

@@ -40,14 +40,13 @@ class ValidationDropsSamples(Rule):
             if loader.role in ("validation", "test"):
                 yield Proposal(
                     offset,
-                    f"drop_last=True is ignored, with a warning, by create_{loader.role}_loader: it gives every "
-                    "sample. Leave it out",
+                    f"`drop_last=True` is ignored, with a warning, by `create_{loader.role}_loader`: remove it",
                 )
             elif _reads_in_order(module, project, loader) and (lost := _lost(loader)):
                 yield Proposal(
                     offset,
-                    "this loader reads in order, as for evaluation, and drop_last=True leaves out "
-                    f"{lost} at the end, always the same. Leave drop_last out, unless this is for training",
+                    f"`drop_last=True` in evaluation: always leaves out the same {lost} at the end. Remove it, "
+                    "unless this is for training",
                 )
 
 

@@ -39,9 +39,8 @@ class PickledMemoryMap(Rule):
             for attribute, value, _ in state.held(lambda one: _is_map(module, project, one) or None):
                 yield Proposal(
                     module.span(value)[0],
-                    f"`self.{attribute}` is a memory map, and NumPy pickles all its contents: each worker process that "
-                    "is not forked (Linux from Python 3.14, macOS, Windows) gets the whole file in its memory. Keep "
-                    "the path and map it on first use, or hold it in a WorkerSafeArrayDataset, which pickles the path",
+                    f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "
+                    "forked. Keep the path and map on first use, or use `WorkerSafeArrayDataset`",
                 )
 
 

@@ -82,25 +82,25 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
         if uses.problem:
             problems.append(uses.problem)
         elif not uses.devices:
-            problems.append("a loop over it leaves the batch where it is")
+            problems.append("another loop does not move its batches")
         devices |= {device_at(module, project, call, loop, device) for device in uses.devices}
     if not moving:
         return None
     problems += flow.ends
     if None in devices:
-        problems.append("the device that its loops move to is not known where it is built, or may be another by then")
+        problems.append("the device of its loops is not known where the loader is built")
     elif len(devices) > 1:
         problems.append("its loops move to several devices")
     if loader.open:
-        problems.append("what else the call is given is known only at run time")
+        problems.append("the call has `*args` or `**kwargs`")
     offset = module.span(call)[0]
     if problems:
-        return Proposal(offset, f"batches of this loader are moved to a device; `device=` was not added: {problems[0]}")
+        return Proposal(offset, f"loops move the batches to a device; `device=` not added: {problems[0]}")
     device = devices.pop()
     return Proposal(
         offset,
-        f"every loop over this loader moves its batches to `{device}` right away: with `device=` they come "
-        "from there, out of its memory where the dataset fits",
+        f"every loop moves its batches to `{device}` first: with `device=` the loader yields them there, from GPU "
+        "memory if the dataset fits",
         tuple(_edits(module, project, call, f"device={device}")),
     )
 

@@ -20,7 +20,7 @@ from chirp_migrate.step_sums import NotProven, summed_on_device
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
 _GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))
-_SUM = "add up the tensors, detached, and read the sums once behind the loop"
+_SUM = "sum detached tensors, and call `.item()` once after the loop"
 
 
 class ItemInLoop(Rule):
@@ -80,7 +80,7 @@ class ItemInLoop(Rule):
             else:
                 yield Proposal(
                     module.span(numbers[0].node)[0],
-                    f"{_shown(module, numbers)} in every step: the sums stay on the device until the loop is over",
+                    f"{_shown(module, numbers)} in every step: now summed on the device, and read after the loop",
                     tuple(edits),
                 )
 
@@ -91,14 +91,14 @@ def _listed(module: Module, there: DeviceLoop, numbers: list[Wait], reason: str)
     for one in numbers:
         by_advice.setdefault(_instead(module, there.statement(one), one), []).append(one)
     for instead, waits in by_advice.items():
-        why = f"; not rewritten, because {reason}" if instead is _SUM else ""
+        why = f"; not rewritten: {reason}" if instead is _SUM else ""
         yield Proposal(module.span(waits[0].node)[0], f"{_shown(module, waits)} in every step; {instead}{why}")
 
 
 def _shown(module: Module, waits: list[Wait]) -> str:
     texts = [f"`{' '.join(module.source(one.node).split())}`" for one in waits]
     every = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-    return f"{every} {'waits' if len(texts) == 1 else 'wait'} for the device"
+    return f"{every} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
 def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:
@@ -106,7 +106,7 @@ def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:
     if isinstance(statement, cst.AugAssign):
         return _SUM
     if any(m.matches(one, _GROWS) for one in module.ancestors(wait.node)):
-        return "collect the tensors, detached, and read them all behind the loop: `torch.stack(…).tolist()`"
+        return "collect detached tensors, and call `torch.stack(…).tolist()` after the loop"
     if isinstance(statement, cst.If | cst.While | cst.Assert):
-        return "what follows needs it: decide on the device (`torch.where`), or every so many steps"
-    return "keep the tensor, detached, and read it every so many steps, or behind the loop"
+        return "decide on the device (`torch.where`), or every N steps"
+    return "keep the detached tensor, and read it every N steps or after the loop"

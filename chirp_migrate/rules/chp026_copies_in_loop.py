@@ -55,17 +55,14 @@ class CopiesInLoop(Rule):
                     by_advice.setdefault(instead, []).append(one)
             for instead, waits in by_advice.items():
                 shown = " and ".join(f"`{' '.join(module.source(one.node).split())}`" for one in waits)
-                verb = "waits" if len(waits) == 1 else "wait"
-                message = f"{shown} {verb} for the device in every step; {instead}"
+                verb = "forces" if len(waits) == 1 else "force"
+                message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
     """What to do about a copy; ``None`` where its values are needed in the step."""
-    later = (
-        "collect the tensors, detached, and copy them once behind the loop, `torch.cat(…).cpu()`, where the device has "
-        "memory for all of them"
-    )
+    later = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
     if _is_collected(module, wait.node):
         return later
     parent = module.parents[wait.node]
@@ -85,7 +82,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
             if start <= module.span(wait.node)[0] < end:
                 return (
                     "Python then goes through the values one by one: count on the device (`torch.bincount`), or copy "
-                    "once behind the loop"
+                    "once after the loop"
                 )
         if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
             return None

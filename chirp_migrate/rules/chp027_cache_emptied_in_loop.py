@@ -51,16 +51,13 @@ class CacheEmptiedInLoop(Rule):
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"{_shown(module, [*emptying, *collecting])} after each batch: the device is waited for, and what "
-                    "is given back is asked for again in the next step; leave it out, or do it once behind the loop. "
-                    "Where memory is short, take smaller batches (`calculate_optimal_batch_size` of chirpid_patch "
-                    "finds the largest that fits)",
+                    f"{_shown(module, [*emptying, *collecting])} after each batch forces a sync and allocates anew: "
+                    "remove it, or call it once after the loop; if memory is short, take smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
                 yield Proposal(
                     module.span(waiting[0])[0],
-                    f"{_shown(module, waiting)} after each batch: Python waits for the device, and nothing here needs "
-                    "it to; leave it out",
+                    f"{_shown(module, waiting)} after each batch forces a sync that nothing here needs: remove it",
                 )
 
 

@@ -68,7 +68,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Han
     title, offset = node.name.value, module.span(node.name)[0]
     problem = _problem(module, project, node, hands_on, attribute)
     if problem is not None:
-        return Proposal(offset, f"{title} is left alone, though the shipped {shipped} does the same: {problem}")
+        return Proposal(offset, f"`{title}` does what `chirpid_patch.{shipped}` does; left alone: {problem}")
     base = f"WorkerSafe{shipped}"
     if node.bases:
         heading = Edit(*module.span(node.bases[0].value), base)
@@ -83,7 +83,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Han
         block_deletion(module, hands_on.call),
     )
     does = "only chains transforms" if hands_on.composes else "only calls a function"
-    message = f"{title} {does}: it now inherits the shipped {shipped}, which a batch can go through at once"
+    message = f"`{title}` {does}: now inherits `chirpid_patch.{shipped}`, which takes whole batches"
     return Proposal(offset, message, edits, frozenset({runtime(f"{shipped} as {base}")}))
 
 

@@ -20,7 +20,7 @@ from chirp_migrate.rules.base import Proposal, Rule
 from chirp_migrate.scans import Scan, stacked_samples, why_too_early
 
 _RUNTIME = "stack_samples"
-_FOUND = "samples are read one by one to be stacked"
+_FOUND = "samples read one by one and stacked"
 _DISPLAYS = (cst.List, cst.Tuple, cst.Set, cst.ListComp, cst.SetComp)
 _MAKES_ALL = re.compile(
     r"builtins\.(list|range|set|sorted|tuple)|numpy\.(random\.)?[a-z]\w+"
@@ -92,14 +92,14 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
     if problem is None and "#" in module.source(call):
         problem = "a comment stands in between"
     if problem is not None:
-        return Proposal(offset, f"{_FOUND}, but {problem}; {_RUNTIME}({dataset}, indices) gathers them at once")
+        return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Left alone: {problem}")
     if scan.index is None:
         indices = ""
     elif not computed:
         indices = f", {iterable}"
     else:
         indices = f", ({module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable})"
-    message = f"{_FOUND}: {_RUNTIME} gathers those in memory at once, and gives the same tensor"
+    message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
     edit = Edit(*module.span(call), f"{_RUNTIME}({dataset}{indices})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
 

@@ -59,7 +59,11 @@ def dataset(init: str, getitem: str = "return self.x[i]", base: str = "Dataset",
 )
 def test_a_generator_drawn_from_in_getitem_is_copied(init: str, getitem: str) -> None:
     (message,) = advice("CHP017", dataset(init, getitem))
-    assert "`self.rng` is drawn from in `__getitem__`" in message and "get_worker_info().seed" in message
+    assert (
+        "`self.rng`: every worker" in message
+        and "`__getitem__` draws" in message
+        and "get_worker_info().seed" in message
+    )
 
 
 def test_draws_are_found_in_what_getitem_calls() -> None:
@@ -76,7 +80,7 @@ def test_draws_are_found_in_what_getitem_calls() -> None:
                 return self.rng.normal()
     """
     (message,) = advice("CHP017", text)
-    assert "in `noise`" in message
+    assert "so `noise` draws" in message
 
 
 def test_an_annotated_parameter_is_a_generator() -> None:
@@ -156,8 +160,8 @@ def test_generators_of_class_and_module_are_shared_too() -> None:
                 return seeded.normal() + noise() + torch.rand(1, generator=self.rng) + f(unused=i) + changed.normal()
     """
     said = advice("CHP017", text)
-    assert [one.partition(" is drawn")[0] for one in said] == ["`seeded`", "`fresh`", "`rng`"]
-    assert ["every forked worker process" in one for one in said] == [False, True, False]
+    assert [one.partition(":")[0] for one in said] == ["`seeded`", "`fresh`", "`rng`"]
+    assert ["every forked worker starts" in one for one in said] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_worker_init_functions_that_seed_alike(function: str, given: str, happen
 )
 def test_what_workers_cannot_have(init: str, what: str) -> None:
     (message,) = advice("CHP018", dataset(init))
-    assert f"`self.f` holds {what} from `__init__` on: " in message and "With worker processes, " in message
+    assert f"`self.f`, {what} made in `__init__`: " in message and "With workers, " in message
 
 
 @pytest.mark.parametrize(
@@ -277,7 +281,7 @@ def test_what_a_helper_method_opens_counts_where_the_constructor_calls_it() -> N
 )
 def test_memory_maps_are_pickled_whole(init: str, found: bool) -> None:
     said = advice("CHP022", dataset(init))
-    assert ["NumPy pickles all its contents" in one for one in said] == ([True] if found else [])
+    assert ["pickling a memory map copies the whole file" in one for one in said] == ([True] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,7 @@ def test_memory_maps_are_pickled_whole(init: str, found: bool) -> None:
 )
 def test_forking_beside_cuda(body: str, found: bool) -> None:
     said = advice("CHP019", "def train(model, x):\n" + textwrap.indent(body, "    ") + "\n")
-    assert ["forked from a process that uses CUDA" in one for one in said] == ([True] if found else [])
+    assert ["workers are forked after CUDA was used" in one for one in said] == ([True] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -318,7 +322,7 @@ def test_forking_beside_cuda(body: str, found: bool) -> None:
 )
 def test_samples_made_on_the_gpu(init: str, getitem: str, found: bool) -> None:
     said = advice("CHP019", dataset(init, getitem))
-    assert ["moves samples one by one to the GPU in `__getitem__`" in one for one in said] == ([True] if found else [])
+    assert ["moves samples to the GPU in `__getitem__`" in one for one in said] == ([True] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -369,7 +373,7 @@ def test_a_guard_matters_for_the_factory_but_not_for_notebooks() -> None:
         ("DataLoader(val_set, batch_size=8, sampler=None, shuffle=None, drop_last=True)", "up to 7 samples"),
         ("Factory.create_training_loader(x, 8, shuffle=False, drop_last=True)", "up to 7 samples"),
         ("Factory.create_validation_loader(x, 8, drop_last=True)", "is ignored, with a warning"),
-        ("Factory.create_test_loader(x, 8, drop_last=True)", "by create_test_loader"),
+        ("Factory.create_test_loader(x, 8, drop_last=True)", "by `create_test_loader`"),
     ],
 )
 def test_samples_that_are_never_seen(call: str, lost: str) -> None:

@@ -1,0 +1,75 @@
+"""Write docs/messages.md: what every rule says, from the programs in fixtures/rules that make it say so.
+
+python docs/make_messages.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from chirp_migrate.engine import rewrite
+from chirp_migrate.plan import Status
+from chirp_migrate.project import Project
+from chirp_migrate.rules import Rule, all_rules
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "docs" / "messages.md"
+PROGRAMS = ROOT / "fixtures" / "rules"
+
+_HEAD = """\
+# Messages
+
+What the rules say, with an example of each: what was found, and what was done or is to do. Written by
+`python docs/make_messages.py` from the programs in `fixtures/rules`. [rules.md](rules.md) has the reasons.
+
+* **rewrites**: `apply` does it (with `--unsafe` where the rule changes what training learns).
+* **leaves alone**: seen, and not rewritten; a likely bug where the heading says so.
+"""
+_SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "leaves alone"}
+
+
+def page() -> str:
+    """The whole page."""
+    return _HEAD + "".join(f"\n{section(rule)}" for rule in all_rules())
+
+
+def section(rule: Rule) -> str:
+    """One rule's messages, those that differ in names only once."""
+    examples: dict[tuple[Status, str], str] = {}
+    for status, message in said(rule):
+        examples.setdefault((status, re.sub(r"`[^`]*`|\d+", "…", message)), message)
+    lines = [
+        f"* **{_SHOWN_AS[status]}**: {_prose(message)}" for (status, _), message in sorted(examples.items(), key=_place)
+    ]
+    bug = " (likely bug)" if rule.finds_bugs else ""
+    return "\n".join([f"## {rule.code} {rule.name}{bug}", "", *lines]) + "\n"
+
+
+def said(rule: Rule) -> Iterator[tuple[Status, str]]:
+    """Status and message of all findings in the rule's programs, in the order of their names."""
+    folder = PROGRAMS / rule.code
+    groups = {path if path.parent.name in ("requires", rule.code) else path.parent for path in folder.rglob("*.py")}
+    for group in sorted(groups):
+        files = [group] if group.is_file() else sorted(group.rglob("*.py"))
+        texts = {f"rule/{path.name}": path.read_text(encoding="utf-8") for path in files}
+        for path, text in texts.items():
+            _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+            yield from ((one.status, one.message) for one in findings if one.status in _SHOWN_AS)
+
+
+def _place(example: tuple[tuple[Status, str], str]) -> tuple[bool, str]:
+    (status, _), message = example
+    return status is not Status.REWRITE, message.replace("`", "").lower()
+
+
+def _prose(text: str) -> str:
+    """Text in which only what stands in backticks is markup."""
+    pieces = re.split(r"(`[^`]*`)", " ".join(text.split()))
+    return "".join(one if one.startswith("`") else re.sub(r"([<*_\[\]\\])", r"\\\1", one) for one in pieces)
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
+    print(f"written: {TARGET}")
