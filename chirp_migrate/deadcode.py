@@ -227,8 +227,17 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         if isinstance(statement, ast.FunctionDef):
             while line_end < len(text) and not text[line_end : _line_end(text, line_end)].strip():
                 line_end = _line_end(text, line_end)
+        elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
+            line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
     return edits
+
+
+def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
+    """Whether the line behind an import is blank."""
+    following = statement.end_lineno or statement.lineno
+    is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+    return is_import and following < len(lines) and not lines[following].strip()
 
 
 def _collapsed(statement: str, removals: list[Edit], style: ImportStyle) -> str | None:

@@ -182,3 +182,16 @@ def test_a_project_that_sorts_with_ruff_is_served_beside_stale_settings_of_isort
     ruff(module, "--fix")
     migrate(tmp_path, module)
     assert ruff(module).returncode == 0
+
+
+def test_a_section_that_goes_leaves_one_blank_line(tmp_path: Path) -> None:
+    module = project(tmp_path, ISORT["beside black"])
+    module.write_text(
+        "import os\n\nfrom torch.utils.data import DataLoader\n\nfrom birds import utils\n\n\n"
+        "def make(data):\n    return DataLoader(data), os, utils\n",
+        encoding="utf-8",
+    )
+    plan = plan_migration(tmp_path, vendor=True).plan
+    (after,) = (file.after.decode() for file in plan.files if file.path == "birds/training.py")
+    imports = "import os\n\nfrom birds import utils\nfrom chirpid_patch import OptimalDataLoaderFactory\n\n\ndef make"
+    assert after.startswith(imports)
