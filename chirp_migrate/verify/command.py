@@ -39,8 +39,7 @@ Exit codes:
   12  slower
   13  not equivalent: the training is not the same
   14  the backend's code failed (the reason, the side and the end of its output are shown)
-   2  PATH cannot be verified, or an option or setting is wrong
-   3  nothing is applied there, and no --against is given
+   2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
  130  interrupted; after three rounds the verdict so far is given
 
 \b

@@ -25,9 +25,7 @@ class InvalidData(VerifyError):
 
 
 class NotMigrated(VerifyError):
-    """There is no applied migration to compare with (exit code 3)."""
-
-    exit_code = ExitCode.REFUSED
+    """There is no applied migration to compare with (exit code 2, as wherever nothing was applied)."""
 
 
 class WorkloadFailed(VerifyError):

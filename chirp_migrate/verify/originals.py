@@ -19,7 +19,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     """
     runs = applied_runs(root)
     if not runs:
-        raise NotMigrated(f"Nothing is applied in {root}: run `chirp-migrate apply {root}` first, then verify it.")
+        raise NotMigrated(f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it.")
     originals: dict[str, bytes | None] = {}
     for run in runs:
         for file in run.files:
