@@ -118,10 +118,11 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
             if mutant.place in _called(rule.code, title)
         }
         # An error tells that nothing else refuses the program, unless it comes for every program.
+        refused = {title.partition(" ")[0] for title, result in results.items() if result is False}
         rewritten = tuple(
             title
             for title, result in results.items()
-            if result or (result is None and title.partition(" ")[0] not in broken)
+            if result or (result is None and title.partition(" ")[0] in refused)
         )
     found: tuple[int, ...] = ()
     if random and not (rewritten or broken):
@@ -211,11 +212,14 @@ def judging_modules_of(code: str) -> set[str]:
 
 
 def _requirements(rules: list[Rule], seen: list[Seen]) -> list[str]:
-    lines = ["| rule | requirement | conditions whose absence its program shows |", "|---|---|---|"]
+    lines = ["| rule | requirement | programs | conditions whose absence one of them shows |", "|---|---|--:|---|"]
     for rule in rules:
-        for title in left_alone(rule):
-            shown = [f"{one.mutant}:{one.line}" for one in seen if f"{rule.code} {title}" in one.rewritten]
-            lines.append(f"| {rule.code} | {title} | {', '.join(shown) or '**none**'} |")
+        programs: dict[str, list[str]] = {}
+        for title in left_alone(rule):  # ``known-members.default`` is another program of ``known-members``
+            programs.setdefault(title.partition(".")[0], []).append(f"{rule.code} {title}")
+        for requirement, titles in programs.items():
+            shown = [f"{one.mutant}:{one.line}" for one in seen if not set(titles).isdisjoint(one.rewritten)]
+            lines.append(f"| {rule.code} | {requirement} | {len(titles)} | {', '.join(shown) or '**none**'} |")
     return lines
 
 
