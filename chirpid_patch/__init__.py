@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from chirpid_patch.data.image_folder import ImageFolderDataset
     from chirpid_patch.data.split_loaders import create_dataloaders
     from chirpid_patch.device.nvml import gpu_status
-    from chirpid_patch.device.nvml_sampler import GpuSampler
     from chirpid_patch.device.precision import autocast_for, grad_scaler_for, setup_mixed_precision
     from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
     from chirpid_patch.device.resident import ResidentDataLoader
@@ -84,7 +83,6 @@ _LATER = {
     "ImageFolderDataset": "data.image_folder",
     "lightning_callback": "hooks.lightning",
     "usable_memory": "memory.limit",
-    "GpuSampler": "device.nvml_sampler",
     "gpu_status": "device.nvml",
     "ResidentDataLoader": "device.resident",
     "NotResidentError": "device.resident_tensors",
@@ -124,7 +122,6 @@ __all__ = [
     "DynamicBatchStep",
     "FlipsAndTurns",
     "GaussianNoise",
-    "GpuSampler",
     "HookManager",
     "ImageFolderDataset",
     "Lambda",

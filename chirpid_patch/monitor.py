@@ -59,12 +59,6 @@ class UsageWatch:
         return float(np.mean(known)) if known else None
 
     @property
-    def gpu_throttling(self) -> dict[str, float]:
-        """What power or heat did to the clocks of any GPU, each with the share of the samples that saw it, 0 to 1."""
-        seen = [why for sample in self.samples for why in sample.gpu.throttling]
-        return {why: seen.count(why) / len(self.samples) for why in dict.fromkeys(seen)}
-
-    @property
     def peak_memory_bytes(self) -> int | None:
         """The most memory seen in any sample; None where this system does not tell (install psutil)."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)

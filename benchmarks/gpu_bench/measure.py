@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirpid_patch.device.nvml import GpuProbe
-from chirpid_patch.device.nvml_sampler import GpuSampler, GpuUsage
+from chirpid_patch.background import repeated
+from chirpid_patch.device.nvml import GpuProbe, GpuStatus
 
 _LONGEST_LEAD_S = 1.0  # NVML's longest sampling period
+_READ_EVERY_S = 0.05
 _FEWEST_ROUNDS = 2  # for a ratio with an interval
 
 
@@ -23,33 +24,31 @@ class Gpu:
 
     Attributes:
         busy_percent: mean of NVML's utilisation.
-        sm_clock_mhz, power_w: means.
-        throttled: what lowered the clocks, each with the share of the readings that saw it.
-        readings, reading_s: how often it was read, and how long that took in all.
+        readings: how often it was read.
         why: why there is no utilisation, if there is none.
     """
 
     busy_percent: float | None
-    sm_clock_mhz: float | None
-    power_w: float | None
-    throttled: dict[str, float]
     readings: int
-    reading_s: float
     why: str | None
 
     @classmethod
-    def of(cls, usage: GpuUsage, device: torch.device) -> Gpu:
-        """What a sampler saw of the GPU that is trained on."""
-        read = usage.cost.readings, usage.cost.seconds
+    def of(cls, statuses: Sequence[GpuStatus], device: torch.device) -> Gpu:
+        """What was read of the GPU that is trained on."""
+        count = len(statuses)
         if device.type != "cuda":
-            return cls(None, None, None, {}, *read, "the training is on the CPU")
+            return cls(None, count, "the training is on the CPU")
+        if not statuses:
+            return cls(None, 0, "the turn was too short for a reading")
         number = torch.cuda.current_device() if device.index is None else device.index
-        if number >= len(usage.gpus):
-            return cls(None, None, None, {}, *read, usage.reason or f"NVML shows {len(usage.gpus)} GPUs")
-        gpu = usage.gpus[number]  # they come in CUDA's order
-        names = ("utilization_percent", "sm_clock_mhz", "power_w")
-        busy, clock, power = (gpu.fields[name].mean if name in gpu.fields else None for name in names)
-        return cls(busy, clock, power, dict(gpu.throttled), *read, gpu.unreadable.get("utilization_percent"))
+        last = statuses[-1]
+        if number >= len(last.readings):
+            return cls(None, count, last.reason or f"NVML shows {len(last.readings)} GPUs")
+        read = [status.readings[number] for status in statuses if number < len(status.readings)]  # in CUDA's order
+        known = [one.utilization_percent for one in read if one.utilization_percent is not None]
+        if not known:
+            return cls(None, count, read[-1].unreadable["utilization_percent"])
+        return cls(float(np.mean(known)), count, None)
 
 
 @dataclass(frozen=True)
@@ -91,15 +90,6 @@ class Timings:
         known = [turn.gpu.busy_percent for turn in self.turns if turn.gpu.busy_percent is not None]
         return float(np.mean(known)) if known else None
 
-    @property
-    def throttled(self) -> dict[str, float]:
-        """What lowered the clocks, each with the largest share of a turn's readings that saw it."""
-        shares: dict[str, float] = {}
-        for turn in self.turns:
-            for why, share in turn.gpu.throttled.items():
-                shares[why] = max(share, shares.get(why, 0.0))
-        return shares
-
 
 def times_faster(slow: Timings, fast: Timings) -> Ratio | None:
     """How many times the samples a second of ``slow`` ``fast`` reaches, from paired turns; None without two pairs."""
@@ -121,14 +111,21 @@ def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: 
     The GPU is read in the second half, or from one second on: NVML's figure is an average over up to the second before.
     """
     samples = 0
+    statuses: list[GpuStatus] = []
+    lead_s = min(_LONGEST_LEAD_S, seconds / 2)
     wait_for(device)
-    with GpuSampler(0.05, lead_s=min(_LONGEST_LEAD_S, seconds / 2), probe=probe) as sampler:
-        begun = time.perf_counter()
+    begun = time.perf_counter()
+
+    def read() -> None:
+        if time.perf_counter() - begun >= lead_s:
+            statuses.append(probe.read())
+
+    with repeated(read, _READ_EVERY_S, "gpu-bench-reader"):
         while (taken := time.perf_counter() - begun) < seconds or not samples:
             samples += epoch()
         wait_for(device)
         taken = time.perf_counter() - begun
-    return Turn(samples, taken, Gpu.of(sampler.usage(), device))
+    return Turn(samples, taken, Gpu.of(statuses, device))
 
 
 def in_turn(names: Sequence[str], number: int) -> list[str]:

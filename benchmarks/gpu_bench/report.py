@@ -99,10 +99,9 @@ def _ways(ways: dict[str, Timings], result: Measured) -> list[str]:
             continue
         busy = "—" if timings.busy_percent is None else f"{timings.busy_percent:.0f} %"
         good, faster = goodput(result, name), speed_up(result, name)
-        slowed = "".join(f"  {why} {share:.0%}" for why, share in timings.throttled.items())
         lines.append(
             f"  {title:<24}{timings.rate:>10,.0f}  {busy:>8}  {as_text(good) if good else '—':<19}  "
-            f"{as_text(faster) if faster else '—'}{slowed}".rstrip()
+            f"{as_text(faster) if faster else '—'}".rstrip()
         )
     return lines
 

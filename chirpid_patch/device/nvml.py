@@ -1,57 +1,31 @@
-"""GPU utilisation, memory, clocks and power through NVIDIA's management library, or the reason why there is none to
-read (R-000-3.1)."""
+"""GPU utilisation and memory through NVIDIA's management library, or why there is none to read (R-000-3.1)."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 import torch
 
-from chirpid_patch.device.visible_gpus import VisibleGpu, VisibleGpus
-
-#: What NVML's header calls these.
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2
-#: Bits of "clocks event reasons" that mean too much power or heat. Idle clocks and those a user set are not among them.
-_SLOWED_BY = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x20: "heat (driver)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
-
+from chirpid_patch.device.visible_gpus import VisibleGpu, VisibleGpus, names_mig
 
 #: The fields of a reading that NVML is asked for.
-FIELDS = (
-    "utilization_percent",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "power_w",
-    "power_limit_w",
-    "throttling",
-)
+FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """One GPU, or MIG device, at one moment. What cannot be read is None, and ``unreadable`` says why.
+    """One GPU at one moment. What cannot be read is None, and ``unreadable`` says why.
 
     Attributes:
         name, uuid: as NVML says them.
         utilization_percent: the share of NVML's last sampling period (1/6 to 1 second, by model) in which at least one
-            kernel ran, 0 to 100. A MIG device has none.
-        memory_used_bytes, memory_total_bytes: the device's, not this process's alone; of a MIG device, its own share.
-        sm_clock_mhz, memory_clock_mhz: clocks now; of a MIG device, as all that follows, the whole GPU's.
-        power_w, power_limit_w: draw, and what it is capped at.
-        throttling: what lowers the clocks now, of "power cap", "hardware slowdown", "heat (driver)", "heat (hardware)"
-            and "power brake"; empty if nothing.
+            kernel ran, 0 to 100.
+        memory_used_bytes, memory_total_bytes: the GPU's, not this process's alone.
         unreadable: for each field that is None, why.
     """
 
@@ -60,11 +34,6 @@ class GpuReading:
     utilization_percent: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    throttling: tuple[str, ...] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
@@ -73,13 +42,6 @@ class GpuReading:
         if self.memory_used_bytes is not None and self.memory_total_bytes is not None:
             used, total = self.memory_used_bytes / 2**30, self.memory_total_bytes / 2**30
             said.append(f"{used:.1f} of {total:.1f} GiB used")
-        if self.sm_clock_mhz is not None:
-            said.append(f"{self.sm_clock_mhz} MHz")
-        if self.power_w is not None:
-            limit = "" if self.power_limit_w is None else f" of {self.power_limit_w:.0f}"
-            said.append(f"{self.power_w:.0f}{limit} W")
-        if self.throttling:
-            said.append(f"slowed by {' and '.join(self.throttling)}")
         return f"{self.name}: {', '.join(said)}"
 
 
@@ -106,11 +68,6 @@ class GpuStatus:
         known = [gpu.memory_used_bytes for gpu in self.readings if gpu.memory_used_bytes is not None]
         return sum(known) if known else None
 
-    @property
-    def throttling(self) -> tuple[str, ...]:
-        """What lowers the clocks of any of the GPUs."""
-        return tuple(dict.fromkeys(why for gpu in self.readings for why in gpu.throttling or ()))
-
     def __str__(self) -> str:
         if not self.readings:
             return f"no GPU: {self.reason}"
@@ -123,8 +80,8 @@ class GpuProbe:
     Args:
         nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
         visible: what counts as CUDA_VISIBLE_DEVICES; by default the environment's. As in CUDA, entries are numbers,
-            (abbreviated) UUIDs of GPUs or UUIDs of MIG devices, and the first invalid one hides itself and all after
-            it.
+            (abbreviated) UUIDs of GPUs, and the first invalid one hides itself and all after it. MIG devices are not
+            read.
 
     Which GPU a number means is asked of CUDA once that is initialised, if `visible` is not given. Before, numbers count
     in NVML's order, that of the PCI bus; where CUDA may count otherwise, `GpuStatus.notes` says so.
@@ -166,8 +123,15 @@ class GpuProbe:
             return
         self._gpus, self._notes, self.reason = visible.found, tuple(visible.notes), None
         if not self._gpus:
-            hidden = self._visible is not None
-            self.reason = f"CUDA_VISIBLE_DEVICES={self._visible!r} hides every GPU" if hidden else "NVML finds none"
+            self.reason = self._why_none()
+
+    def _why_none(self) -> str:
+        if self._visible is None:
+            return "NVML finds none"
+        named = f"CUDA_VISIBLE_DEVICES={self._visible!r}"
+        return (
+            f"{named} names a MIG device, which is not read" if names_mig(self._visible) else f"{named} hides every GPU"
+        )
 
     def read(self) -> GpuStatus:
         """One reading of each visible GPU, or the reason why there is none."""
@@ -207,54 +171,24 @@ def gpu_status(nvml: Any | None = None, visible: str | None = None) -> GpuStatus
         return probe.read()
 
 
-class _Questions:
-    """Asks NVML for single values; what it does not answer is noted in `unreadable`, by field."""
-
-    def __init__(self, nvml: Any) -> None:
-        self._nvml = nvml
-        self.unreadable: dict[str, str] = {}
-
-    def __call__(self, fields: tuple[str, ...], function: str, *arguments: Any) -> Any:
-        """What `function` answers; None if it does not, and then `fields` cannot be read."""
-        ask = getattr(self._nvml, function, None)
-        if ask is None:
-            why = f"the installed nvidia-ml-py has no {function}"
-        else:
-            try:
-                return ask(*arguments)
-            except self._nvml.NVMLError as error:  # of this value only: the others are asked for all the same
-                why = f"NVML says: {error}"
-        self.unreadable.update(dict.fromkeys(fields, why))
-        return None
-
-
 def _reading(nvml: Any, gpu: VisibleGpu) -> GpuReading:
-    ask = _Questions(nvml)
-    memory = ask(("memory_used_bytes", "memory_total_bytes"), "nvmlDeviceGetMemoryInfo", gpu.handle)
-    busy = None
-    if gpu.mig:
-        ask.unreadable["utilization_percent"] = "a MIG device has no utilisation rates"
-    else:
-        busy = ask(("utilization_percent",), "nvmlDeviceGetUtilizationRates", gpu.handle)
-    power = ask(("power_w",), "nvmlDeviceGetPowerUsage", gpu.whole)
-    limit = ask(("power_limit_w",), "nvmlDeviceGetEnforcedPowerLimit", gpu.whole)
-    bits = ask(("throttling",), _reasons_function(nvml), gpu.whole)
+    unreadable: dict[str, str] = {}
+
+    def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
+        """What ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
+        try:
+            return function(gpu.handle)
+        except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
+            unreadable.update(dict.fromkeys(fields, f"NVML says: {error}"))
+            return None
+
+    busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
+    memory = ask(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
     return GpuReading(
         name=gpu.name,
         uuid=gpu.uuid,
         utilization_percent=None if busy is None else float(busy.gpu),
         memory_used_bytes=None if memory is None else int(memory.used),
         memory_total_bytes=None if memory is None else int(memory.total),
-        sm_clock_mhz=ask(("sm_clock_mhz",), "nvmlDeviceGetClockInfo", gpu.whole, _SM_CLOCK),
-        memory_clock_mhz=ask(("memory_clock_mhz",), "nvmlDeviceGetClockInfo", gpu.whole, _MEMORY_CLOCK),
-        power_w=None if power is None else power / 1000,  # NVML counts milliwatts
-        power_limit_w=None if limit is None else limit / 1000,
-        throttling=None if bits is None else tuple(word for bit, word in _SLOWED_BY.items() if bits & bit),
-        unreadable=ask.unreadable,
+        unreadable=unreadable,
     )
-
-
-def _reasons_function(nvml: Any) -> str:
-    """The function for what lowers the clocks: its name changed, and the older one will go with CUDA 14."""
-    new, old = "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"
-    return old if hasattr(nvml, old) and not hasattr(nvml, new) else new

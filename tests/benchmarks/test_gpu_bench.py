@@ -107,7 +107,7 @@ def test_what_cannot_be_measured_is_one_sentence_and_a_code(
 
 def timings(seconds_a_sample: list[float], busy: float | None = None) -> Any:
     measure = part("measure")
-    gpu = measure.Gpu(busy, None, None, {}, 1, 0.0, None)
+    gpu = measure.Gpu(busy, 1, None)
     return measure.Timings("", None, [measure.Turn(100, 100 * seconds, gpu) for seconds in seconds_a_sample])
 
 
@@ -221,19 +221,19 @@ def test_augmentation_left_out_or_too_strong_is_noticed(loading: Any) -> None:
 
 
 def test_of_several_gpus_the_one_that_is_trained_on_is_reported() -> None:
-    measure, sampler = part("measure"), importlib.import_module("chirpid_patch.device.nvml_sampler")
+    measure, nvml = part("measure"), importlib.import_module("chirpid_patch.device.nvml")
 
-    def gpu(uuid: str, percent: float | None) -> Any:
-        fields = {} if percent is None else {"utilization_percent": sampler.Spread(percent, percent, percent, 1)}
-        return sampler.GpuSummary("GPU", uuid, fields, {"power cap": 0.5}, {"utilization_percent": "a MIG device"})
+    def status(*percents: float | None) -> Any:
+        unreadable = {"utilization_percent": "NVML says: Not Supported"}
+        return nvml.GpuStatus(tuple(nvml.GpuReading("GPU", "GPU-1", one, 0, 0, unreadable) for one in percents))
 
-    cost = sampler.SamplingCost(3, 0.001, 0.001, 0.001, 0.01)
-    usage = sampler.GpuUsage((gpu("GPU-1", 10.0), gpu("GPU-2", 90.0), gpu("MIG-3", None)), cost)
-    found = [measure.Gpu.of(usage, torch.device("cuda", number)) for number in range(4)]
-    assert [one.busy_percent for one in found] == [10.0, 90.0, None, None]
-    assert (found[2].why, found[3].why) == ("a MIG device", "NVML shows 3 GPUs")
-    assert found[1].throttled == {"power cap": 0.5} and found[1].readings == 3
-    assert measure.Gpu.of(usage, torch.device("cpu")).why == "the training is on the CPU"
+    statuses = [status(10.0, 80.0, None), status(20.0, 100.0, None)]
+    found = [measure.Gpu.of(statuses, torch.device("cuda", number)) for number in range(4)]
+    assert [one.busy_percent for one in found] == [15.0, 90.0, None, None]
+    assert (found[2].why, found[3].why) == ("NVML says: Not Supported", "NVML shows 3 GPUs")
+    assert found[1].readings == 2
+    assert measure.Gpu.of([], torch.device("cuda", 0)).why == "the turn was too short for a reading"
+    assert measure.Gpu.of(statuses, torch.device("cpu")).why == "the training is on the CPU"
 
 
 # --- time ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fake_nvml import GIB, FakeNvml, Gpu, two_gpus
 
-from chirpid_patch import DataLoaderPerformanceMonitor, MemoryPressure, MemoryWatch
+from chirpid_patch import MemoryPressure, MemoryWatch
 from chirpid_patch.device.nvml import FIELDS, GpuProbe, gpu_status
 
 
@@ -29,15 +29,6 @@ def cuda_shows(monkeypatch: pytest.MonkeyPatch, *devices: dict[str, Any]) -> Non
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(**devices[index]))
 
 
-def divided() -> FakeNvml:
-    """A GPU that MIG divides in two, beside a whole one."""
-    slices = [
-        Gpu("Model MIG 1g", "MIG-aaaa-1", used=1 * GIB),
-        Gpu("Model MIG 1g", "MIG-bbbb-2", used=3 * GIB),
-    ]
-    return FakeNvml(Gpu("Model", "GPU-1111aaaa-0000", migs=slices), Gpu("Model", "GPU-2222bbbb-0000", bus=2))
-
-
 # --- what is read -------------------------------------------------------------------------------------------
 
 
@@ -50,11 +41,6 @@ def test_every_field_is_read_in_the_units_that_are_documented(bytes_names: bool)
         "utilization_percent": 40,
         "memory_used_bytes": 2 * GIB,
         "memory_total_bytes": 16 * GIB,
-        "sm_clock_mhz": 1950,
-        "memory_clock_mhz": 10501,
-        "power_w": 210.5,
-        "power_limit_w": 300.0,
-        "throttling": (),
     }
     assert first.unreadable == {}
     assert (status.utilization_percent, status.memory_used_bytes, status.reason, status.notes) == (
@@ -63,45 +49,7 @@ def test_every_field_is_read_in_the_units_that_are_documented(bytes_names: bool)
         None,
         (),
     )
-    assert str(status) == (
-        "Model: 40 % busy, 2.0 of 16.0 GiB used, 1950 MHz, 210 of 300 W; "
-        "Model: 90 % busy, 3.0 of 16.0 GiB used, 1950 MHz, 210 of 300 W"
-    )
-
-
-@pytest.mark.parametrize(
-    ("bits", "expected"),
-    [
-        (pynvml.nvmlClocksEventReasonGpuIdle, ()),
-        (pynvml.nvmlClocksEventReasonApplicationsClocksSetting, ()),
-        (pynvml.nvmlClocksEventReasonSwPowerCap, ("power cap",)),
-        (pynvml.nvmlClocksEventReasonSwThermalSlowdown, ("heat (driver)",)),
-        (
-            pynvml.nvmlClocksEventReasonHwSlowdown | pynvml.nvmlClocksEventReasonHwThermalSlowdown,
-            ("hardware slowdown", "heat (hardware)"),
-        ),
-        (pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown, ("power brake",)),
-    ],
-)
-def test_power_and_heat_that_lower_the_clocks_are_named(bits: int, expected: tuple[str, ...]) -> None:
-    status = gpu_status(FakeNvml(Gpu("Model", "GPU-1", reasons=bits)))
-    assert status.readings[0].throttling == status.throttling == expected
-    assert ("slowed by" in str(status)) == bool(expected)
-
-
-def test_the_older_name_for_what_lowers_the_clocks_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml(Gpu("Model", "GPU-1", reasons=4))
-    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = nvml.nvmlDeviceGetCurrentClocksEventReasons  # type: ignore[attr-defined]
-    monkeypatch.delattr(FakeNvml, "nvmlDeviceGetCurrentClocksEventReasons")
-    assert gpu_status(nvml).readings[0].throttling == ("power cap",)
-
-
-def test_the_monitor_tells_how_often_the_clocks_were_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
-    nvml = FakeNvml(Gpu("Model", "GPU-1", reasons=pynvml.nvmlClocksEventReasonSwPowerCap))
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    with DataLoaderPerformanceMonitor().watch(3600) as usage:
-        nvml.gpus[0].reasons = 0  # one sample before, one at the end
-    assert usage.gpu_throttling == {"power cap": 0.5}
+    assert str(status) == "Model: 40 % busy, 2.0 of 16.0 GiB used; Model: 90 % busy, 3.0 of 16.0 GiB used"
 
 
 # --- what cannot be read, by field --------------------------------------------------------------------------
@@ -112,10 +60,6 @@ def test_the_monitor_tells_how_often_the_clocks_were_lowered(monkeypatch: pytest
     [
         ("nvmlDeviceGetUtilizationRates", {"utilization_percent"}),
         ("nvmlDeviceGetMemoryInfo", {"memory_used_bytes", "memory_total_bytes"}),
-        ("nvmlDeviceGetClockInfo", {"sm_clock_mhz", "memory_clock_mhz"}),
-        ("nvmlDeviceGetPowerUsage", {"power_w"}),
-        ("nvmlDeviceGetEnforcedPowerLimit", {"power_limit_w"}),
-        ("nvmlDeviceGetCurrentClocksEventReasons", {"throttling"}),
     ],
 )
 def test_what_a_gpu_does_not_report_is_said_and_the_rest_is_read(function: str, fields: set[str]) -> None:
@@ -132,12 +76,6 @@ def test_a_watch_of_memory_leaves_out_gpus_that_do_not_tell_theirs(monkeypatch: 
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(silent, full))
     alerts = MemoryWatch(soft=None, hard=None, gpu_hard=None).check()
     assert [(alert.use.source, alert.pressure) for alert in alerts] == [("gpu 1", MemoryPressure.SOFT)]
-
-
-def test_what_the_binding_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(FakeNvml, "nvmlDeviceGetPowerUsage")
-    (reading,) = gpu_status(FakeNvml(Gpu("Model", "GPU-1"))).readings
-    assert reading.unreadable == {"power_w": "the installed nvidia-ml-py has no nvmlDeviceGetPowerUsage"}
 
 
 def test_no_driver_is_a_reason_and_not_an_error() -> None:
@@ -229,18 +167,8 @@ def test_it_says_where_numbers_may_mean_other_gpus_to_cuda(
 # --- which GPUs: what CUDA says, once it is initialised -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "devices",
-    [
-        [{"uuid": "2222bbbb-0000"}, {"uuid": "1111aaaa-0000"}],
-        [{"pci_domain_id": 0, "pci_bus_id": 2, "pci_device_id": 0}, {"uuid": "1111aaaa-0000"}],
-    ],
-    ids=["UUIDs", "PCI"],
-)
-def test_gpus_come_in_the_order_that_cuda_has_them_in(
-    devices: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cuda_shows(monkeypatch, *devices)
+def test_gpus_come_in_the_order_that_cuda_has_them_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda_shows(monkeypatch, {"uuid": "2222bbbb-0000"}, {"uuid": "1111aaaa-0000"})
     status = gpu_status(two_gpus())
     assert [gpu.utilization_percent for gpu in status.readings] == [90, 40]
     assert status.notes == ()
@@ -262,36 +190,12 @@ def test_a_device_that_nvml_cannot_tell_is_said_and_the_environment_followed(mon
     assert status.notes == ("NVML does not tell which GPU cuda:0 is, so CUDA_VISIBLE_DEVICES was followed",)
 
 
-# --- MIG ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("named", ["MIG-bbbb-2"])
-def test_a_mig_device_has_its_own_memory_no_utilisation_and_the_clocks_of_its_gpu(named: str) -> None:
-    (reading,) = gpu_status(divided(), visible=named).readings
-    assert (reading.uuid, reading.name, reading.memory_used_bytes) == (named, "Model MIG 1g", 3 * GIB)
-    assert reading.unreadable == {"utilization_percent": "a MIG device has no utilisation rates"}
-    assert (reading.sm_clock_mhz, reading.power_w, reading.throttling) == (1950, 210.5, ())
-    assert "utilisation not reported" in str(reading)
-
-
-def test_of_a_divided_gpu_the_device_that_cuda_uses_is_read_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    status = gpu_status(divided(), visible="0")
-    assert [gpu.uuid for gpu in status.readings] == ["MIG-aaaa-1"]
-    (note,) = status.notes
-    assert note.startswith("Model is divided by MIG: read is its first device, MIG-aaaa-1;")
-    cuda_shows(monkeypatch, {"uuid": "bbbb-2"})
-    exact = gpu_status(divided())
-    assert ([gpu.uuid for gpu in exact.readings], exact.notes) == (["MIG-bbbb-2"], ())
-
-
-def test_a_named_mig_device_is_read_whatever_uuid_cuda_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mig_device_is_said_not_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-bbbb-2")
-    cuda_shows(monkeypatch, {"uuid": "1111aaaa-0000"})  # older drivers say the whole GPU's
-    assert [gpu.uuid for gpu in gpu_status(divided()).readings] == ["MIG-bbbb-2"]
-
-
-def test_an_unknown_mig_device_is_a_reason() -> None:
-    assert gpu_status(divided(), visible="MIG-other").reason == "NVML says: Not Found"
+    cuda_shows(monkeypatch, {"uuid": "1111aaaa-0000"})  # some drivers say the whole GPU's, whose memory others use too
+    assert str(gpu_status(two_gpus())) == (
+        "no GPU: CUDA_VISIBLE_DEVICES='MIG-bbbb-2' names a MIG device, which is not read"
+    )
 
 
 # --- its life -----------------------------------------------------------------------------------------------
