@@ -90,7 +90,7 @@ def migrated(loading: Loading) -> Any:
 
 
 def pinned_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
-    """The migrated loader on the CPU, its batches staged in pinned memory and copied beside the training."""
+    """The migrated loader on the CPU, its batches copied beside the training by way of pinned memory."""
     create = OptimalDataLoaderFactory.create_training_loader
     loader: Any = create(migrated(loading), loading.batch_size, shuffle=shuffle, pin_memory=False)
     # Neither the loader nor the training draws from a generator that the other one uses.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch.data.collate import stacks_samples
 from chirpid_patch.device.moving import mapped, move_batch, move_part, usable_device
-from chirpid_patch.device.side_stream import CudaCopies, Run, SideStream, run_now
+from chirpid_patch.device.side_stream import BatchCopy, CopyingDevice, CudaCopies
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 
@@ -25,8 +24,7 @@ class DevicePrefetcher:
         for x, y in DevicePrefetcher(loader, device): ...
 
     On CUDA, batches are copied on a stream of its own, beside what the training has queued there: from pinned memory
-    at once, from other memory through pinned memory that is allocated once and used in turn (``pin_memory=False`` of
-    the loader saves an allocation and a copy a batch). Neither the device nor the training's stream is ever waited
+    as it is, from other memory by way of pinned memory. Neither the device nor the training's stream is ever waited
     for. What moves itself (objects with a ``to`` of their own) and what is no plain memory is moved as ``move_batch``
     does it; without CUDA that is all that happens. Everything else (``len``, ``dataset``, ``batch_sampler``,
     ``set_epoch`` of its sampler …) is the loader's.
@@ -34,12 +32,12 @@ class DevicePrefetcher:
     Args:
         loader: any iterable of batches; iterated anew each time.
         device: where the batches go.
-        lookahead: ask the loader for a batch while the one before is being trained on, and stage it on a thread, so
-            that its copy is over by then also in loops that wait for the device in every step (``loss.item()``). None
-            does so only where nothing but the loader can notice: PyTorch's loader or this package's, with workers,
-            and a sampler that draws nothing as it goes. Random generators are then at every moment as without the
-            prefetcher. True is right wherever neither the training nor the loader draws from a generator that the
-            other one uses, and the dataset is not changed within an epoch.
+        lookahead: ask the loader for a batch before the one before is trained on, so that its copy is over by then
+            also in loops that wait for the device in every step (``loss.item()``). None does so only where nothing but
+            the loader can notice: PyTorch's loader or this package's, with workers, and a sampler that draws nothing as
+            it goes. Random generators are then at every moment as without the prefetcher. True is right wherever
+            neither the training nor the loader draws from a generator that the other one uses, and the dataset is not
+            changed within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device and there is none.
@@ -49,30 +47,22 @@ class DevicePrefetcher:
         self.loader = loader
         self.device = usable_device(device)
         self.lookahead = lookahead
-        self._side: SideStream | None = None
-        self._stager: ThreadPoolExecutor | None = None
+        self._cuda: CopyingDevice | None = None
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)
         if self.device.type != "cuda":
             return map(partial(mapped, move=partial(move_part, self.device)), batches)
         lookahead = _asked_early_unnoticed(self.loader) if self.lookahead is None else self.lookahead
-        run = self._on_a_thread if lookahead else run_now
-        settle = not _gives_away(self.loader)
-        return DeviceIterator(batches, self._side_stream(), run, lookahead=lookahead, settle=settle)
+        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
 
-    def _side_stream(self) -> SideStream:
-        """The stream and its pinned memory, kept from epoch to epoch."""
+    def _copies(self) -> CopyingDevice:
+        """The device and its stream, kept from epoch to epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
-        if self._side is None or self._side.device != device:
-            self._side = SideStream(CudaCopies(device))
-        return self._side
-
-    def _on_a_thread(self, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-        if self._stager is None:
-            self._stager = ThreadPoolExecutor(1, "chirpid-staging")
-        return self._stager.submit(function, *arguments).result
+        if self._cuda is None or self._cuda.device != device:
+            self._cuda = CudaCopies(device)
+        return self._cuda
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -83,49 +73,46 @@ class DevicePrefetcher:
         return getattr(self.loader, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the stream, its memory and the thread."""
-        return {**self.__dict__, "_side": None, "_stager": None}
+        """Everything but the stream."""
+        return {**self.__dict__, "_cuda": None}
 
 
 class DeviceIterator(Iterator[Any]):
-    """One epoch of ``batches``, moved by ``side``.
+    """One epoch of ``batches``, copied by ``cuda``.
 
     Args:
         batches: the loader's iterator.
-        side: copies them.
-        run: runs the copying of a batch, here or on a thread.
+        cuda: copies them.
         lookahead: one more batch is under way while one is trained on.
         settle: the loader may write over a batch once it is asked for the next.
     """
 
-    def __init__(
-        self, batches: Iterator[Any], side: SideStream, run: Run = run_now, *, lookahead: bool, settle: bool = True
-    ) -> None:
+    def __init__(self, batches: Iterator[Any], cuda: CopyingDevice, *, lookahead: bool, settle: bool = True) -> None:
         self._batches = batches
-        self._side = side
-        self._run = run
+        self._cuda = cuda
         self._lookahead = lookahead
         self._settle = settle
-        self._next: Callable[[], Any] | Exception | None = None
+        self._last: BatchCopy | None = None
+        self._next: BatchCopy | Exception | None = None
 
     def __next__(self) -> Any:
         coming, self._next = self._ask() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
-        batch = coming()  # its memory is not read by this process any more when the loader is asked again
+        batch = coming.hand_over()  # what is moved in order is read now, before the loader is asked again
         if self._lookahead:
             self._next = self._ask()
         return batch
 
-    def _ask(self) -> Callable[[], Any] | Exception:
-        """The next batch on its way, or what the loader raised: the loop meets it where it would have."""
-        if self._settle:
-            self._side.settle()
+    def _ask(self) -> BatchCopy | Exception:
+        """The next batch on its way, or what loading it raised: the loop meets it where it would have."""
+        if self._settle and self._last is not None:
+            self._last.settle()
         try:
-            batch = next(self._batches)
+            self._last = BatchCopy(next(self._batches), self._cuda)
         except Exception as error:
             return error
-        return self._side.start(batch, self._run)
+        return self._last
 
 
 def _gives_away(loader: Any) -> bool:

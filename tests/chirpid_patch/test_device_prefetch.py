@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import random
-import threading
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +26,7 @@ from chirpid_patch.device import prefetch as device_prefetch
 from chirpid_patch.device import side_stream
 from chirpid_patch.device.moving import mapped as move_mapped
 from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, move_batch
-from chirpid_patch.device.side_stream import SideStream
-from chirpid_patch.device.staging import SLOTS
+from chirpid_patch.device.side_stream import BatchCopy
 
 #: A device that every machine has beside the CPU; its tensors hold no values.
 META = torch.device("meta")
@@ -178,22 +176,17 @@ class LateDevice:
         self.device = device
         self.log: list[Any] = []
         self._queue: list[tuple[Tensor, Tensor]] = []
-        self._lock = threading.Lock()
         self.done = 0
 
-    def pinned(self, nbytes: int) -> Tensor:
-        self.log.append(("pinned", nbytes))
-        return torch.full((nbytes,), 255, dtype=torch.uint8)
+    def pinned(self, source: Tensor) -> Tensor:
+        self.log.append(("pinned", source.numel()))
+        return torch.empty_like(source).copy_(source)
 
     @contextmanager
     def beside(self) -> Iterator[None]:
         yield
 
-    def copy(self, source: Any) -> Any:
-        if isinstance(source, PackedSequence):
-            return PackedSequence(self.copy(source.data), source.batch_sizes, self.copy(source.sorted_indices))
-        if source.device == self.device:
-            return source
+    def copy(self, source: Tensor) -> Tensor:
         there = torch.zeros_like(source)
         self._queue.append((there, source))
         return there
@@ -206,11 +199,10 @@ class LateDevice:
 
     def work(self, copies: int) -> None:
         """Do some of the copies that are queued."""
-        with self._lock:
-            queued = self._queue[self.done : self.done + copies]  # another thread may be queueing more
-            for there, source in queued:
-                there.copy_(source)
-            self.done += len(queued)
+        queued = self._queue[self.done : self.done + copies]
+        for there, source in queued:
+            there.copy_(source)
+        self.done += len(queued)
 
     def finish(self) -> None:
         self.work(len(self._queue))
@@ -220,9 +212,6 @@ class LateEvent:
     def __init__(self, device: LateDevice, number: int) -> None:
         self.number = number
         self._device = device
-
-    def query(self) -> bool:
-        return self._device.done >= self.number
 
     def synchronize(self) -> None:
         self._device.log.append(("waited for", self.number))
@@ -258,7 +247,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> LateDevice:
     return device
 
 
-# --- staging: pinned memory allocated once, and never written over too early --------------------------------
+# --- copies: whole, and in order ----------------------------------------------------------------------------
 
 shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 dtypes = st.sampled_from([torch.float32, torch.uint8, torch.int64, torch.bool, torch.float16, torch.complex64])
@@ -283,7 +272,7 @@ def test_every_batch_arrives_whole_however_late_the_device_copies(
     device = LateDevice()
     expected = copy.deepcopy(made)
     arrived = []
-    for batch in DeviceIterator(iter(made), SideStream(device), lookahead=lookahead):
+    for batch in DeviceIterator(iter(made), device, lookahead=lookahead):
         device.work(progress[len(arrived)])
         arrived.append(batch)
     device.finish()
@@ -291,35 +280,12 @@ def test_every_batch_arrives_whole_however_late_the_device_copies(
     assert all(same(list(one), other) for one, other in zip(arrived, expected, strict=True))
 
 
-def test_pinned_memory_is_allocated_once_for_all_epochs_and_grows_with_the_batches(late: LateDevice) -> None:
-    x = torch.arange(70.0).view(7, 10)
-    prefetcher = DevicePrefetcher(DataLoader(TensorDataset(x), 2), "cuda")
-    for _ in range(3):
-        arrived = [part for (part,) in prefetcher]  # the last batch is odd
-        late.finish()
-        assert torch.equal(torch.cat(arrived), x)
-    assert [asked for asked in late.log if asked[0] == "pinned"] == [("pinned", 256)] * 3
-    late.log.clear()
-    prefetcher.loader = DataLoader(TensorDataset(x.repeat(1, 20)), 2)
-    assert len(list(prefetcher)) == 4
-    assert [asked for asked in late.log if asked[0] == "pinned"] == [("pinned", 1792)] * 3
-
-
-def test_the_host_waits_only_where_all_slots_are_on_their_way(late: LateDevice) -> None:
-    loader = DataLoader(TensorDataset(torch.arange(12.0).view(6, 2)), 1)
-    prefetcher = DevicePrefetcher(loader, "cuda")
-    arrived = []
-    for (x,) in prefetcher:
-        arrived.append(x)
-        if len(arrived) == SLOTS:
-            assert not [asked for asked in late.log if asked[0] == "waited for"]
-    assert [asked for asked in late.log if asked[0] == "waited for"] == [("waited for", n) for n in range(1, 4)]
-    assert prefetcher._side is not None and prefetcher._side.ring.waits == 3
+def test_the_host_waits_for_no_copy_out_of_memory_that_was_pinned_here(late: LateDevice) -> None:
+    x = torch.arange(12.0).view(6, 2)
+    arrived = list(DevicePrefetcher(DataLoader(TensorDataset(x), 1), "cuda"))
+    assert [asked[0] for asked in late.log] == ["pinned", "handed over"] * 6
     late.finish()
-    late.log.clear()
-    for _ in prefetcher:
-        late.finish()  # a device that is in time
-    assert not [asked for asked in late.log if asked[0] == "waited for"]
+    assert torch.equal(torch.cat([part for (part,) in arrived]), x)
 
 
 def test_memory_that_the_loader_writes_to_again_is_copied_before_it_is_asked(late: LateDevice) -> None:
@@ -347,12 +313,12 @@ def test_a_loader_whose_batches_are_the_receivers_is_not_waited_for(
         assert torch.equal(torch.cat([x if collate else x[0] for x in arrived]), torch.arange(6.0))
 
 
-def test_parts_in_pinned_memory_are_copied_directly_beside_parts_that_are_staged() -> None:
+def test_parts_in_pinned_memory_are_copied_directly_beside_parts_that_are_pinned_first() -> None:
     device = LateDevice()
     there = torch.ones(2, device=META)
     batch = {"x": pinned(1, 2), "y": [torch.tensor([3]), there, torch.ones(0)], "name": "a"}
-    moved = SideStream(device).start(batch)()
-    assert device.log == [("pinned", 256), ("handed over", 3, 3)]
+    moved = BatchCopy(batch, device).hand_over()
+    assert device.log == [("pinned", 1), ("pinned", 0), ("handed over", 3, 3)]
     assert moved["y"][1] is there and moved["name"] == "a"
     device.finish()
     assert plain(moved["x"]).tolist() == [1, 2] and moved["y"][0].tolist() == [3] and moved["y"][2].shape == (0,)
@@ -362,56 +328,44 @@ def test_what_lies_otherwise_in_memory_lies_so_on_the_device() -> None:
     device = LateDevice()
     images = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
     part, expanded = torch.arange(12).view(3, 4)[:, 1:3], torch.ones(1, 3).expand(2, 3)
-    moved = SideStream(device).start([images, part, expanded])()
+    moved = BatchCopy([images, part, expanded], device).hand_over()
     device.finish()
     assert moved[0].is_contiguous(memory_format=torch.channels_last)
     assert [one.is_contiguous() for one in moved[1:]] == [True, True]
     assert all(torch.equal(one, other) for one, other in zip(moved, [images, part, expanded], strict=True))
 
 
-def test_a_packed_sequence_is_staged_whole() -> None:
+def test_a_packed_sequence_is_copied_whole() -> None:
     device = LateDevice()
     packed = pack_sequence([torch.arange(2.0), torch.arange(5.0)], enforce_sorted=False)
-    moved = SideStream(device).start((packed, "a"))()[0]
+    moved = BatchCopy((packed, "a"), device).hand_over()[0]
     device.finish()
     assert torch.equal(moved.data, packed.data) and torch.equal(moved.batch_sizes, packed.batch_sizes)
     assert torch.equal(moved.sorted_indices, packed.sorted_indices)
+    assert torch.equal(moved.unsorted_indices, packed.unsorted_indices)
 
 
 def test_a_batch_that_is_on_the_device_passes_untouched() -> None:
     device = LateDevice()
     batch = [torch.ones(2, device=META), "a"]
-    assert SideStream(device).start(batch)() is batch
+    assert BatchCopy(batch, device).hand_over() is batch
     assert device.log == []
 
 
 @pytest.mark.parametrize(
-    ("batch", "why"),
+    "batch",
     [
-        ([pinned(1), Graph(torch.ones(2))], "Graph moves itself"),
-        ([torch.ones(2, requires_grad=True)], "more than plain memory"),
-        ([torch.ones(2).to_sparse()], "more than plain memory"),
-        ([torch.ones(2).as_subclass(OwnTensor)], "more than plain memory"),
+        [pinned(1), Graph(torch.ones(2))],
+        [torch.ones(2, requires_grad=True)],
+        [torch.ones(2).to_sparse()],
+        [torch.ones(2).as_subclass(OwnTensor)],
     ],
+    ids=["moves itself", "in a graph", "sparse", "a tensor of somebody's own"],
 )
-def test_what_cannot_be_copied_aside_is_moved_in_order_and_told_once(
-    batch: list[Any], why: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "chirpid_patch")
+def test_what_cannot_be_copied_aside_is_moved_in_order(batch: list[Any]) -> None:
     device = LateDevice()
-    side = SideStream(device)
-    for _ in range(2):
-        moved = side.start(batch)()
-        assert [getattr(part, "x", part).device for part in moved] == [META] * len(batch)
-    assert device.log == []
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert said.startswith("batches are moved in order with the training, not beside it: ") and why in said
-
-
-def test_a_batch_larger_than_is_staged_is_moved_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_stream, "MOST_BYTES", 512)
-    device = LateDevice()
-    assert SideStream(device).start([torch.ones(200)])()[0].device == META
+    moved = BatchCopy(batch, device).hand_over()
+    assert [getattr(part, "x", part).device for part in moved] == [META] * len(batch)
     assert device.log == []
 
 
@@ -455,16 +409,20 @@ def test_with_lookahead_an_error_still_comes_after_the_batch_before_it(late: Lat
     assert list(batches) == []
 
 
-def test_an_error_of_the_copying_thread_is_met_by_the_loop(late: LateDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_memory(nbytes: int) -> Tensor:
+def test_an_error_of_copying_is_met_where_its_batch_would_have_been(
+    late: LateDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(source: Tensor) -> Tensor:
         raise RuntimeError("no pinned memory left")
 
     monkeypatch.setattr(late, "pinned", no_memory)
+    batches = iter(DevicePrefetcher([pinned(1), torch.ones(2)], "cuda", lookahead=True))
+    next(batches)
     with pytest.raises(RuntimeError, match="no pinned memory left"):
-        list(DevicePrefetcher([torch.ones(2)], "cuda", lookahead=True))
+        next(batches)
 
 
-def test_two_epochs_at_once_share_the_pinned_memory(late: LateDevice) -> None:
+def test_two_epochs_at_once_do_not_disturb_each_other(late: LateDevice) -> None:
     x = torch.arange(20.0)
     prefetcher = DevicePrefetcher(DataLoader(TensorDataset(x), 3), "cuda", lookahead=True)
     pairs = list(zip(prefetcher, prefetcher, strict=True))
@@ -504,11 +462,11 @@ def test_a_loader_is_asked_early_only_where_nothing_else_can_notice(
 ) -> None:
     started: list[Any] = []
 
-    def start(self: SideStream, batch: Any, run: Any) -> Any:
+    def begin(batch: Any, cuda: Any) -> BatchCopy:
         started.append(batch)
-        return lambda: batch
+        return BatchCopy(batch, cuda)
 
-    monkeypatch.setattr(SideStream, "start", start)
+    monkeypatch.setattr(device_prefetch, "BatchCopy", begin)
     loader, expected = loaders()[name]
     next(iter(DevicePrefetcher(loader, "cuda")))
     assert len(started) == expected
