@@ -95,7 +95,7 @@ class DataLoaderPerformanceMonitor:
         for include_children in (True, False):
             try:
                 return process_memory(include_children=include_children)
-            except NotImplementedError:  # neither /proc nor psutil here
+            except NotImplementedError:  # no psutil here
                 continue
         return None
 

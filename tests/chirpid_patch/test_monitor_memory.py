@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from chirpid_patch.memory import usage as memory
 from chirpid_patch.memory.usage import process_memory
 
 MIB = 2**20
-linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no PSS")
 
 
 @linux_only
@@ -31,8 +31,7 @@ def test_memory_that_is_used_is_seen_in_bytes() -> None:
 @linux_only
 def test_pss_is_preferred_and_at_most_rss() -> None:
     reading = process_memory()
-    rss = memory._proc_rss(os.getpid())
-    assert rss is not None
+    rss = psutil.Process().memory_info().rss
     if reading.kind == "pss":
         assert 0 < reading.bytes <= rss * 1.05
     else:
@@ -71,26 +70,35 @@ def test_a_process_that_is_gone_is_a_clear_error() -> None:
         process_memory(ended.pid)
 
 
-def test_without_proc_psutil_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("psutil")
-    monkeypatch.setattr(memory, "_proc_available", lambda: False)
+def without(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
+    """A system that has no such measures."""
+    read = memory._read
+    monkeypatch.setattr(memory, "_read", lambda process, kind: None if kind in kinds else read(process, kind))
+
+
+def test_where_there_is_no_pss_pages_that_are_shared_still_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "pss")
     assert process_memory().kind == "rss"
     assert process_memory(include_children=True).kind == "uss"
-    with pytest.raises(ProcessLookupError):
-        process_memory(2**22 + 1, include_children=True)
+    without(monkeypatch, "pss", "uss")
+    assert process_memory(include_children=True).kind == "rss"
 
 
-def test_without_proc_and_psutil_only_the_peak_of_this_process_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_that_may_not_be_read_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "pss", "uss", "rss")
+    with pytest.raises(ProcessLookupError, match="may not be read"):
+        process_memory()
+
+
+def test_without_psutil_only_the_peak_of_this_process_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resource")
-    monkeypatch.setattr(memory, "_proc_available", lambda: False)
     monkeypatch.setattr(memory, "psutil", None)
     reading = process_memory()
     assert reading.kind == "peak-rss"
     assert reading.bytes > MIB
-    with pytest.raises(NotImplementedError, match="install psutil"):
-        process_memory(include_children=True)
+    for question in ({"include_children": True}, {"pid": 1}):
+        with pytest.raises(NotImplementedError, match="install psutil"):
+            process_memory(**question)  # type: ignore[arg-type]
 
 
 def test_the_peak_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
