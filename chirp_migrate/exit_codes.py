@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     SLOWER = 12
     NOT_EQUIVALENT = 13
     WORKLOAD_FAILED = 14
+    UNDECIDED = 15
     INTERNAL = 70
     INTERRUPTED = 130
     PIPE_CLOSED = 141
@@ -43,6 +44,7 @@ _MEANINGS = {
     ExitCode.SLOWER: "verify: slower",
     ExitCode.NOT_EQUIVALENT: "verify: not the same training",
     ExitCode.WORKLOAD_FAILED: "verify, tune: the backend's own code failed",
+    ExitCode.UNDECIDED: "verify: faster, and of some entry points it is not shown whether they are slower",
     ExitCode.INTERNAL: "a defect of chirp-migrate; --debug shows where",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
     ExitCode.PIPE_CLOSED: "the reader of the output went away",

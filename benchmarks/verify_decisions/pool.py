@@ -15,9 +15,9 @@ from chirp_migrate.verify.rounds import TimedRound
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.workload import discover
 from verify_decisions.load import OtherLoad
-from verify_decisions.trees import SIZES, Condition, write_trees
+from verify_decisions.trees import SIZES, write_trees
 
-__all__ = ["Pool", "of_condition", "record"]
+__all__ = ["Pool", "record"]
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,3 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
             beside = "not watched" if others is None else f"others used {others:.0%}"
             progress(f"{number + 1}/{rounds} rounds, {time.monotonic() - began:.0f} s, {beside}")
             yield Pool(load, tuple(made))
-
-
-def of_condition(pool: Pool, condition: Condition) -> tuple[TimedRound, ...]:
-    """The rounds as a verification of that one entry point would have made them."""
-    label = f"training_utils.{condition.function}"
-    return tuple(
-        TimedRound(
-            each.order,
-            {side: {label: entries[label]} for side, entries in each.seconds.items() if entries} | {"cached": {}},
-            each.others,
-            each.duration_s,
-        )
-        for each in pool.rounds
-    )

@@ -1,28 +1,56 @@
-"""Many verifications from one recording: rounds drawn from the pool, decided by the code that `verify` decides with."""
+"""Many verifications of 16 entry points, decided by the code that `verify` decides with. The seconds are simulated."""
 
 from __future__ import annotations
 
 import math
-import random
-import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from chirp_migrate.verify.rounds import CONFIDENCE, TimedRound, take_rounds
+import numpy as np
+from scipy.stats import binomtest
+
+from chirp_migrate.verify.rounds import TimedRound, order, take_rounds
 from chirp_migrate.verify.session import timings
-from chirp_migrate.verify.statistics import paired_ratio, student_quantile
-from chirp_migrate.verify.verdict import Verdict, decide, still_open
+from chirp_migrate.verify.verdict import Judge, Verdict
 
-__all__ = ["THRESHOLD", "Rate", "Tally", "measured_ratio", "run_trials", "spread"]
+__all__ = ["ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
 
+ENTRY_POINTS = 16
 THRESHOLD = 0.2
+MOST = 20
+_PERFECT = 0.3  # time with perfect loading / time before
+_DRIFT = 0.02  # of the noise of one time, what changes slowly
+_DISTURBED = 0.1
+
+#: Logarithms of one verification's noise: (rounds, side, entry point), and the share of the CPUs others used.
+Noise = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """True time ratios after / before of the entry points, which all take as long before."""
+
+    name: str
+    ratios: tuple[float, ...]
+
+
+def _scenarios() -> tuple[Scenario, ...]:
+    one_slower = [
+        Scenario(f"one {percent} % slower, 15 twice as fast", (1 + percent / 100, *[0.5] * (ENTRY_POINTS - 1)))
+        for percent in (5, 10, 20)
+    ]
+    saved = [Scenario(f"all {percent} % less", (1 - percent / 100,) * ENTRY_POINTS) for percent in (10, 19, 21, 30, 50)]
+    return (Scenario("A/A", (1.0,) * ENTRY_POINTS), *one_slower, *saved)
+
+
+SCENARIOS = _scenarios()
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened, with Wilson's 95 % interval (1927).
+    """How often something happened, with Wilson's 95 % interval.
 
     Attributes:
         count, of: it happened ``count`` times in ``of`` trials.
@@ -38,78 +66,99 @@ class Rate:
 
     def interval(self) -> tuple[float, float]:
         """Both ends, 0 to 1."""
-        z = student_quantile(0.5 + CONFIDENCE / 2, 100_000)  # the normal distribution's to five digits
-        middle = (self.share + z * z / (2 * self.of)) / (1 + z * z / self.of)
-        half = z * math.sqrt(self.share * (1 - self.share) / self.of + (z / (2 * self.of)) ** 2) / (1 + z * z / self.of)
-        return max(0.0, middle - half), min(1.0, middle + half)
+        ends = binomtest(self.count, self.of).proportion_ci(method="wilson")
+        return float(ends.low), float(ends.high)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of the trials of one condition with so many rounds at most.
+    """What came of the trials of one scenario.
 
     Attributes:
-        most: rounds at most.
         verdicts: how often each verdict came out.
-        covered: how often the interval that was reported held the ratio of the whole pool.
         rounds: mean number of rounds made, the discarded ones included.
         discarded: mean number of rounds discarded.
     """
 
-    most: int
     verdicts: dict[str, int]
-    covered: int
     rounds: float
     discarded: float
 
-    @property
-    def trials(self) -> int:
-        """Number of verifications."""
-        return sum(self.verdicts.values())
-
-    def rate(self, verdict: Verdict) -> Rate:
-        """How often ``verdict`` came out."""
-        return Rate(self.verdicts.get(verdict.text, 0), self.trials)
+    def rate(self, *verdicts: Verdict) -> Rate:
+        """How often one of these came out."""
+        return Rate(sum(self.verdicts.get(each.text, 0) for each in verdicts), sum(self.verdicts.values()))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
 
-def measured_ratio(rounds: Sequence[TimedRound]) -> float:
-    """Median of the whole pool's ratios after / before: what was really injected, seen through the noise."""
-    return statistics.median(_seconds(each, "after") / _seconds(each, "before") for each in rounds)
+def made_up(noise: float) -> Noise:
+    """Normal noise of one time (standard deviation of its logarithm).
 
-
-def run_trials(rounds: Sequence[TimedRound], true_ratio: float, most: int, trials: int, seed: int) -> Tally:
-    """Verify ``trials`` times, each time with rounds drawn from the pool with replacement, as many as it asks for.
-
-    The rule decides after each look whether it wants more, discards disturbed rounds and asks for others, just as in
-    a real verification; only the time budget is unlimited.
+    The machine's speed walks by 3 % from round to round on both sides, 2 % of the noise of a side changes slowly
+    (correlation 0.5 from round to round), and in one round of ten others use the CPUs and the noise is doubled.
     """
-    lot = random.Random(f"{seed}-{most}-{true_ratio}")
+
+    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        rounds = 2 * MOST + 8
+        others = np.where(rng.random(rounds) < _DISTURBED, 0.3, 0.01)
+        shape = (rounds, 2, ENTRY_POINTS)
+        white = rng.normal(0, math.sqrt(noise**2 - _DRIFT**2), shape) * np.where(others > 0.1, 2.0, 1.0)[:, None, None]
+        slow = rng.normal(0, _DRIFT, shape)
+        for number in range(1, rounds):
+            slow[number] = 0.5 * slow[number - 1] + math.sqrt(0.75) * slow[number]
+        speed = np.cumsum(rng.normal(0, 0.03, rounds))[:, None, None]
+        return white + slow + speed, others
+
+    return draw
+
+
+def recorded(pool: Sequence[TimedRound]) -> Noise:
+    """Noise of recorded rounds: a run of consecutive ones from a random place, the first following the last.
+
+    Each recorded entry point is centred: its mean ratio becomes 1. Entry points beyond the recorded ones take their
+    noise from rounds half a recording away.
+    """
+    labels = sorted(pool[0].seconds["before"])
+    logs = np.log([[[each.seconds[side][label] for label in labels] for side in ("before", "after")] for each in pool])
+    logs -= logs.mean(axis=0)
+    others = np.array([each.others or 0.0 for each in pool])
+
+    def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        numbers = (rng.integers(len(pool)) + np.arange(2 * MOST + 8)) % len(pool)
+        both = np.concatenate([logs[numbers], logs[(numbers + len(pool) // 2) % len(pool)]], axis=2)
+        columns = np.concatenate([rng.permutation(len(labels)), len(labels) + rng.permutation(len(labels))])
+        return both[:, :, columns[:ENTRY_POINTS]], others[numbers]
+
+    return draw
+
+
+def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed: int) -> Tally:
+    """Verify so many times with a budget of so many rounds of all entry points (at most 20 rounds of any)."""
+    rng = np.random.default_rng(seed)
+    labels = [f"entry_{number}" for number in range(ENTRY_POINTS)]
     verdicts: Counter[str] = Counter()
-    covered, made, discarded = 0, 0, 0
-    for _ in range(trials):
-        taken = take_rounds(
-            lambda _number, _labels: lot.choice(rounds),
-            lambda some, confidence: still_open(*timings(some, confidence), THRESHOLD),
-            most,
-            budget_s=math.inf,
-        )
-        total, entries = timings(taken.used, taken.confidence)
-        verdicts[decide(total, entries, THRESHOLD).verdict.text] += 1
-        covered += total.ratio.low <= true_ratio <= total.ratio.high
+    made, discarded = 0, 0
+    for trial in range(trials):
+        logs, others = noise(rng)
+        before = np.exp(logs[:, 0])
+        after = np.exp(logs[:, 1]) * scenario.ratios
+        cached = np.exp(logs[:, 1]) * _PERFECT
+        count = iter(range(len(logs)))
+
+        def make(number: int, some: frozenset[str] | None) -> TimedRound:
+            place = next(count)  # noqa: B023 - called before the next verification begins
+            columns = [column for column, label in enumerate(labels) if some is None or label in some]
+            seconds = {
+                side: {labels[column]: float(of[place, column]) for column in columns}
+                for side, of in (("before", before), ("after", after), ("cached", cached))  # noqa: B023
+            }
+            return TimedRound(order(trial, number), seconds, float(others[place]), len(columns) / ENTRY_POINTS)  # noqa: B023
+
+        judge = Judge(THRESHOLD)
+        taken = take_rounds(make, lambda some, share: judge.look(*timings(some), share), MOST, rounds + 0.01)  # noqa: B023
+        verdicts[judge.decide().verdict.text] += 1
         made += len(taken.made)
         discarded += taken.discarded
-    return Tally(most, dict(verdicts), covered, made / trials, discarded / trials)
-
-
-def spread(rounds: Sequence[TimedRound]) -> float:
-    """Standard deviation of the logarithms of the pool's ratios: the noise of one round."""
-    whole = paired_ratio([_seconds(each, "before") for each in rounds], [_seconds(each, "after") for each in rounds])
-    return whole.error * math.sqrt(len(rounds))
-
-
-def _seconds(each: TimedRound, side: str) -> float:
-    return sum(each.seconds[side].values())
+    return Tally(dict(verdicts), made / trials, discarded / trials)

@@ -14,7 +14,12 @@ from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, Tar
 
 __all__ = ["figures_section", "verdict_section"]
 
-_TONES = {"faster": "good", "not shown to be faster": "open", "model-bound": "open"}
+_TONES = {
+    "faster": "good",
+    "faster, entry points undecided": "open",
+    "not shown to be faster": "open",
+    "model-bound": "open",
+}
 _DIFFERENCES_SHOWN = 20
 
 

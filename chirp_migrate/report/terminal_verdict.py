@@ -15,6 +15,8 @@ __all__ = ["detail_lines", "head_lines", "when"]
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
     "differs from the training before.",
+    "faster, entry points undecided": "Training takes at least {threshold} less time in all, and nothing that was "
+    "compared differs from the training before. Whether some entry points became slower is not known.",
     "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
     "time are saved is not shown: it is less, or the measurement varied too much to tell.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
@@ -24,7 +26,12 @@ _MEANINGS = {
     "failed": "The backend's own code failed, so nothing was compared.",
 }
 _GREEN, _YELLOW, _RED = "1;32", "1;33", "1;31"
-_COLOURS = {"faster": _GREEN, "not shown to be faster": _YELLOW, "model-bound": _YELLOW}
+_COLOURS = {
+    "faster": _GREEN,
+    "faster, entry points undecided": _YELLOW,
+    "not shown to be faster": _YELLOW,
+    "model-bound": _YELLOW,
+}
 _MARKS = {"met": "32", "not met": "31"}
 #: Columns of a bar, and from which width on it gets the larger one.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140

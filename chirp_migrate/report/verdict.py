@@ -54,8 +54,8 @@ class EntryStory:
             round that counts; sides that were not timed are missing.
         ratio: time after / before; None where it was not timed.
         perfect: time with perfect loading / before; None where it was not measured.
-        verdict: its own one: ``meets the threshold``, ``model-bound``, ``not shown``, ``slower``; for all together
-            that of the verification; empty where there is none.
+        verdict: its own one: ``meets the threshold``, ``model-bound``, ``not shown``, ``undecided``, ``slower``; for
+            all together that of the verification; empty where there is none.
         samples: taken from all loaders in one training before; 0 where that was not seen.
     """
 
@@ -95,7 +95,8 @@ class VerdictStory:
     """One verification.
 
     Attributes:
-        verdict: ``faster``, ``not shown to be faster``, ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
+        verdict: ``faster``, ``faster, entry points undecided``, ``not shown to be faster``, ``model-bound``,
+            ``slower``, ``not equivalent``, ``failed``.
         exit_code: of the command.
         reason: one sentence.
         threshold: share of the time that had to be saved, 0 to 1.

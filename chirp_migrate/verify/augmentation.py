@@ -162,19 +162,12 @@ def repeats(
 
 def more_often_p(count: int, total: int, count_after: int, total_after: int) -> float:
     """Fisher's exact test, one-sided: p-value for "not a larger share after than before"."""
-    both, marked = total + total_after, count + count_after
     if not total or not total_after:
         return 1.0
-    whole = _log_choose(both, marked)
-    terms = [
-        math.exp(_log_choose(total_after, k) + _log_choose(total, marked - k) - whole)
-        for k in range(max(count_after, marked - total), min(marked, total_after) + 1)
-    ]
-    return min(1.0, math.fsum(terms))
+    from scipy.stats import fisher_exact
 
-
-def _log_choose(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    table = [[count_after, total_after - count_after], [count, total - count]]
+    return float(fisher_exact(table, alternative="greater").pvalue)
 
 
 def _by_index(indices: list[list[int]], contents: list[list[bytes]]) -> Iterator[tuple[int, bytes]]:

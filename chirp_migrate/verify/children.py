@@ -38,7 +38,7 @@ def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: i
 
     A machine's speed drifts within seconds, so what is compared should be timed right after each other.
     """
-    once = [side for side in sides for _ in modes[side]]
+    once = [side for turn in range(max(map(len, modes.values()))) for side in sides if turn < len(modes[side])]
     return [*sides, *once * entries]
 
 
@@ -81,7 +81,7 @@ class Children:
         return results, ready_s
 
     def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
-        """Time one process of each side; the one of the side after also trains from cached batches, if asked to.
+        """Time one process of each side; both also train from cached batches, if asked to.
 
         Args:
             number: of the round, from 0.
@@ -94,7 +94,7 @@ class Children:
         sides = order(self._settings.sizes.seed, number)
         modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
         if cached and self.has_loaders:
-            modes["after"] = (Mode.TIMED, Mode.CACHED) if sides[-1] == "after" else (Mode.CACHED, Mode.TIMED)
+            modes = dict.fromkeys(modes, (Mode.TIMED, Mode.CACHED))
         entries = self._drawn(number, labels)
         spans: dict[str, list[Span | None]] = {side: [] for side in sides}
 
@@ -117,6 +117,8 @@ class Children:
         for side, result in results.items():
             self.first_timed.setdefault(side, result)
             for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
+                if name == "cached" and side != "after":
+                    continue  # made for the sake of fairness: both processes of a round do the same
                 found = result.modes.get(mode, {})
                 labelled = [entry.label for entry in self._discovery.entry_points if entry.label in found]
                 seconds[name].update({label: found[label].seconds for label in labelled})

@@ -39,8 +39,9 @@ Exit codes:
   12  slower
   13  not equivalent: the training is not the same
   14  the backend's code failed (the reason, the side and the end of its output are shown)
+  15  faster, and of some entry points it is not shown whether they are slower
    2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
- 130  interrupted; after three rounds the verdict so far is given
+ 130  interrupted; after four rounds the verdict so far is given
 
 \b
 Examples:
@@ -84,6 +85,10 @@ Examples:
 @click.option(
     "--threshold", type=float,
     help=f"Percent of the training time that must be saved.  [default: {_DEFAULTS.threshold_percent:g}]",
+)  # fmt: skip
+@click.option(
+    "--margin", type=float,
+    help=f"Percent by which an entry point must be slower to count.  [default: {_DEFAULTS.margin_percent:g}]",
 )  # fmt: skip
 @click.option("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
 @click.option(

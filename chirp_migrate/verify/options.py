@@ -20,6 +20,7 @@ from chirp_migrate.verify.arrays import with_data
 from chirp_migrate.verify.choosing import parse_expression
 from chirp_migrate.verify.hook import is_reference
 from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.verdict import MARGIN
 from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
 
 __all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
@@ -45,6 +46,7 @@ class VerifyOptions:
         rounds: timed pairs of runs that count, at most.
         budget_s: seconds for everything from the first training on.
         threshold_percent: percent of the training time that must be saved.
+        margin_percent: percent of the time by which an entry point must be slower to count as slower.
         threads: compute threads on each side; None takes every usable CPU.
         timeout_s: seconds after which one process counts as hung.
         each: whether rounds are made for each entry point's own verdict, too.
@@ -61,6 +63,7 @@ class VerifyOptions:
     timeout_s: float = 600.0
     each: bool = False
     select: str | None = None
+    margin_percent: float = 100 * MARGIN
 
     @property
     def source(self) -> Source:
@@ -105,6 +108,7 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         values.get("timeout", defaults.timeout_s),
         values.get("each", defaults.each),
         values.get("select"),
+        values.get("margin", defaults.margin_percent),
     )
 
 
@@ -254,6 +258,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "rounds": _whole(MIN_ROUNDS),
     "budget": _real(0),
     "threshold": _real(0, 100),
+    "margin": _real(0, 100),
     "threads": _whole(1),
     "timeout": _real(1),
     "each": _yes_or_no,

@@ -1,22 +1,21 @@
 """How many rounds are timed, which of them count, and with what confidence each look at them may speak.
 
 A round is one process of each side. Looking again and again until chance shows what one hopes for would make any
-two trees different, so looks are planned before the first round, and each may err only so often that all of them
-together err no more often than one look at 95 % would: the 5 % are given out in proportion to the rounds made since
-the look before (the uniform spending function of Lan & DeMets 1983, added up by Bonferroni's inequality instead of
-by the joint distribution of the looks: a little wider, and right without assumptions about how they depend on each
-other). Whether a look is the last one depends on the clock and the number of rounds, not on what was measured; the
-last look may spend all that is left.
+two trees different, so looks are planned before the first round: few of them, at even numbers of rounds, so that each
+side went first equally often. Each look has its share of the errors that all of them together may make, by the power
+family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The shares
+add up to one, which is right however the looks depend on each other (Bonferroni's inequality). The clock may end the
+rounds early; the last look then has all that is left.
 
-A look says which entry points still have an open question, and only those run in the rounds that follow, up to the
-next look: what is settled takes no more of the time. The last look speaks about all of them at its own level.
+A look says which entry points still have an open question, and only those run in the rounds that follow.
 
-A round that other processes disturbed is measured again. Whether it is depends on what the other processes used,
-never on the times.
+A round that other processes disturbed is made again in its place. Whether it is depends on what the other processes
+used, never on the times.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +24,13 @@ from enum import Enum
 
 from chirp_migrate.verify.disturbance import BUSY_ABOVE
 
-__all__ = [
-    "CONFIDENCE",
-    "MIN_ROUNDS",
-    "Looks",
-    "Rounds",
-    "Stopped",
-    "TimedRound",
-    "order",
-    "take_rounds",
-    "used",
-    "whole",
-]
+__all__ = ["MIN_ROUNDS", "Look", "Rounds", "Stopped", "TimedRound", "order", "planned_looks", "take_rounds", "whole"]
 
-CONFIDENCE = 0.95
-"""How often the intervals of all looks together hold the true ratio."""
-
-MIN_ROUNDS = 3
+MIN_ROUNDS = 4
 """Rounds at the first look, and in any case: fewer have no useful spread."""
 
-_GROWTH = 1.5
+_GROWTH = 1.6
+_SPENDING = 2.0
 _DISTURBED_ALLOWED = 3
 
 
@@ -86,19 +72,32 @@ class Stopped(str, Enum):
 
 
 @dataclass(frozen=True)
+class Look:
+    """One look at the rounds.
+
+    Attributes:
+        rounds: that count so far.
+        share: of the errors that all looks together may make, 0 to 1.
+    """
+
+    rounds: int
+    share: float
+
+
+@dataclass(frozen=True)
 class Rounds:
-    """Every round that was made, those that count, and how the last look may speak.
+    """Every round that was made, those that count, and the looks at them.
 
     Attributes:
         made: in the order in which they were made.
         used: those that count.
-        confidence: level of the intervals of the last look; it and the looks before hold :data:`CONFIDENCE`.
+        looks: in the order in which they were taken; the last one is at all that count.
         stopped: why there are no more.
     """
 
     made: tuple[TimedRound, ...] = ()
     used: tuple[TimedRound, ...] = ()
-    confidence: float = CONFIDENCE
+    looks: tuple[Look, ...] = ()
     stopped: Stopped | None = None
 
     @property
@@ -109,7 +108,7 @@ class Rounds:
     @property
     def discarded(self) -> int:
         """Rounds that were disturbed and do not count."""
-        return len(self.made) - len(self.used)
+        return sum(each.disturbed for each in self.made) - self.kept_though_disturbed
 
     @property
     def kept_though_disturbed(self) -> int:
@@ -122,29 +121,14 @@ class Rounds:
         return (statistics.median(shares), max(shares)) if shares else None
 
 
-class Looks:
-    """The planned looks: after 3, 5, 8, 13, 20, … rounds and at the end.
-
-    Args:
-        most: rounds at most.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = max(most, MIN_ROUNDS)
-        self._next = MIN_ROUNDS
-        self._spent = 0.0
-
-    def due(self, rounds: int) -> bool:
-        """Whether a look is planned at this number of rounds (or was, before it)."""
-        return rounds >= self._next
-
-    def confidence(self, rounds: int, last: bool) -> float:
-        """Take a look: the level of its intervals. The last one gets all that is left."""
-        error = 1 - CONFIDENCE
-        share = error if last else error * min(1.0, rounds / self._most)
-        level, self._spent = share - self._spent, share
-        self._next = max(self._next + 1, int(rounds * _GROWTH + 1))
-        return 1 - level
+def planned_looks(most: int) -> tuple[Look, ...]:
+    """The looks at up to ``most`` rounds (an even number is looked at): 4, 8, 14, 20 for 20, and their shares."""
+    most = max(most - most % 2, MIN_ROUNDS)
+    counts = [MIN_ROUNDS]
+    while counts[-1] < most:
+        counts.append(min(most, 2 * math.ceil(counts[-1] * _GROWTH / 2)))
+    spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
+    return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
 
 
 def order(seed: int, number: int) -> tuple[str, str]:
@@ -154,19 +138,6 @@ def order(seed: int, number: int) -> tuple[str, str]:
     """
     first_after = random.Random(f"{seed}-{number // 2}").random() < 0.5
     return ("after", "before") if first_after != (number % 2 == 1) else ("before", "after")
-
-
-def used(rounds: Sequence[TimedRound], last: bool = False) -> tuple[TimedRound, ...]:
-    """Rounds that count: the undisturbed ones, or all of them on a machine that is always busy.
-
-    A machine counts as always busy when more than :data:`_DISTURBED_ALLOWED` rounds, and more than half of them,
-    were disturbed; and at the end (``last``) when fewer than :data:`MIN_ROUNDS` were not.
-    """
-    quiet = tuple(each for each in rounds if not each.disturbed)
-    disturbed = len(rounds) - len(quiet)
-    if disturbed > max(_DISTURBED_ALLOWED, len(quiet)) or (last and len(quiet) < MIN_ROUNDS):
-        return tuple(rounds)
-    return quiet
 
 
 def whole(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
@@ -184,40 +155,59 @@ def take_rounds(
     """Make rounds until every question is settled, or ``most`` count, or the time is used up.
 
     Args:
-        make: makes the round of this number, counted from 0, with these entry points; None for all of them.
-        still_open: entry points about which these rounds, judged at this confidence, leave a question open; asked at
-            planned looks only. With none of them left everything is settled.
+        make: makes the round of this number, counted from 0, with these entry points; None for all of them. A round
+            that is made again has the number of the one it replaces.
+        still_open: takes a look at these rounds with this share of the errors; gives the entry points about which a
+            question is open. With none of them left everything is settled.
         most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
-        budget_s: no further round begins when it would probably end later than this many seconds after the first
-            began; :data:`MIN_ROUNDS` are made in any case.
+        budget_s: no further pair of rounds begins when it would probably end later than this many seconds after the
+            first began; :data:`MIN_ROUNDS` are made in any case.
 
     Raises:
         KeyboardInterrupt: the user interrupted before there were so many; later, the rounds made so far are given.
     """
-    looks = Looks(most)
+    planned = planned_looks(most)
     made: list[TimedRound] = []
+    used: list[TimedRound] = []
+    looks: list[Look] = []
     labels: frozenset[str] | None = None
+
+    def ended(stopped: Stopped) -> Rounds:
+        return Rounds(tuple(made), tuple(used), tuple(looks), stopped)
+
+    def look(share: float) -> frozenset[str]:
+        looks.append(Look(len(used), share))
+        return still_open(tuple(used), share)
+
+    def left() -> float:
+        return 1.0 - math.fsum(each.share for each in looks)
+
     while True:
         try:
-            made.append(make(len(made), labels))
+            one = make(len(used), labels)
         except KeyboardInterrupt:
-            if len(made) < MIN_ROUNDS:
+            if len(used) < MIN_ROUNDS:
                 raise
-            counted = used(made, last=True)
-            return Rounds(tuple(made), counted, looks.confidence(len(counted), True), Stopped.INTERRUPTED)
-        elapsed = sum(each.duration_s for each in made)
-        alike = [each.duration_s for each in made if each.labels == made[-1].labels]
-        out_of_time = len(made) >= MIN_ROUNDS and elapsed + statistics.fmean(alike) > budget_s
-        counted = used(made, last=out_of_time)
-        all_made = len(counted) >= max(most, MIN_ROUNDS)
-        last = out_of_time or all_made
-        if not (last or looks.due(len(counted))):
+            del used[len(used) - len(used) % 2 :]
+            if looks[-1].rounds < len(used):
+                look(left())
+            return ended(Stopped.INTERRUPTED)
+        made.append(one)
+        elapsed = math.fsum(each.duration_s for each in made)
+        late = elapsed > budget_s
+        if one.disturbed and not late and len(made) - len(used) - 1 < max(_DISTURBED_ALLOWED, len(used)):
             continue
-        confidence = looks.confidence(len(counted), last)
-        if not last:
-            labels = still_open(counted, confidence)
-        if last or not labels:
-            stopped = Stopped.ROUNDS if all_made else Stopped.BUDGET if out_of_time else Stopped.SETTLED
-            return Rounds(tuple(made), counted, confidence, stopped)
-        if any(each.disturbed for each in counted):
-            labels = None  # which rounds count may change yet, and with them how often each entry point ran
+        used.append(one)
+        if len(used) % 2 or len(used) < MIN_ROUNDS:
+            continue
+        due = next(each for each in planned if each.rounds >= len(used))
+        all_made = due == planned[-1] and due.rounds == len(used)
+        alike = [each.duration_s for each in made if each.labels == one.labels]
+        out_of_time = elapsed + 2 * statistics.fmean(alike) > budget_s
+        if not (all_made or out_of_time or due.rounds == len(used)):
+            continue
+        labels = look(left() if all_made or out_of_time else due.share)
+        if not labels:
+            return ended(Stopped.SETTLED)
+        if all_made or out_of_time:
+            return ended(Stopped.ROUNDS if all_made else Stopped.BUDGET)

@@ -22,10 +22,10 @@ from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
 from chirp_migrate.verify.trial import Trial
-from chirp_migrate.verify.verdict import Decision, Timing, Verdict, decide, entry_verdicts, still_open
+from chirp_migrate.verify.verdict import MARGIN, Decision, Judge, Timing, Verdict
 from chirp_migrate.verify.workload import Discovery, Source
 
-__all__ = ["Measurements", "Outcome", "judge", "measure", "timings"]
+__all__ = ["Measurements", "Outcome", "judge", "judged", "measure", "timings"]
 
 
 @dataclass
@@ -149,33 +149,41 @@ def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
     return found
 
 
-def judge(measurements: Measurements, threshold: float) -> Outcome:
-    """Turn measurements into a verdict."""
+def judge(measurements: Measurements, threshold: float, margin: float = MARGIN, each: bool = False) -> Outcome:
+    """Turn measurements into a verdict, by the looks that were taken at the rounds."""
     differences = measurements.equivalence.differences
     if measurements.rounds == 0:
         return Outcome(Decision(Verdict.NOT_EQUIVALENT, differences[0]), None, {}, None)
-    total, entries = timings(measurements.timed.used, measurements.timed.confidence)
+    by = judged(measurements.timed, threshold, margin, each)
     return Outcome(
-        decide(total, entries, threshold, differences, len(measurements.failing) + len(measurements.no_room)),
-        total.ratio,
-        {label: timing.ratio for label, timing in entries.items()},
-        total.headspace,
-        total.perfect,
-        {label: timing.perfect for label, timing in entries.items() if timing.perfect is not None},
-        entry_verdicts(entries, threshold),
+        by.decide(differences, len(measurements.failing) + len(measurements.no_room)),
+        by.total.ratio,
+        {label: timing.ratio for label, timing in by.entries.items()},
+        by.total.headspace,
+        by.total.perfect,
+        {label: timing.perfect for label, timing in by.entries.items() if timing.perfect is not None},
+        by.verdicts(),
     )
 
 
-def timings(rounds: Sequence[TimedRound], confidence: float) -> tuple[Timing, dict[str, Timing]]:
-    """All entry points together, and each, over those of these rounds that have them; intervals at this level."""
+def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool = False) -> Judge:
+    """What the looks at these rounds have shown."""
+    by = Judge(threshold, margin, each)
+    for look in rounds.looks:
+        by.look(*timings(rounds.used[: look.rounds]), look.share)
+    return by
+
+
+def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
+    """All entry points together, and each, over those of these rounds that have them."""
     complete = whole(rounds)
     labels = tuple(complete[0].seconds["before"])
     columns = _columns(rounds, labels)
 
     def timing(seconds: Mapping[str, Sequence[float]]) -> Timing:
         before, cached = seconds["before"], seconds["cached"]
-        perfect = paired_ratio(before, cached, confidence) if cached else None
-        return Timing(paired_ratio(before, seconds["after"], confidence), perfect)
+        perfect = paired_ratio(before, cached) if cached else None
+        return Timing(paired_ratio(before, seconds["after"]), perfect)
 
     entries = {label: timing({side: columns[side][label] for side in SIDES}) for label in labels}
     sums = {side: [sum(each.seconds[side].values()) for each in complete if each.seconds[side]] for side in SIDES}
@@ -201,10 +209,13 @@ def _time_rounds(children: Children, settings: Settings, progress: Callable[[str
         progress(f"round {number + 1}{some}: {times['before']:.2f} s before, {times['after']:.2f} s after{beside}")
         return made
 
-    def open_ones(rounds: tuple[TimedRound, ...], confidence: float) -> frozenset[str]:
-        return still_open(*timings(rounds, confidence), settings.threshold, settings.each)
-
-    rounds = take_rounds(make, open_ones, settings.rounds, deadline - time.monotonic())
+    by = Judge(settings.threshold, settings.margin, settings.each)
+    rounds = take_rounds(
+        make,
+        lambda some, share: by.look(*timings(some), share),
+        settings.rounds,
+        deadline - time.monotonic(),
+    )
     if rounds.stopped is Stopped.BUDGET:
         progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
     elif rounds.stopped is Stopped.INTERRUPTED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
+from chirp_migrate.verify.verdict import MARGIN
 from chirp_migrate.verify.workload import Sizes
 
 __all__ = ["Settings"]
@@ -22,6 +23,7 @@ class Settings:
         threads: compute threads of each child.
         timeout_s: seconds after which a child counts as hung.
         measuring: what is measured besides times, and whether device steps are simulated.
+        margin: share of the time by which an entry point must be slower to count as slower.
         each: whether rounds are made for each entry point's own verdict, too.
     """
 
@@ -33,3 +35,4 @@ class Settings:
     timeout_s: float
     measuring: MeasureOptions = NO_OPTIONS
     each: bool = False
+    margin: float = MARGIN

@@ -20,6 +20,7 @@ TABLE_WIDTH = 100
 
 _COLOURS = {
     Verdict.FASTER: "1;32",
+    Verdict.UNDECIDED: "1;33",
     Verdict.NOT_SHOWN: "1;33",
     Verdict.MODEL_BOUND: "1;33",
     Verdict.SLOWER: "1;31",

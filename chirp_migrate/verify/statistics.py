@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["Ratio", "holm", "ks_p_value", "paired_ratio", "student_cdf", "student_quantile"]
+__all__ = ["Ratio", "holm", "ks_p_value", "paired_ratio", "student_quantile"]
 
 CONFIDENCE = 0.95
 
@@ -49,12 +49,15 @@ class Ratio:
         """Whether the whole interval lies at or below ``bound``."""
         return self.high <= bound
 
-    def p_above(self, bound: float) -> float:
-        """One-sided p-value for "the ratio is not above ``bound``"; small means it is above."""
-        distance = self.mean_log - math.log(bound)
-        if self.error == 0.0:
-            return 0.0 if distance > 0 else 1.0
-        return 1.0 - student_cdf(distance / self.error, self.rounds - 1)
+    def at(self, low_error: float, high_error: float) -> Ratio:
+        """The same ratio with an interval whose lower and upper end are each wrong this often (0 to 1)."""
+        down, up = (student_quantile(1 - share, self.rounds - 1) * self.error for share in (low_error, high_error))
+        return replace(
+            self,
+            low=math.exp(self.mean_log - down),
+            high=math.exp(self.mean_log + up),
+            confidence=1 - low_error - high_error,
+        )
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
@@ -77,36 +80,12 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs), mean, error, confidence)
 
 
-def student_cdf(t: float, freedom: int) -> float:
-    """Distribution function of Student's t for whole degrees of freedom (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
-    if freedom < 1:
-        raise ValueError("Student's distribution needs at least one degree of freedom")
-    theta = math.atan2(t, math.sqrt(freedom))
-    cosine = math.cos(theta)
-    odd = freedom % 2
-    term = cosine if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine * cosine * (k - 1) / k
-        total += term
-    inside = math.sin(theta) * total  # probability between -t and t, for even degrees of freedom
-    if odd:
-        inside = 2 / math.pi * (theta + inside)
-    return 0.5 + inside / 2
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def student_quantile(probability: float, freedom: int) -> float:
-    """The t below which ``probability`` (0.5 to just under 1) lies, by bisection."""
-    if not 0.5 <= probability < 1:
-        raise ValueError("probability must be at least 0.5 and below 1")
-    low, high = 0.0, 1.0
-    while student_cdf(high, freedom) < probability:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_cdf(middle, freedom) < probability else (low, middle)
-    return high
+    """The t below which ``probability`` (0 to 1) lies, of Student's distribution."""
+    from scipy.stats import t  # takes half a second, and most commands need no statistics
+
+    return float(t.ppf(probability, freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -122,21 +101,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """Two-sample Kolmogorov-Smirnov test: p-value for "both samples come from one distribution".
 
-    The limiting distribution is used (Smirnov 1948). Ties, and samples that come in similar pairs, as the same
-    spectrograms on both sides do, make the p-value too large, never too small.
+    The asymptotic distribution is used. Ties, and samples that come in similar pairs, as the same spectrograms on both
+    sides do, make the p-value too large, never too small.
 
     Raises:
         ValueError: a sample is empty.
     """
-    a, b = np.sort(np.asarray(first, dtype=np.float64)), np.sort(np.asarray(second, dtype=np.float64))
-    if len(a) == 0 or len(b) == 0:
-        raise ValueError("the Kolmogorov-Smirnov test needs two samples that are not empty")
-    points = np.concatenate([a, b])
-    share_a = np.searchsorted(a, points, side="right") / len(a)
-    share_b = np.searchsorted(b, points, side="right") / len(b)
-    distance = float(np.abs(share_a - share_b).max())
-    x = distance * math.sqrt(len(a) * len(b) / (len(a) + len(b)))
-    if x < 0.2:  # the series below needs many terms here, and the probability is 1 to twelve digits
-        return 1.0
-    terms = [math.copysign(math.exp(-2 * (k * x) ** 2), 1 if k % 2 else -1) for k in range(1, 101)]
-    return min(1.0, max(0.0, 2 * math.fsum(terms)))
+    from scipy.stats import ks_2samp
+
+    return float(ks_2samp(first, second, method="asymp").pvalue)

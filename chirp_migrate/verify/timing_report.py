@@ -18,6 +18,7 @@ _ENTRY_VERDICTS = {
     Verdict.FASTER: "meets the threshold",
     Verdict.MODEL_BOUND: "model-bound",
     Verdict.NOT_SHOWN: "not shown",
+    Verdict.UNDECIDED: "undecided",
     Verdict.SLOWER: "slower",
 }
 
@@ -70,7 +71,7 @@ def to_json(outcome: Outcome, rounds: Rounds) -> dict[str, Any]:
             "count": len(rounds.used),
             "discarded": rounds.discarded,
             "disturbed_but_counted": rounds.kept_though_disturbed,
-            "confidence": rounds.confidence,
+            "looks": [asdict(look) for look in rounds.looks],
             "ended_with": None if rounds.stopped is None else rounds.stopped.value,
             "others_median": None if others is None else others[0],
             "others_most": None if others is None else others[1],

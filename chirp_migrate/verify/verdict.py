@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.verify.statistics import Ratio, holm
+from chirp_migrate.verify.statistics import Ratio
 
-__all__ = ["SLOWER_THAN", "Decision", "Timing", "Verdict", "decide", "entry_verdicts", "still_open"]
+__all__ = ["ERRORS", "MARGIN", "Decision", "Judge", "Timing", "Verdict"]
 
-SLOWER_THAN = 1.02
-"""A time ratio above this counts as slower; less is not told apart from equal."""
+MARGIN = 0.05
+"""Share of the time by which "slower" is told apart from equal."""
+
+ERRORS = 0.05
+"""How often a verification may say anything that is wrong: half of it that something is slower (or bound by the
+model), half that it is faster or not slower."""
 
 
 class Verdict(Enum):
     """The outcome of a verification: text for the report and exit code of the command."""
 
     FASTER = ("faster", ExitCode.OK)
+    UNDECIDED = ("faster, entry points undecided", ExitCode.UNDECIDED)
     NOT_SHOWN = ("not shown to be faster", ExitCode.NOT_SHOWN)
     MODEL_BOUND = ("model-bound", ExitCode.MODEL_BOUND)
     SLOWER = ("slower", ExitCode.SLOWER)
@@ -56,104 +61,167 @@ class Timing:
         """Share of the time before that perfect loading would save, 0 to 1."""
         return None if self.perfect is None else max(0.0, 1 - self.perfect.value)
 
+    def at(self, low_error: float, high_error: float) -> Timing:
+        """The same with intervals whose ends are each wrong this often (0 to 1)."""
+        perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
+        return Timing(self.ratio.at(low_error, high_error), perfect)
+
     def model_bound(self, threshold: float) -> bool:
         """Whether even perfect loading is shown to save less than ``threshold`` (a share of the time before)."""
         return self.perfect is not None and self.perfect.wholly_above(1 - threshold)
 
 
-def entry_verdicts(entries: Mapping[str, Timing], threshold: float) -> dict[str, Verdict]:
-    """Each entry point's own verdict.
+class Judge:
+    """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
 
-    "Slower" is corrected for the number of entry points (Holm), because one of them is enough to make the whole
-    verification say so. The other verdicts speak about that entry point alone.
-    """
-    adjusted = holm([timing.ratio.p_above(SLOWER_THAN) for timing in entries.values()])
-    return {
-        label: Verdict.SLOWER if p < (1 - timing.ratio.confidence) / 2 else _not_slower(timing, threshold)
-        for (label, timing), p in zip(entries.items(), adjusted, strict=True)
-    }
+    Upper ends of intervals show what is not slower, and that the total is faster. A look's share of half of
+    :data:`ERRORS` is divided among the lines (the total and every entry point) of which it is not shown yet; those
+    that it then is shown of leave their part to the others (Holm 1979; with looks, Maurer & Bretz 2013). Lower ends
+    show what is slower, and that the total is bound by the model: each has an equal part of the other half.
 
-
-def decide(
-    total: Timing,
-    entries: Mapping[str, Timing],
-    threshold: float,
-    differences: tuple[str, ...] = (),
-    left_out: int = 0,
-) -> Decision:
-    """Judge a finished verification.
+    What was shown at a look is never judged again.
 
     Args:
-        total: all entry points together.
-        entries: each entry point.
         threshold: share of the time that must be saved for "faster", 0 to 1.
-        differences: what is not equivalent.
-        left_out: entry points that are not among them.
+        margin: share of the time by which an entry point must be slower to count as slower.
+        each: whether each entry point's own saving is a question, too.
     """
-    if differences:
-        return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-    saved = f"{_percent(total.ratio)}, {threshold:.0%} less wanted"
-    who = f"{len(entries)} of {len(entries) + left_out}" if left_out else "all"
-    together = f"{who} entry points together: {saved}"
-    slower = [label for label, verdict in entry_verdicts(entries, threshold).items() if verdict is Verdict.SLOWER]
-    if slower:
-        takes = "takes" if len(slower) == 1 else "take"
-        return Decision(
-            Verdict.SLOWER,
-            f"{', '.join(slower)} {takes} longer after the migration (95 % confidence over all entry points)",
+
+    def __init__(self, threshold: float, margin: float = MARGIN, each: bool = False) -> None:
+        self._wanted = 1 - threshold
+        self._slower = 1 + margin
+        self._each = each
+        self._lines: dict[str | None, Timing] = {}
+        self._good: set[str | None] = set()
+
+    @property
+    def total(self) -> Timing:
+        """All entry points together, with the interval that decided, or the latest."""
+        return self._lines[None]
+
+    @property
+    def entries(self) -> dict[str, Timing]:
+        """Each entry point, likewise."""
+        return {label: timing for label, timing in self._lines.items() if label is not None}
+
+    def look(self, total: Timing, entries: Mapping[str, Timing], share: float) -> frozenset[str]:
+        """Take a look, with this share of the errors of all looks.
+
+        Returns:
+            The entry points that further rounds could show more of.
+        """
+        seen: dict[str | None, Timing] = {None: total}
+        seen.update(entries)
+        low_error = share * ERRORS / 2 / (len(seen) + 1)
+        settled = set(self._good)
+        while True:
+            high_error = share * ERRORS / 2 / max(1, len(seen) - len(self._good))
+            found = {line: timing.at(low_error, high_error) for line, timing in seen.items()}
+            new = {line for line in seen.keys() - self._good if found[line].ratio.wholly_below(self._bound(line))}
+            self._lines |= {line: timing for line, timing in found.items() if line in new or line not in self._good}
+            self._good |= new
+            if not new:
+                break
+        # An earlier interval stays where the new one would take back what it has shown.
+        for line in settled:
+            if found[line].ratio.wholly_below(self._bound(line)):
+                self._lines[line] = found[line]
+        return self._open()
+
+    def _bound(self, line: str | None) -> float:
+        return self._wanted if line is None else self._slower
+
+    def slower(self) -> list[str]:
+        """Entry points that are shown to be slower, by more than the margin."""
+        return [label for label, timing in self.entries.items() if label not in self._good and self._is_slower(timing)]
+
+    def undecided(self) -> list[str]:
+        """Entry points of which neither is shown that they are slower nor that they are not."""
+        return [
+            label for label, timing in self.entries.items() if label not in self._good and not self._is_slower(timing)
+        ]
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Each entry point's own verdict."""
+        slower, undecided = set(self.slower()), set(self.undecided())
+        return {
+            label: Verdict.SLOWER
+            if label in slower
+            else Verdict.UNDECIDED
+            if label in undecided
+            else self._not_slower(timing)
+            for label, timing in self.entries.items()
+        }
+
+    def decide(self, differences: tuple[str, ...] = (), left_out: int = 0) -> Decision:
+        """Judge a finished verification.
+
+        Args:
+            differences: what is not equivalent.
+            left_out: entry points that are not among those that were timed.
+        """
+        if differences:
+            return Decision(Verdict.NOT_EQUIVALENT, differences[0])
+        total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
+        who = f"{of} of {of + left_out}" if left_out else "all"
+        together = f"{who} entry points together: {_percent(total.ratio)}, {threshold:.0%} less wanted"
+        margin = f"{self._slower - 1:.0%}"
+        slower, undecided = self.slower(), self.undecided()
+        if slower:
+            takes = "takes" if len(slower) == 1 else "take"
+            return Decision(Verdict.SLOWER, f"{', '.join(slower)} {takes} over {margin} longer after the migration")
+        if self._is_slower(total):
+            return Decision(Verdict.SLOWER, together)
+        verdict = Verdict.FASTER if None in self._good else self._not_slower(total)
+        if verdict is Verdict.FASTER and undecided:
+            count = f"{len(undecided)} of {of} entry points undecided"
+            return Decision(
+                Verdict.UNDECIDED,
+                f"{together}; {count}, neither shown to take over {margin} longer nor not to: {', '.join(undecided)}",
+            )
+        if verdict is Verdict.FASTER:
+            return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
+        if total.headspace is None:
+            return Decision(verdict, together)
+        perfect = f"perfect loading would save {total.headspace:.0%}"
+        if verdict is Verdict.MODEL_BOUND:
+            return Decision(verdict, f"{perfect}, so no loader can save {threshold:.0%}; {together}")
+        return Decision(verdict, f"{together}; {perfect}")
+
+    def _open(self) -> frozenset[str]:
+        """None when something is slower; all while the total is open; then those that may be slower.
+
+        With ``each``, those, too, of which is not known whether they save as much as is wanted.
+        """
+        if not self._each and (self.slower() or self._is_slower(self.total)):
+            return frozenset()
+        if not (None in self._good or self._is_clear(self.total)):
+            return frozenset(self.entries)
+        unclear = [label for label, timing in self.entries.items() if self._each and not self._is_clear(timing)]
+        return frozenset([*self.undecided(), *unclear])
+
+    def _is_slower(self, timing: Timing) -> bool:
+        return timing.ratio.wholly_above(self._slower)
+
+    def _is_clear(self, timing: Timing) -> bool:
+        """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
+        if timing.ratio.wholly_below(self._wanted):
+            return True
+        return timing.ratio.wholly_above(self._wanted) and (
+            timing.perfect is None
+            or timing.perfect.wholly_below(self._wanted)
+            or timing.perfect.wholly_above(self._wanted)
         )
-    if total.ratio.wholly_above(SLOWER_THAN):
-        return Decision(Verdict.SLOWER, together)
-    verdict = _not_slower(total, threshold)
-    if verdict is Verdict.FASTER:
-        return Decision(verdict, f"{together}, and no entry point is shown to be slower")
-    if total.headspace is None:
-        return Decision(verdict, together)
-    perfect = f"perfect loading would save {total.headspace:.0%}"
-    if verdict is Verdict.MODEL_BOUND:
-        return Decision(verdict, f"{perfect}, so no loader can save {threshold:.0%}; {together}")
-    return Decision(verdict, f"{together}; {perfect}")
 
-
-def still_open(total: Timing, entries: Mapping[str, Timing], threshold: float, each: bool = False) -> frozenset[str]:
-    """Entry points of which further rounds could still change :func:`decide`'s verdict; with ``each``, or their own.
-
-    There is none when something is shown to be slower (without ``each``). All are open until the total lies wholly on
-    one side of the threshold, and where it lies on the wrong one, the headspace does, too. Then an entry point is open
-    until it is shown either way about being slower, and, with ``each``, until the same is known of it as of the total.
-    """
-    if not each and decide(total, entries, threshold).verdict is Verdict.SLOWER:
-        return frozenset()
-    if not _is_clear(total, threshold):
-        return frozenset(entries)
-    return frozenset(
-        label
-        for label, timing in entries.items()
-        if not _one_side(timing.ratio, SLOWER_THAN) or (each and not _is_clear(timing, threshold))
-    )
-
-
-def _is_clear(timing: Timing, threshold: float) -> bool:
-    """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""
-    wanted = 1 - threshold
-    if timing.ratio.wholly_below(wanted):
-        return True
-    return timing.ratio.wholly_above(wanted) and (timing.perfect is None or _one_side(timing.perfect, wanted))
-
-
-def _not_slower(timing: Timing, threshold: float) -> Verdict:
-    if timing.ratio.wholly_below(1 - threshold):
-        return Verdict.FASTER
-    return Verdict.MODEL_BOUND if timing.model_bound(threshold) else Verdict.NOT_SHOWN
-
-
-def _one_side(ratio: Ratio, bound: float) -> bool:
-    return ratio.wholly_below(bound) or ratio.wholly_above(bound)
+    def _not_slower(self, timing: Timing) -> Verdict:
+        if timing.ratio.wholly_below(self._wanted):
+            return Verdict.FASTER
+        return Verdict.MODEL_BOUND if timing.model_bound(1 - self._wanted) else Verdict.NOT_SHOWN
 
 
 def _percent(total: Ratio) -> str:
     """``34 % less time`` with the interval, or ``more``; always the smaller end first."""
     less = [100 * (1 - value) for value in (total.value, total.high, total.low)]
     if less[0] >= 0:
-        return f"{less[0]:.1f} % less time (95 % interval {less[1]:.1f} to {less[2]:.1f} %)"
-    return f"{-less[0]:.1f} % more time (95 % interval {-less[2]:.1f} to {-less[1]:.1f} %)"
+        return f"{less[0]:.1f} % less time (interval {less[1]:.1f} to {less[2]:.1f} %)"
+    return f"{-less[0]:.1f} % more time (interval {-less[2]:.1f} to {-less[1]:.1f} %)"

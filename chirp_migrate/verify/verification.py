@@ -71,6 +71,7 @@ def verification(
         options.timeout_s,
         measuring,
         options.each,
+        options.margin_percent / 100,
     )
     no_plots = None if measuring.plots is None else plots.prepare(measuring.plots)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
@@ -91,7 +92,7 @@ def verification(
             discovery = replace(discovery, entry_points=remaining)
         runs = scratch / "runs"
         measurements = measure(sides.trees, discovery, settings, runs, output.progress, trial, deadline)
-    outcome = judge(measurements, settings.threshold)
+    outcome = judge(measurements, settings.threshold, settings.margin, settings.each)
     found = machine.describe(threads)
     environment = describe_environment()
     text = to_text(measurements, outcome, settings, discovery, found)

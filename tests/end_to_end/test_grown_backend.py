@@ -18,7 +18,7 @@ from chirp_migrate.verify.command import verify
 from .conftest import ROOT, fingerprint, run_tool
 
 FIXTURE = ROOT / "fixtures" / "grown_backend"
-SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--rounds", "3", "--epochs", "1")
+SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--rounds", "4", "--epochs", "1")
 QUICK = ("--measure-seconds", "0", "--worker-counts", "")
 
 #: What is found of datasets, augmenters and lists and not rewritten: the rescaling, which changes what the model sees.

@@ -17,7 +17,7 @@ from chirp_migrate.verify.measures import MEASURES
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.process import run_child
 from chirp_migrate.verify.report import to_json, to_text
-from chirp_migrate.verify.rounds import Rounds, TimedRound
+from chirp_migrate.verify.rounds import Look, Rounds, TimedRound
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
@@ -53,7 +53,7 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
     return Measurements(
         labels,
         dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
-        Rounds(rounds, rounds),
+        Rounds(rounds, rounds, (Look(len(rounds), 1.0),)),
         Equivalence((), (), {}),
         dict.fromkeys(("before", "after"), result.measured),
         dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),

@@ -23,7 +23,7 @@ AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
 
 
 def settings(timeout_s: float = 120.0) -> Settings:
-    return Settings(SIZES, rounds=3, budget_s=0.0, threshold=0.2, threads=1, timeout_s=timeout_s)
+    return Settings(SIZES, rounds=4, budget_s=0.0, threshold=0.2, threads=1, timeout_s=timeout_s)
 
 
 def verified(before: Path, after: Path, scratch: Path, timeout_s: float = 120.0) -> Measurements:
@@ -66,8 +66,8 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert found.equivalence.differences == ()
     assert set(found.equivalence.smallest_p or {}) == {AUGMENTED}
     assert any("['seconds']" in note for note in found.equivalence.notes), "a clock's value is no result"
-    assert found.rounds == 3
-    assert all(len(times) == 3 for side in ("before", "after") for times in found.seconds[side].values())
+    assert found.rounds == 4
+    assert all(len(times) == 4 for side in ("before", "after") for times in found.seconds[side].values())
     assert all(time > 0 for side in found.seconds.values() for times in side.values() for time in times)
     passes = found.probe["before"][SINGLE].passes
     assert [(p.role, p.samples) for p in passes] == [("train", 44), ("validation", 16)] * 2
@@ -79,9 +79,9 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert outcome.decision.verdict.text in text.splitlines()[0]
     assert "identical to the last bit" in text and "smallest adjusted p" in text
     values = json.loads(json.dumps(to_json(found, outcome, settings(), discovery, describe(1))))
-    assert len(values["seconds"]["before"][SINGLE]) == 3
+    assert len(values["seconds"]["before"][SINGLE]) == 4
     assert len(values["rounds"]["made"]) == len(found.timed.made)
-    assert sum(each["counts"] for each in values["rounds"]["made"]) == values["rounds"]["count"] == 3
+    assert sum(each["counts"] for each in values["rounds"]["made"]) == values["rounds"]["count"] == 4
     assert values["rounds"]["ended_with"] in ("all rounds made", "budget used up")
     assert values["verdicts"][SINGLE]["headspace"] is not None
     assert "perfect loading" in text and "Rounds: " in text

@@ -1,50 +1,11 @@
-"""The decision procedure on simulated timings: what it may claim, and how often it is wrong."""
+"""Ratios with intervals, and tests, on made-up values."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from chirp_migrate.verify.statistics import holm, ks_p_value, paired_ratio, student_cdf, student_quantile
-from chirp_migrate.verify.verdict import Timing, Verdict, decide
-
-ENTRY_POINTS = 8
-
-
-def simulated_verdict(rng: np.random.Generator, true_ratio: float, noise: float, rounds: int = 5) -> Verdict:
-    """Decide on simulated (not measured) seconds: log-normal noise on each run, plus a drift shared by a round."""
-    drift = np.exp(rng.normal(0, 0.2, (rounds, 1)))
-    base = rng.uniform(0.2, 3.0, (1, ENTRY_POINTS))
-    before = base * drift * np.exp(rng.normal(0, noise, (rounds, ENTRY_POINTS)))
-    after = base * true_ratio * drift * np.exp(rng.normal(0, noise, (rounds, ENTRY_POINTS)))
-    entries = {f"e{i}": Timing(paired_ratio(before[:, i], after[:, i])) for i in range(ENTRY_POINTS)}
-    return decide(Timing(paired_ratio(before.sum(axis=1), after.sum(axis=1))), entries, threshold=0.2).verdict
-
-
-@pytest.mark.parametrize("rounds", [3, 5, 7])
-def test_identical_sides_are_not_shown_to_be_faster(rounds: int) -> None:
-    rng = np.random.default_rng(1)
-    verdicts = [simulated_verdict(rng, 1.0, 0.15, rounds) for _ in range(400)]
-    assert verdicts.count(Verdict.FASTER) == 0
-    assert verdicts.count(Verdict.NOT_SHOWN) >= 0.93 * len(verdicts)
-
-
-def test_a_true_10_percent_is_hardly_ever_called_20() -> None:
-    rng = np.random.default_rng(2)
-    verdicts = [simulated_verdict(rng, 0.9, 0.1) for _ in range(400)]
-    assert verdicts.count(Verdict.FASTER) <= 0.02 * len(verdicts)
-
-
-def test_half_the_time_is_recognised() -> None:
-    rng = np.random.default_rng(3)
-    verdicts = [simulated_verdict(rng, 0.5, 0.15) for _ in range(400)]
-    assert verdicts.count(Verdict.FASTER) >= 0.95 * len(verdicts)
-
-
-def test_half_as_long_again_is_called_slower() -> None:
-    rng = np.random.default_rng(4)
-    verdicts = [simulated_verdict(rng, 1.5, 0.1) for _ in range(200)]
-    assert verdicts.count(Verdict.SLOWER) >= 0.95 * len(verdicts)
+from chirp_migrate.verify.statistics import holm, ks_p_value, paired_ratio, student_quantile
 
 
 @pytest.mark.parametrize("rounds, confidence", [(3, 0.95), (3, 0.9925), (5, 0.995), (20, 0.9825)])
@@ -72,7 +33,6 @@ def test_rounds_that_went_astray_make_the_interval_too_wide_rather_than_too_narr
 )
 def test_student_quantiles_are_the_tabled_ones(freedom: int, quantile: float) -> None:
     assert student_quantile(0.975, freedom) == pytest.approx(quantile, rel=1e-5)
-    assert student_cdf(-quantile, freedom) == pytest.approx(0.025, rel=1e-4)
 
 
 def test_holm_multiplies_by_the_hypotheses_left_and_never_decreases() -> None:
@@ -87,8 +47,6 @@ def test_kolmogorov_smirnov_on_known_cases() -> None:
     assert np.mean(np.array(same) < 0.05) < 0.08
     assert ks_p_value(rng.normal(size=300), rng.normal(0.5, 1, 300)) < 0.001
     assert ks_p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
-    # D = 0.5 and n = m = 32: lambda = 2, the limiting tail is 2 (e^-8 - e^-32).
-    assert ks_p_value(np.arange(32), np.arange(32) + 16) == pytest.approx(2 * np.exp(-8), rel=1e-6)
 
 
 @pytest.mark.parametrize("before, after", [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, 0.0], [1.0, 1.0])])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.session import Outcome, timings
+from chirp_migrate.verify.rounds import Look, Rounds, Stopped, TimedRound
+from chirp_migrate.verify.session import Outcome, judged
 from chirp_migrate.verify.timing_report import entry_lines, rounds_line, to_json
-from chirp_migrate.verify.verdict import decide, entry_verdicts
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}
@@ -29,19 +28,19 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
         for number, load in enumerate(loads)
     )
     counted = tuple(each for each in made if not (discard and each.disturbed))
-    return Rounds(made, counted, 0.95, Stopped.BUDGET)
+    return Rounds(made, counted, (Look(len(counted), 1.0),), Stopped.BUDGET)
 
 
 def outcome(of: Rounds) -> Outcome:
-    total, entries = timings(of.used, of.confidence)
+    by = judged(of, 0.2)
     return Outcome(
-        decide(total, entries, 0.2),
-        total.ratio,
-        {label: timing.ratio for label, timing in entries.items()},
-        total.headspace,
-        total.perfect,
-        {label: timing.perfect for label, timing in entries.items() if timing.perfect is not None},
-        entry_verdicts(entries, 0.2),
+        by.decide(),
+        by.total.ratio,
+        {label: timing.ratio for label, timing in by.entries.items()},
+        by.total.headspace,
+        by.total.perfect,
+        {label: timing.perfect for label, timing in by.entries.items() if timing.perfect is not None},
+        by.verdicts(),
     )
 
 
