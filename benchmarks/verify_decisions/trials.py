@@ -157,7 +157,7 @@ def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed:
             return TimedRound(order(trial, number), seconds, float(others[place]), len(columns) / ENTRY_POINTS)  # noqa: B023
 
         judge = Judge(THRESHOLD)
-        taken = take_rounds(make, lambda some, share: judge.look(*timings(some), share), MOST, rounds + 0.01)  # noqa: B023
+        taken = take_rounds(make, lambda some, looks: judge.look(*timings(some), looks), MOST, rounds + 0.01)  # noqa: B023
         verdicts[judge.decide().verdict.text] += 1
         made += len(taken.made)
         discarded += taken.discarded

@@ -105,7 +105,8 @@ class Children:
             return value
 
         with ExitStack() as stack:
-            ready = self.in_turn(stack, sides, modes, entries, by_entry=True)
+            # Each pair of rounds has its own order in sets of strings.
+            ready = self.in_turn(stack, sides, modes, entries, by_entry=True, hash_seed=number // 2)
             if self._beside_each_other:
                 children = dict(ready)
                 for side in _turns(sides, modes, len(entries)):
@@ -143,6 +144,7 @@ class Children:
         by_entry: bool = False,
         api_names: Mapping[str, list[str]] | None = None,
         trial_s: float = 0.0,
+        hash_seed: int = 0,
     ) -> Iterator[tuple[str, Child]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
@@ -157,11 +159,12 @@ class Children:
             by_entry: whether each entry point makes its passes before the next one does.
             api_names: names to describe; none by default.
             trial_s: seconds in which they begin to try entry points instead; 0 for passes.
+            hash_seed: ``PYTHONHASHSEED`` of both.
         """
 
         def started(side: str) -> Child:
-            spec = self._spec(side, modes[side])
-            spec = replace(spec, by_entry=by_entry, api_names=dict(api_names or {}), trial_s=trial_s)
+            spec = replace(self._spec(side, modes[side]), by_entry=by_entry, trial_s=trial_s, hash_seed=hash_seed)
+            spec = replace(spec, api_names=dict(api_names or {}))
             if entries is not None:
                 spec = replace(spec, entry_points=entries)
             return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))
@@ -178,7 +181,7 @@ class Children:
         self._count += 1
         return RunSpec(
             tree=str(self._trees[side]),
-            output=str(self._scratch / f"{self._count:03d}-{side}.json"),
+            output=str(self._scratch / f"{self._count:03d}.json"),  # paths of both sides are equally long
             entry_points=self._discovery.entry_points,
             model=self._discovery.model,
             sizes=self._settings.sizes,

@@ -19,7 +19,7 @@ from chirp_migrate.settings import read_verify_table
 from chirp_migrate.verify.arrays import with_data
 from chirp_migrate.verify.choosing import parse_expression
 from chirp_migrate.verify.hook import is_reference
-from chirp_migrate.verify.rounds import MIN_ROUNDS
+from chirp_migrate.verify.looks import MIN_ROUNDS
 from chirp_migrate.verify.verdict import MARGIN
 from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
 

@@ -71,7 +71,7 @@ class Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "chirp_migrate.verify.runner", str(spec_file)],
                 cwd=_PACKAGE_ROOT,
-                env={**_environment(self._spec.threads, temporary), MARKER: mark},
+                env={**_environment(self._spec.threads, temporary, self._spec.hash_seed), MARKER: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=self._output.descriptor,
                 stderr=subprocess.STDOUT,
@@ -171,12 +171,12 @@ def _short_folder() -> str:
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
 
 
-def _environment(threads: int, temporary: str) -> dict[str, str]:
+def _environment(threads: int, temporary: str, hash_seed: int) -> dict[str, str]:
     """The user's environment with everything pinned that could differ between the sides."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(_THREAD_SETTINGS, str(threads)))
     environment.update(
-        PYTHONHASHSEED="0",
+        PYTHONHASHSEED=str(hash_seed),
         PYTHONDONTWRITEBYTECODE="1",
         PYTHONUNBUFFERED="1",
         MPLBACKEND="Agg",

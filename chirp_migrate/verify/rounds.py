@@ -1,13 +1,7 @@
-"""How many rounds are timed, which of them count, and with what confidence each look at them may speak.
+"""How many rounds are timed, and which of them count.
 
-A round is one process of each side. Looking again and again until chance shows what one hopes for would make any
-two trees different, so looks are planned before the first round: few of them, at even numbers of rounds, so that each
-side went first equally often. Each look has its share of the errors that all of them together may make, by the power
-family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The shares
-add up to one, which is right however the looks depend on each other (Bonferroni's inequality). The clock may end the
-rounds early; the last look then has all that is left.
-
-A look says which entry points still have an open question, and only those run in the rounds that follow.
+:mod:`chirp_migrate.verify.looks` says when they are looked at: always at an even number, so that each side went first
+equally often. A look says which entry points still have an open question, and only those run in the rounds that follow.
 
 A round that other processes disturbed is made again in its place. Whether it is depends on what the other processes
 used, never on the times.
@@ -23,14 +17,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.verify.disturbance import BUSY_ABOVE
+from chirp_migrate.verify.looks import MIN_ROUNDS, Look, planned_looks
 
-__all__ = ["MIN_ROUNDS", "Look", "Rounds", "Stopped", "TimedRound", "order", "planned_looks", "take_rounds", "whole"]
+__all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "order", "take_rounds", "whole"]
 
-MIN_ROUNDS = 4
-"""Rounds at the first look, and in any case: fewer have no useful spread."""
+LEAST_TO_TELL = 3
+"""Rounds after which an interrupted verification tells what there is."""
 
-_GROWTH = 1.6
-_SPENDING = 2.0
 _DISTURBED_ALLOWED = 3
 
 
@@ -72,19 +65,6 @@ class Stopped(str, Enum):
 
 
 @dataclass(frozen=True)
-class Look:
-    """One look at the rounds.
-
-    Attributes:
-        rounds: that count so far.
-        share: of the errors that all looks together may make, 0 to 1.
-    """
-
-    rounds: int
-    share: float
-
-
-@dataclass(frozen=True)
 class Rounds:
     """Every round that was made, those that count, and the looks at them.
 
@@ -121,16 +101,6 @@ class Rounds:
         return (statistics.median(shares), max(shares)) if shares else None
 
 
-def planned_looks(most: int) -> tuple[Look, ...]:
-    """The looks at up to ``most`` rounds (an even number is looked at): 4, 8, 14, 20 for 20, and their shares."""
-    most = max(most - most % 2, MIN_ROUNDS)
-    counts = [MIN_ROUNDS]
-    while counts[-1] < most:
-        counts.append(min(most, 2 * math.ceil(counts[-1] * _GROWTH / 2)))
-    spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
-    return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
-
-
 def order(seed: int, number: int) -> tuple[str, str]:
     """Which side goes first in round ``number`` (from 0): by lot within each two rounds, the other way in the other.
 
@@ -148,7 +118,7 @@ def whole(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
 
 def take_rounds(
     make: Callable[[int, frozenset[str] | None], TimedRound],
-    still_open: Callable[[tuple[TimedRound, ...], float], frozenset[str]],
+    still_open: Callable[[tuple[TimedRound, ...], tuple[Look, ...]], frozenset[str]],
     most: int,
     budget_s: float,
 ) -> Rounds:
@@ -157,14 +127,15 @@ def take_rounds(
     Args:
         make: makes the round of this number, counted from 0, with these entry points; None for all of them. A round
             that is made again has the number of the one it replaces.
-        still_open: takes a look at these rounds with this share of the errors; gives the entry points about which a
-            question is open. With none of them left everything is settled.
+        still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
+            open. With none of them left everything is settled.
         most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
         budget_s: no further pair of rounds begins when it would probably end later than this many seconds after the
             first began; :data:`MIN_ROUNDS` are made in any case.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before there were so many; later, the rounds made so far are given.
+        KeyboardInterrupt: the user interrupted before :data:`LEAST_TO_TELL` of them counted; later, the rounds made so
+            far are given.
     """
     planned = planned_looks(most)
     made: list[TimedRound] = []
@@ -177,7 +148,7 @@ def take_rounds(
 
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(used), share))
-        return still_open(tuple(used), share)
+        return still_open(tuple(used), tuple(looks))
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
@@ -186,10 +157,9 @@ def take_rounds(
         try:
             one = make(len(used), labels)
         except KeyboardInterrupt:
-            if len(used) < MIN_ROUNDS:
+            if len(used) < LEAST_TO_TELL:
                 raise
-            del used[len(used) - len(used) % 2 :]
-            if looks[-1].rounds < len(used):
+            if not looks or looks[-1].rounds < len(used):
                 look(left())
             return ended(Stopped.INTERRUPTED)
         made.append(one)

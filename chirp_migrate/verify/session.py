@@ -169,8 +169,8 @@ def judge(measurements: Measurements, threshold: float, margin: float = MARGIN, 
 def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool = False) -> Judge:
     """What the looks at these rounds have shown."""
     by = Judge(threshold, margin, each)
-    for look in rounds.looks:
-        by.look(*timings(rounds.used[: look.rounds]), look.share)
+    for number, look in enumerate(rounds.looks):
+        by.look(*timings(rounds.used[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 
@@ -212,7 +212,7 @@ def _time_rounds(children: Children, settings: Settings, progress: Callable[[str
     by = Judge(settings.threshold, settings.margin, settings.each)
     rounds = take_rounds(
         make,
-        lambda some, share: by.look(*timings(some), share),
+        lambda some, looks: by.look(*timings(some), looks),
         settings.rounds,
         deadline - time.monotonic(),
     )

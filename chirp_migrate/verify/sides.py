@@ -35,7 +35,8 @@ class Sides:
 
 def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path) -> Sides:
     """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too."""
-    trees = {side: scratch / side / "tree" for side in ("before", "after")}
+    # Names of the same length: paths are in environments and messages, and move what lies behind them in memory.
+    trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     copied = {"after": copy_tree(root, trees["after"]), "before": before.write(trees["before"])}
     too_large = sorted({name for each in copied.values() for name in each.too_large})

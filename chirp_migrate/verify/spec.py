@@ -50,6 +50,7 @@ class RunSpec:
         by_entry: whether each entry point makes all its passes before the next one does.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
             so many seconds no other one begins. 0 for passes.
+        hash_seed: ``PYTHONHASHSEED`` of the process.
     """
 
     tree: str
@@ -67,6 +68,7 @@ class RunSpec:
     turns: str = ""
     by_entry: bool = False
     trial_s: float = 0.0
+    hash_seed: int = 0
 
     def write(self, path: Path) -> None:
         """Write as JSON, replacing the file at once."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from chirp_migrate.verify.children import Children
 from chirp_migrate.verify.difference import Difference, Equivalence
+from chirp_migrate.verify.looks import MIN_ROUNDS
 from chirp_migrate.verify.options import LEAST_SAMPLES
 from chirp_migrate.verify.process import workload_failed
-from chirp_migrate.verify.rounds import MIN_ROUNDS
 from chirp_migrate.verify.seeds import OTHER_SEEDS
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried

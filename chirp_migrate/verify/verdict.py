@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.verify.looks import ERROR, Look, claim_error
 from chirp_migrate.verify.statistics import Ratio
 
-__all__ = ["ERRORS", "MARGIN", "Decision", "Judge", "Timing", "Verdict"]
+__all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict"]
 
 MARGIN = 0.05
 """Share of the time by which "slower" is told apart from equal."""
-
-ERRORS = 0.05
-"""How often a verification may say anything that is wrong: half of it that something is slower (or bound by the
-model), half that it is faster or not slower."""
 
 
 class Verdict(Enum):
@@ -74,10 +71,10 @@ class Timing:
 class Judge:
     """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
 
-    Upper ends of intervals show what is not slower, and that the total is faster. A look's share of half of
-    :data:`ERRORS` is divided among the lines (the total and every entry point) of which it is not shown yet; those
-    that it then is shown of leave their part to the others (Holm 1979; with looks, Maurer & Bretz 2013). Lower ends
-    show what is slower, and that the total is bound by the model: each has an equal part of the other half.
+    Upper ends of intervals show that the total is faster, and of each entry point that it is not slower. "Faster" needs
+    all of them: it is wrong only if the one that is wrong errs, so there is nothing to correct for their number (an
+    intersection-union test, Berger 1982). Lower ends show what is slower, of which one is enough, and that the total is
+    bound by the model: each has an equal part of the errors (Bonferroni).
 
     What was shown at a look is never judged again.
 
@@ -104,28 +101,23 @@ class Judge:
         """Each entry point, likewise."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
-    def look(self, total: Timing, entries: Mapping[str, Timing], share: float) -> frozenset[str]:
-        """Take a look, with this share of the errors of all looks.
+    def look(self, total: Timing, entries: Mapping[str, Timing], looks: Sequence[Look]) -> frozenset[str]:
+        """Take the last of these looks.
 
         Returns:
             The entry points that further rounds could show more of.
         """
         seen: dict[str | None, Timing] = {None: total}
         seen.update(entries)
-        low_error = share * ERRORS / 2 / (len(seen) + 1)
-        settled = set(self._good)
-        while True:
-            high_error = share * ERRORS / 2 / max(1, len(seen) - len(self._good))
-            found = {line: timing.at(low_error, high_error) for line, timing in seen.items()}
-            new = {line for line in seen.keys() - self._good if found[line].ratio.wholly_below(self._bound(line))}
-            self._lines |= {line: timing for line, timing in found.items() if line in new or line not in self._good}
-            self._good |= new
-            if not new:
-                break
-        # An earlier interval stays where the new one would take back what it has shown.
-        for line in settled:
-            if found[line].ratio.wholly_below(self._bound(line)):
-                self._lines[line] = found[line]
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), claim_error(looks)
+        for line, timing in seen.items():
+            found = timing.at(low_error, high_error)
+            shows = found.ratio.wholly_below(self._bound(line))
+            # An earlier interval stays where the new one would take back what it has shown.
+            if shows or line not in self._good:
+                self._lines[line] = found
+            if shows:
+                self._good.add(line)
         return self._open()
 
     def _bound(self, line: str | None) -> float:

@@ -24,11 +24,11 @@ from chirp_migrate.verify.children import Children
 from chirp_migrate.verify.difference import Equivalence
 from chirp_migrate.verify.environment import describe_environment
 from chirp_migrate.verify.errors import WorkloadFailed
+from chirp_migrate.verify.looks import MIN_ROUNDS
 from chirp_migrate.verify.measure_options import MeasureOptions
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.report import exit_code, to_json, to_text
-from chirp_migrate.verify.rounds import MIN_ROUNDS
 from chirp_migrate.verify.session import judge, measure
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import Output

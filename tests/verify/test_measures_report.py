@@ -11,13 +11,14 @@ from click.testing import CliRunner
 
 from chirp_migrate.verify.command import verify
 from chirp_migrate.verify.equivalence import Equivalence
+from chirp_migrate.verify.looks import Look
 from chirp_migrate.verify.machine import describe, line
 from chirp_migrate.verify.measure_options import MeasureOptions
 from chirp_migrate.verify.measures import MEASURES
 from chirp_migrate.verify.measures_report import drawn
 from chirp_migrate.verify.process import run_child
 from chirp_migrate.verify.report import to_json, to_text
-from chirp_migrate.verify.rounds import Look, Rounds, TimedRound
+from chirp_migrate.verify.rounds import Rounds, TimedRound
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec

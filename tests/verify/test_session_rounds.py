@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
+from scipy import special
 
-from chirp_migrate.verify.rounds import MIN_ROUNDS, Rounds, Stopped, TimedRound, order, planned_looks, take_rounds
+from chirp_migrate.verify.looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
+from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound, order, take_rounds
 from chirp_migrate.verify.session import timings
 from chirp_migrate.verify.verdict import Judge, Verdict
 
@@ -23,7 +25,7 @@ def taken(loads: Iterable[float | None], most: int = 20, budget_s: float = 1e9, 
     """Rounds on a machine with these loads; settled once ``enough`` of them count."""
     supply = iter(loads)
 
-    def still_open(rounds: tuple[TimedRound, ...], _confidence: float) -> frozenset[str]:
+    def still_open(rounds: tuple[TimedRound, ...], _looks: tuple[Look, ...]) -> frozenset[str]:
         return frozenset() if len(rounds) >= enough else frozenset({"train"})
 
     return take_rounds(lambda _number, _labels: made(next(supply)), still_open, most, budget_s)
@@ -35,6 +37,25 @@ def test_looks_are_few_at_even_rounds_and_share_all_errors() -> None:
     assert [each.share for each in looks] == pytest.approx([0.04, 0.12, 0.33, 0.51])
     assert [each.rounds for each in planned_looks(7)] == [4, 6]
     assert [(each.rounds, each.share) for each in planned_looks(1)] == [(MIN_ROUNDS, 1.0)]
+
+
+@pytest.mark.parametrize("most", [4, 6, 20, 60])
+def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) -> None:
+    looks = planned_looks(most)
+    errors = [claim_error(looks[: number + 1]) for number in range(len(looks))]
+    assert errors == sorted(errors), "what was shown at a look would be shown at the next"
+    assert 0.7 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
+
+
+@pytest.mark.parametrize("looks", [planned_looks(20), (Look(4, 0.04), Look(6, 0.96))])
+def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[Look, ...]) -> None:
+    rng = np.random.default_rng(10)
+    sums = rng.normal(size=(40_000, looks[-1].rounds)).cumsum(axis=1)
+    wrong = np.zeros(len(sums), dtype=bool)
+    for number, look in enumerate(looks):
+        bound = -special.ndtri(claim_error(looks[: number + 1]))
+        wrong |= sums[:, look.rounds - 1] / np.sqrt(look.rounds) > bound
+    assert wrong.mean() == pytest.approx(ERROR, abs=0.003)
 
 
 def test_a_last_look_before_its_time_has_all_that_is_left() -> None:
@@ -115,7 +136,7 @@ def simulated(
         return TimedRound(("before", "after"), {"before": times[0], "after": times[1], "cached": {}}, QUIET, 1.0)
 
     judge = Judge(0.2)
-    rounds = take_rounds(make, lambda seen, share: judge.look(*timings(seen), share), 20, budget_s=1e9)
+    rounds = take_rounds(make, lambda seen, looks: judge.look(*timings(seen), looks), 20, budget_s=1e9)
     return judge.decide().verdict, rounds
 
 

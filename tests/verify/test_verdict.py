@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chirp_migrate.verify.looks import Look
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
 from chirp_migrate.verify.verdict import Decision, Judge, Timing, Verdict
 
@@ -20,7 +21,7 @@ def timing(value: float, perfect: float | None = 0.3, spread: float = 0.01) -> T
 def judge(total: Timing, *entries: Timing, share: float = 1.0, each: bool = False) -> Judge:
     """After one look, which has this share of the errors."""
     found = Judge(0.2, each=each)
-    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, share)
+    found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [Look(6, share)])
     return found
 
 
@@ -106,7 +107,8 @@ def test_the_ends_of_the_interval_are_what_decides() -> None:
 
 def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
     found = judge(timing(0.6), timing(0.9), timing(1.0, spread=0.3), share=0.2)
-    open_now = found.look(timing(0.6), {"entry0": timing(1.0, spread=0.3), "entry1": timing(1.0, spread=0.3)}, 0.05)
+    wide = timing(1.0, spread=0.3)
+    open_now = found.look(timing(0.6), {"entry0": wide, "entry1": wide}, [Look(6, 0.2), Look(8, 0.05)])
     assert open_now == {"entry1"} and found.undecided() == ["entry1"]
     assert found.entries["entry0"].ratio.high <= 1.05
 
@@ -129,8 +131,8 @@ BOTH = {"entry0", "entry1"}
 )
 def test_what_is_still_open(total: Timing, entries: list[Timing], expected: set[str], for_each: set[str]) -> None:
     named = {f"entry{i}": each for i, each in enumerate(entries)}
-    assert Judge(0.2).look(total, named, 1.0) == expected
-    assert Judge(0.2, each=True).look(total, named, 1.0) == for_each
+    assert Judge(0.2).look(total, named, [Look(6, 1.0)]) == expected
+    assert Judge(0.2, each=True).look(total, named, [Look(6, 1.0)]) == for_each
 
 
 def test_exit_codes_are_the_documented_ones() -> None:

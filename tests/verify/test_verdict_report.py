@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chirp_migrate.verify.rounds import Look, Rounds, Stopped, TimedRound
+from chirp_migrate.verify.looks import Look
+from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
 from chirp_migrate.verify.session import Outcome, judged
 from chirp_migrate.verify.timing_report import entry_lines, rounds_line, to_json
 

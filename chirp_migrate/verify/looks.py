@@ -1,0 +1,91 @@
+"""When the rounds are looked at, and how often a claim that a look makes may be wrong.
+
+Looks are few, and at even numbers of rounds. Each has its share of the errors that all of them together may make, by
+the power family of spending functions (Kim & DeMets 1987, exponent 2): little for early looks, most for the last. The
+clock may end the rounds early; the last look then has all that is left.
+
+From the share follows the error of a single claim, in two ways. By the joint distribution of the looks (Lan & DeMets
+1983; computed as by Armitage, McPherson & Rowe 1969) the last look loses little to those before it; that is exact for
+normal means, and applied to Student's quantiles as usual (Jennison & Turnbull 2000, 4.4). Simply adding up is right
+however the looks depend on each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ERROR", "MIN_ROUNDS", "Look", "claim_error", "planned_looks"]
+
+ERROR = 0.025
+"""How often an end of an interval may be on the wrong side of the truth, over all looks together."""
+
+MIN_ROUNDS = 4
+"""Rounds at the first look, and in any case: fewer have no useful spread."""
+
+_GROWTH = 1.6
+_SPENDING = 2.0
+_FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
+#: On [-1, 1]. The densities are smooth, so that few nodes give many digits.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at the rounds.
+
+    Attributes:
+        rounds: that count so far.
+        share: of the errors that all looks together may make, 0 to 1.
+    """
+
+    rounds: int
+    share: float
+
+
+def planned_looks(most: int) -> tuple[Look, ...]:
+    """The looks at up to ``most`` rounds (an even number is looked at): 4, 8, 14, 20 for 20, and their shares."""
+    most = max(most - most % 2, MIN_ROUNDS)
+    counts = [MIN_ROUNDS]
+    while counts[-1] < most:
+        counts.append(min(most, 2 * math.ceil(counts[-1] * _GROWTH / 2)))
+    spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
+    return tuple(Look(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False))
+
+
+def claim_error(looks: Sequence[Look]) -> float:
+    """How often a claim of the last of these looks may be wrong by itself, so that all keep to their shares."""
+    from scipy import optimize, special
+
+    taken: list[tuple[float, float]] = []  # share of the rounds, and the bound that the standardised mean must pass
+    for look in looks:
+        time, error = look.rounds / looks[-1].rounds, look.share * ERROR
+        if taken:
+            points, weights = _not_passed(taken)
+            spread, scale = math.sqrt(time - taken[-1][0]), math.sqrt(time)
+
+            def excess(bound: float) -> float:
+                return float(weights @ special.ndtr((points - bound * scale) / spread)) - error  # noqa: B023
+
+            bound = float(optimize.brentq(excess, -_FAR, _FAR))
+        else:
+            bound = -float(special.ndtri(error))
+        taken.append((time, bound))
+    return float(special.ndtr(-taken[-1][1]))
+
+
+def _not_passed(taken: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where a Brownian motion that has passed no bound is at the last of these looks: points, and probabilities."""
+    points, weights, before = np.zeros(1), np.ones(1), 0.0
+    for time, bound in taken:
+        spread = math.sqrt(time - before)
+        low, high = -_FAR * math.sqrt(time), bound * math.sqrt(time)
+        reached = (low + high) / 2 + (high - low) / 2 * _NODES
+        distances = (reached[:, None] - points[None, :]) / spread
+        density = np.exp(-(distances**2) / 2) @ weights / (spread * math.sqrt(2 * math.pi))
+        points, weights, before = reached, density * _WEIGHTS * (high - low) / 2, time
+    return points, weights
