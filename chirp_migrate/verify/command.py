@@ -41,7 +41,7 @@ Exit codes:
   14  the backend's code failed (the reason, the side and the end of its output are shown)
   15  faster, and of some entry points it is not shown whether they are slower
    2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
- 130  interrupted; after four rounds the verdict so far is given
+ 130  interrupted; after three rounds the verdict so far is given
 
 \b
 Examples:
