@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-all lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,7 +28,14 @@ test-fast: $(STAMP)
 	$(PYTEST) -m "not slow"
 
 test-slow: $(STAMP)
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/frameworks
+
+# torchvision 0.16 is the last that can be imported without the operators of its wheel, which need CUDA's libraries; it
+# asks for a torch of its time, and is not there for every Python: its test is then skipped.
+test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test,frameworks]" requests
+	-$(BIN)/python -m pip install --quiet --no-deps torchvision==0.16.2
+	$(PYTEST) --dist load tests/frameworks
 
 test-all: lint  ## lint, and all tests
 	$(PYTEST)

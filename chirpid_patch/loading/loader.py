@@ -78,18 +78,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
         super().__init__(dataset, batch_size, shuffle, sampler, batch_sampler, *args, **kwargs)
         if prefetch_threads is not None and prefetch_threads < 0:
             raise ValueError(f"prefetch_threads must be a number of threads, 0 or more, not {prefetch_threads}")
-        #: What was chosen for this loader and why, in words.
-        self.decision = ""
+        # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
+        self._decision = ""
         self.draws_ahead = max(draws_ahead, 1) if draws_like_persistent_workers else draws_ahead
         self.draws_like_persistent_workers = draws_like_persistent_workers
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.keep_workers = keep_workers
-        #: How many threads load ahead in this process, and why.
-        self.overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
+        self._overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
         self.benchmark = benchmark
-        #: Whether a worker process died, or none could be started.
-        self.lost_workers = False
+        self._lost_workers = False
         self._threads = KeptThreads()
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
         self._epochs_begun = 0
@@ -100,6 +98,25 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._begun_from: dict[str, Any] | None = None
         self._resumed: dict[str, Any] | None = None
         self._skipped = 0
+
+    @property
+    def decision(self) -> str:
+        """What was chosen for this loader and why, in words."""
+        return self._decision
+
+    @decision.setter
+    def decision(self, decision: str) -> None:
+        self._decision = decision
+
+    @property
+    def overlap(self) -> Overlap:
+        """How many threads load ahead in this process, and why."""
+        return self._overlap
+
+    @property
+    def lost_workers(self) -> bool:
+        """Whether a worker process died, or none could be started."""
+        return self._lost_workers
 
     # -- iteration
 
@@ -149,7 +166,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._iterate_here(seed)
 
     def _go_on_without(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
-        self._without_workers = self.lost_workers = True
+        self._without_workers = self._lost_workers = True
         warnings.warn(
             f"Worker processes cannot be started ({error}); batches are loaded in the training process from here on, "
             "no sample is lost: pass num_workers=0 to load there from the start.",
@@ -173,7 +190,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             reader=self._reader(sent=self._had_workers) if for_threads or reads_batches(self.dataset) else None,
             ahead=self.num_workers * (self.prefetch_factor or 0) if self.num_workers else self.draws_ahead,
             free=tasks_drawn_freely(self) if for_threads else 0,
-            overlap=self.overlap if for_threads else None,
+            overlap=self._overlap if for_threads else None,
             threads=self._threads,
             seed=seed,
         )

@@ -254,7 +254,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         logger.warning("%s Fresh workers go on.", _obituary(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
-            owner.lost_workers = True
+            owner._lost_workers = True
         self._start_again()
 
     def _failed(self, number: int, dead: set[int]) -> RuntimeError:

@@ -283,6 +283,25 @@ def test_a_loader_made_anew_keeps_its_settings(name: str) -> None:
     assert arguments_of(made_anew(again, SequentialSampler(range(N)))).keys() == arguments_of(again).keys()
 
 
+KINDS_MADE_ANEW: dict[str, Any] = {
+    **{name: make for name, make in ORIGINALS.items() if name != "plain"},
+    "adjusting": lambda: OptimalDataLoaderFactory.create_training_loader(
+        dataset(), BATCH, max_workers=2, adjust_workers=True
+    ),
+    "moved": lambda: OptimalDataLoaderFactory.create_training_loader(dataset(), BATCH, device="cpu"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_MADE_ANEW)
+def test_all_that_a_loader_shows_is_an_argument_of_it(name: str) -> None:
+    """As PyTorch's does: ignite gives all public attributes but the samplers' to the class, with other batches."""
+    original = KINDS_MADE_ANEW[name]()
+    ordering = {"batch_size", "sampler", "drop_last", "batch_sampler", "dataset_kind"}
+    shown = {key: value for key, value in vars(original).items() if not key.startswith("_") and key not in ordering}
+    again = type(original)(**shown, batch_sampler=BatchSampler(SequentialSampler(original.dataset), BATCH, False))
+    assert sorted(epoch(again)[0]) == list(range(N))
+
+
 def test_a_loader_made_anew_for_each_epoch_is_as_random() -> None:
     seed_all(8)
     original = ORIGINALS["direct"]()
