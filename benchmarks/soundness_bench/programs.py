@@ -663,7 +663,8 @@ def _guarding(rng: random.Random) -> str:
             "0, 0, p=1.0",
             "5, 3, 300, 300, -1.0, 1.0",
             "6, 4, 300, 300, 0.5, 1.0",
-            "40, 15, p=1.0",
+            # Larger than the axes: masks nothing where the guard says so, and else as it is drawn.
+            "40, 15, p=1.0" if "{n} > {p}" in guard and " or " not in guard else "p=0.0",
             "6, 2, 0, 0, 0.0, 1.0",
         )
     )
@@ -746,7 +747,8 @@ def _imaging(rng: random.Random) -> str:
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('inf'))",
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('nan'))",
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), 0.5)"))  # fmt: skip
-    given = rng.choice(("p=0.0", "40, 15, p=1.0", "0, 0, p=1.0", "5, 3, 300, 300, 7, 1.0"))
+    small = "40, 15, p=1.0" if guard == usual else "p=0.0"  # larger than the axes, which the guard leaves alone
+    given = rng.choice(("p=0.0", small, "0, 0, p=1.0", "5, 3, 300, 300, 7, 1.0"))
     later = _some(rng, 0.5, "made.training = False", "made.augmenter = None", "masks.p = 0.0", "masks.mask_value = 300",
                   "masks.mask_value = 2.5", "masks.mask_value = -1", "made.augmenter = double", "made.training = 1",
                   "base.tensors[0].mul_(2)", "masks.time_mask_param = -1")  # fmt: skip

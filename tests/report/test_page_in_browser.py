@@ -203,7 +203,7 @@ def test_both_views_show_the_same_lines(visit: Callable[..., Any], address: str)
                    return getSelection().toString(); }"""
     )
     assert "\n    train = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers)\n" in copied
-    assert "\n        max_workers=workers,\n" in copied
+    assert "\n        dataset, batch_size=4, shuffle=True, max_workers=workers\n" in copied
 
 
 @pytest.mark.slow
