@@ -89,7 +89,7 @@ class Judge:
         self._slower = 1 + margin
         self._each = each
         self._lines: dict[str | None, Timing] = {}
-        self._good: set[str | None] = set()
+        self._shown: dict[str | None, bool] = {}  # good (True) or slower (False), by the first look that showed it
 
     @property
     def total(self) -> Timing:
@@ -112,26 +112,26 @@ class Judge:
         low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), claim_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
-            shows = found.ratio.wholly_below(self._bound(line))
+            shows = self._shows(line, found)
             # An earlier interval stays where the new one would take back what it has shown.
-            if shows or line not in self._good:
+            if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
-            if shows:
-                self._good.add(line)
+            if shows is not None:
+                self._shown.setdefault(line, shows)
         return self._open()
 
-    def _bound(self, line: str | None) -> float:
-        return self._wanted if line is None else self._slower
+    def _shows(self, line: str | None, timing: Timing) -> bool | None:
+        if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
+            return True
+        return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
         """Entry points that are shown to be slower, by more than the margin."""
-        return [label for label, timing in self.entries.items() if label not in self._good and self._is_slower(timing)]
+        return [label for label in self.entries if self._shown.get(label) is False]
 
     def undecided(self) -> list[str]:
         """Entry points of which neither is shown that they are slower nor that they are not."""
-        return [
-            label for label, timing in self.entries.items() if label not in self._good and not self._is_slower(timing)
-        ]
+        return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
         """Each entry point's own verdict."""
@@ -162,9 +162,9 @@ class Judge:
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
             return Decision(Verdict.SLOWER, f"{', '.join(slower)} {takes} over {margin} longer after the migration")
-        if self._is_slower(total):
+        if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
-        verdict = Verdict.FASTER if None in self._good else self._not_slower(total)
+        verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(total)
         if verdict is Verdict.FASTER and undecided:
             count = f"{len(undecided)} of {of} entry points undecided"
             return Decision(
@@ -185,15 +185,12 @@ class Judge:
 
         With ``each``, those, too, of which is not known whether they save as much as is wanted.
         """
-        if not self._each and (self.slower() or self._is_slower(self.total)):
+        if not self._each and False in self._shown.values():
             return frozenset()
-        if not (None in self._good or self._is_clear(self.total)):
+        if not (self._shown.get(None) or self._is_clear(self.total)):
             return frozenset(self.entries)
         unclear = [label for label, timing in self.entries.items() if self._each and not self._is_clear(timing)]
         return frozenset([*self.undecided(), *unclear])
-
-    def _is_slower(self, timing: Timing) -> bool:
-        return timing.ratio.wholly_above(self._slower)
 
     def _is_clear(self, timing: Timing) -> bool:
         """Whether it is known if the threshold is met, and where it is not, if perfect loading could meet it."""

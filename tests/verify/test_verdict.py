@@ -113,6 +113,15 @@ def test_what_a_look_has_shown_is_not_taken_back_by_a_later_one() -> None:
     assert found.entries["entry0"].ratio.high <= 1.05
 
 
+def test_slower_is_not_taken_back_either() -> None:
+    found = judge(timing(0.6), timing(0.5), timing(1.3), share=0.2, each=True)
+    for later in (timing(1.1, spread=0.3), timing(0.9)):
+        found.look(timing(0.6), {"entry0": timing(0.5), "entry1": later}, [Look(6, 0.2), Look(8, 0.05)])
+        assert found.slower() == ["entry1"] and found.undecided() == []
+        assert found.entries["entry1"].ratio.low > 1.05
+        assert found.decide().verdict is Verdict.SLOWER
+
+
 BOTH = {"entry0", "entry1"}
 
 
