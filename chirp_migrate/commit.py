@@ -152,8 +152,8 @@ def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | No
         remove_folders(root, run.folders)
         journal.retire(run)
         what = "A rollback" if was_rollback else "An apply"
-        how = "it was finished" if was_rollback else "it was undone"
-        said = f"{what} (run {run.name} of {run.created}) had been interrupted: {how}, all its files are as before."
+        how = "finished" if was_rollback else "undone, all its files are as before"
+        said = f"{what} (run {run.name} of {run.created}) had been interrupted: it was {how}."
     return said
 
 

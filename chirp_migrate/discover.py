@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from chirp_migrate.errors import UsageProblem
@@ -14,9 +15,9 @@ from chirp_migrate.gitguard import ignored_paths
 from chirp_migrate.plan import Skipped
 from chirp_migrate.scaffold import SCAFFOLD_PATHS, is_scaffold
 
-__all__ = ["JOURNAL_FOLDER", "Discovery", "discover", "root_of"]
+__all__ = ["JOURNAL_FOLDER", "Discovery", "discover", "journal_root", "root_of"]
 
-#: Where runs are recorded, directly under the root.
+#: Where runs are recorded, directly under the root of the project (see :func:`journal_root`).
 JOURNAL_FOLDER = ".chirp-migrate"
 
 #: A file above this size is generated data rather than code that somebody maintains.
@@ -98,6 +99,25 @@ def root_of(path: Path) -> Path:
     if stat.S_ISREG(mode):
         return path.resolve().parent
     raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your backend.")
+
+
+def journal_root(path: Path) -> Path:
+    """The absolute folder that runs on ``path`` are recorded in: one for the whole project, wherever in it ``path`` is.
+
+    A project reaches up to the top of the git work tree, else to the nearest ``pyproject.toml``. Of its folders from
+    that of ``path`` up it is the first that has a journal, else the top one. Outside of any project it is the nearest
+    folder above that has a journal, else the folder of ``path``. Folders of another user are no part of it: their owner
+    could put a journal there that writes into this one.
+
+    Raises:
+        UsageProblem: see :func:`root_of`.
+    """
+    root = root_of(path)
+    owner = root.stat().st_uid
+    above = [root, *takewhile(lambda folder: folder.stat().st_uid == owner, root.parents)]
+    top = next((one for marker in (".git", "pyproject.toml") for one in above if os.path.lexists(one / marker)), None)
+    within = above if top is None else above[: above.index(top) + 1]
+    return next((one for one in within if os.path.lexists(one / JOURNAL_FOLDER)), top or root)
 
 
 def discover(

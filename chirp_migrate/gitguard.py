@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chirp_migrate.errors import Refused
 
-__all__ = ["guard", "ignored_paths", "uncommitted"]
+__all__ = ["guard", "ignored_paths", "run_git", "uncommitted"]
 
 #: Paths handed to one git process, well below any limit on the length of a command line.
 _PATHS_A_CALL = 200
@@ -52,7 +52,7 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
         by_name = {prefix + path.removeprefix(offset): asked[path] for path in members}
         for start in range(0, len(members), _PATHS_A_CALL):
             some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
-            found = _git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
+            found = run_git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
             if found is None or found.returncode:
                 raise Refused(_unusable(base, found))
             names = [entry[3:] for entry in _split(found.stdout)]
@@ -62,10 +62,10 @@ def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
 
 def ignored_paths(root: Path) -> frozenset[str]:
     """Paths under ``root`` that git ignores, relative to it; folders end in ``/``. None when it ignores ``root``."""
-    inside = _git(root, ["rev-parse", "--is-inside-work-tree"])
+    inside = run_git(root, ["rev-parse", "--is-inside-work-tree"])
     if inside is None or inside.stdout.strip() != b"true":
         return frozenset()
-    listed = _git(root, ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
+    listed = run_git(root, ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"])
     if listed is None or listed.returncode:
         return frozenset()
     names = frozenset(_split(listed.stdout))
@@ -90,7 +90,7 @@ def _nearest_repository(root: Path, path: str) -> Path:
 
 def _prefix(base: Path) -> str | None:
     """``base`` as seen from the top of its work tree, ending in ``/`` or empty; ``None`` outside any work tree."""
-    found = _git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
+    found = run_git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
     if found.returncode:
@@ -105,7 +105,7 @@ def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> s
     return f"git cannot tell what is committed in {base}{why}: repair that, or pass --allow-dirty."
 
 
-def _git(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
+def run_git(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
     """Run git in ``folder`` without touching its index; ``None`` when there is no git."""
     # Variables that a git hook sets would make git look at another repository than the one around the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -47,6 +47,10 @@ class Migration:
     notes: tuple[str, ...]
     options: PlanOptions = PlanOptions()
 
+    def seen_from(self, folder: Path) -> Migration:
+        """The same with paths from ``folder`` (see :meth:`.Plan.seen_from`)."""
+        return replace(self, plan=self.plan.seen_from(folder))
+
 
 def plan_migration(
     path: Path,

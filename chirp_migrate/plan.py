@@ -6,10 +6,10 @@ The JSON form of its parts (``to_json``) is documented in docs/json.md.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Hunk", "Import", "Plan", "Safety", "Skipped", "Status", "sha256"]
 
@@ -195,10 +195,29 @@ class Plan:
     notes: tuple[str, ...] = ()
     left_out: tuple[Skipped, ...] = ()
 
+    def seen_from(self, folder: Path) -> Plan:
+        """The same plan with ``folder``, which the root is or lies in, as its root."""
+        between = self.root.relative_to(folder)
+        return replace(
+            self,
+            root=folder,
+            files=_below(between, self.files),
+            findings=_below(between, self.findings),
+            skipped=_below(between, self.skipped),
+            left_out=_below(between, self.left_out),
+        )
+
     @property
     def is_vendored(self) -> bool:
         """Whether the runtime is copied into the tree."""
         return any(file.note == "vendor" for file in self.files)
+
+
+_Placed = TypeVar("_Placed", FilePlan, Finding, Skipped)
+
+
+def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
+    return tuple(replace(one, path=(folder / one.path).as_posix()) for one in parts)
 
 
 def sha256(content: bytes) -> str:

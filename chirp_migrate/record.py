@@ -68,7 +68,7 @@ class JournalFile:
 
     Attributes:
         path: posix path relative to the root, with every link on the way already followed.
-        before: what it was; None when the run created it.
+        before: what it was, or what a rollback that keeps later edits makes of it; None when the run created it.
         after: what the run made of it.
         found: what a rollback that is under way found in its place; None otherwise, and when it found nothing.
     """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from chirp_migrate.commit import finish_interrupted, reason
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.journal import JournalRun, journal_folder
 from chirp_migrate.lock import hold
+from chirp_migrate.merging import Conflict, three_way_merge
 from chirp_migrate.plan import sha256
 from chirp_migrate.record import JournalFile, State, Version
 from chirp_migrate.transition import (
@@ -27,9 +29,22 @@ from chirp_migrate.transition import (
     settle,
 )
 
-__all__ = ["RollbackResult", "later_runs", "rollback", "rollback_to"]
+__all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback", "rollback_to"]
 
 _Result = TypeVar("_Result")
+
+
+class _Edits(Enum):
+    """What becomes of edits that were made to migrated files since."""
+
+    REFUSED = "nothing is undone"
+    KEPT = "they are merged"
+    LOST = "they are lost"
+
+    @classmethod
+    def of(cls, force: bool, merge: bool) -> _Edits:
+        """What the caller asks for; ``force`` goes before ``merge``."""
+        return cls.LOST if force else cls.KEPT if merge else cls.REFUSED
 
 
 @dataclass(frozen=True)
@@ -40,17 +55,20 @@ class RollbackResult:
         restored: files that have their earlier bytes and mode again.
         removed: files that the run had added.
         run: number of the run that was undone, such as ``0001``.
+        merged: files that have what the run did to them undone, and later edits kept.
     """
 
     restored: tuple[str, ...]
     removed: tuple[str, ...]
     run: str = ""
+    merged: tuple[str, ...] = ()
 
 
 def rollback(
     root: Path,
     *,
     force: bool = False,
+    merge: bool = False,
     run: int | None = None,
     wait_s: float = 0.0,
     on_step: Callable[[str], None] | None = None,
@@ -63,6 +81,7 @@ def rollback(
     Args:
         root: the tree.
         force: also restore files that were edited since; those edits are lost.
+        merge: keep those edits, by git's three-way merge.
         run: number of the run; by default the last one that stands. Another one can be undone while no later run has
             written to one of its files; the later runs can still be undone.
         wait_s: seconds to wait for another run that is at work.
@@ -70,13 +89,14 @@ def rollback(
 
     Raises:
         UsageProblem: nothing is applied in ``root``, or no such run.
-        Refused: files were edited since (named), a later run wrote to the same files (named), or another run is at
-            work; nothing is changed.
+        Refused: files were edited since (named), or cannot be merged (named), a later run wrote to the same files
+            (named), or another run is at work; nothing is changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
     root = root.resolve()
     step = on_step or (lambda _: None)
-    return _locked(root, force, wait_s, step, lambda runs: _undo_one(runs, _wanted(runs, run), force, step))
+    edits = _Edits.of(force, merge)
+    return _locked(root, force, wait_s, step, lambda runs: _undo_one(runs, _wanted(runs, run), edits, step))
 
 
 def rollback_to(
@@ -84,6 +104,7 @@ def rollback_to(
     first: int,
     *,
     force: bool = False,
+    merge: bool = False,
     wait_s: float = 0.0,
     on_step: Callable[[str], None] | None = None,
 ) -> tuple[RollbackResult, ...]:
@@ -96,21 +117,24 @@ def rollback_to(
 
     Raises:
         UsageProblem: nothing is applied in ``root``, or no such run.
-        Refused: files were edited since (named), or another run is at work; nothing is changed.
+        Refused: files were edited since (named), or cannot be merged (named), or another run is at work; nothing is
+            changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
     root = root.resolve()
     step = on_step or (lambda _: None)
+    edits = _Edits.of(force, merge)
 
     def undo(runs: Sequence[JournalRun]) -> tuple[RollbackResult, ...]:
         wanted = runs[runs.index(_wanted(runs, first)) :]
-        edited = [] if force else _edited_in_any(wanted)
-        if edited:
-            raise Refused(_edited_message(edited))
+        if edits is _Edits.REFUSED:
+            _refuse_edited(_edited_in_any(wanted))
+        elif edits is _Edits.KEPT:
+            _refuse_conflicts(_conflicts_in_any(wanted))
         done: list[RollbackResult] = []
         for run in reversed(wanted):
             try:
-                done.append(_roll_back(run, force, step))
+                done.append(_roll_back(run, edits, step))
             except (ChirpMigrateError, OSError) as error:
                 if not done:
                     raise
@@ -120,6 +144,11 @@ def rollback_to(
         return tuple(done)
 
     return _locked(root, force, wait_s, step, undo)
+
+
+def nothing_applied(root: Path) -> UsageProblem:
+    """What whoever wants to undo something in ``root`` is told where nothing was applied."""
+    return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
@@ -137,15 +166,14 @@ def _locked(
     undo: Callable[[Sequence[JournalRun]], _Result],
 ) -> _Result:
     """What ``undo`` makes of the runs that stand, as the only one at work."""
-    nothing = UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
     if not os.path.lexists(journal_folder(root)):
-        raise nothing
+        raise nothing_applied(root)
     try:
         with hold(journal_folder(root), wait_s=wait_s):
             finish_interrupted(root, force=force, on_step=step)
             runs = journal.applied_runs(root)
             if not runs:
-                raise nothing
+                raise nothing_applied(root)
             return undo(runs)
     except OSError as error:
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
@@ -163,7 +191,9 @@ def _wanted(runs: Sequence[JournalRun], number: int | None) -> JournalRun:
     )
 
 
-def _undo_one(runs: Sequence[JournalRun], run: JournalRun, force: bool, step: Callable[[str], None]) -> RollbackResult:
+def _undo_one(
+    runs: Sequence[JournalRun], run: JournalRun, edits: _Edits, step: Callable[[str], None]
+) -> RollbackResult:
     overlapping = later_runs(run, runs)
     if overlapping:
         named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
@@ -172,7 +202,7 @@ def _undo_one(runs: Sequence[JournalRun], run: JournalRun, force: bool, step: Ca
             f"changed. Undo these first, or all of them with `chirp-migrate rollback --back-to {run.number} PATH`."
         )
     _bequeath_folders(run, [one for one in runs if one.number > run.number])
-    return _roll_back(run, force, step)
+    return _roll_back(run, edits, step)
 
 
 def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
@@ -185,13 +215,18 @@ def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
             journal.change_state(heir, heir.state, folders=tuple(folders))
 
 
-def _roll_back(run: JournalRun, force: bool, step: Callable[[str], None]) -> RollbackResult:
+def _roll_back(run: JournalRun, edits: _Edits, step: Callable[[str], None]) -> RollbackResult:
     for file in run.files:  # what cannot be restored must be known before anything changes
         if file.before is not None:
             run.content(file.before.sha256)
     files, kept, edited = _look(run)
-    if edited and not force:
-        raise Refused(_edited_message(edited))
+    if edits is _Edits.REFUSED:
+        _refuse_edited(edited)
+    merged: dict[str, bytes] = {}
+    if edits is _Edits.KEPT:
+        merged = _merged(run, files, kept)
+        files = tuple(_to_become(file, merged[file.path]) if file.path in merged else file for file in files)
+        kept |= {sha256(content): content for content in merged.values()}
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=kept)
     try:
         step("recorded the rollback")
@@ -212,9 +247,9 @@ def _roll_back(run: JournalRun, force: bool, step: Callable[[str], None]) -> Rol
             f"all files are as before the migration, but its journal cannot be removed ({reason(error)}): "
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
-    restored = tuple(file.path for file in files if file.before is not None)
+    restored = tuple(file.path for file in files if file.before is not None and file.path not in merged)
     removed = tuple(file.path for file in files if file.before is None and file.found is not None)
-    return RollbackResult(restored, removed, run.name)
+    return RollbackResult(restored, removed, run.name, tuple(merged))
 
 
 def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], list[str]]:
@@ -237,6 +272,65 @@ def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], l
             kept[now] = content
         files.append(replace(file, found=Version(now, place.stat().st_mode & 0o7777)))
     return tuple(files), kept, edited
+
+
+def _merged(run: JournalRun, files: Sequence[JournalFile], kept: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What becomes of the edited ones of ``files``, the bytes of which are in ``kept``.
+
+    Raises:
+        Refused: some cannot be merged, or there is no git.
+    """
+    merged: dict[str, bytes] = {}
+    conflicts: list[str] = []
+    for file in files:
+        if file.found is not None and file.found.sha256 == file.after.sha256:
+            continue
+        try:
+            content = _without(run, file, None if file.found is None else kept[file.found.sha256])
+        except Conflict as conflict:
+            conflicts.append(f"{file.path} ({conflict})")
+        else:
+            if content is not None:
+                merged[file.path] = content
+    _refuse_conflicts(conflicts)
+    return merged
+
+
+def _without(run: JournalRun, file: JournalFile, now: bytes | None) -> bytes | None:
+    """What ``now``, the bytes of a file of ``run`` (None: there is none), is without the run.
+
+    Raises:
+        Conflict: later edits cannot be kept.
+        Refused: there is no git.
+    """
+    if file.before is None:
+        if now is None or sha256(now) == file.after.sha256:
+            return None
+        raise Conflict("added by the migration and edited since: delete it, or move it away")
+    if now is None:
+        raise Conflict("deleted")
+    return three_way_merge(file.path, now, run.content(file.after.sha256), run.content(file.before.sha256))
+
+
+def _to_become(file: JournalFile, content: bytes) -> JournalFile:
+    """A file that a rollback is to give ``content``, and the mode that it has."""
+    assert file.found is not None
+    return replace(file, before=Version(sha256(content), file.found.mode))
+
+
+def _conflicts_in_any(runs: Sequence[JournalRun]) -> list[str]:
+    """Files in which later edits could not be kept while undoing ``runs``, newest first, and why."""
+    contents: dict[str, bytes | None] = {}
+    conflicts: dict[str, str] = {}
+    for run in reversed(runs):
+        for file in run.files:
+            if file.path not in contents:
+                contents[file.path] = read_file(run.root / file.path) if _found(run.root, file.path) else None
+            try:
+                contents[file.path] = _without(run, file, contents[file.path])
+            except Conflict as conflict:
+                conflicts.setdefault(file.path, f"{file.path} ({conflict})")
+    return list(conflicts.values())
 
 
 def _edited_in_any(runs: Sequence[JournalRun]) -> list[str]:
@@ -267,11 +361,20 @@ def _found(root: Path, path: str) -> str | None:
     return now
 
 
-def _edited_message(edited: Sequence[str]) -> str:
-    return (
-        f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Undo these edits, or "
-        "run rollback with --force to lose them."
-    )
+def _refuse_edited(edited: Sequence[str]) -> None:
+    if edited:
+        raise Refused(
+            f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
+            "--merge to keep these edits, or with --force to lose them."
+        )
+
+
+def _refuse_conflicts(conflicts: Sequence[str]) -> None:
+    if conflicts:
+        raise Refused(
+            f"what was edited since the migration cannot be kept without it: {'; '.join(conflicts)}; nothing was "
+            "changed. Undo these edits, or run rollback with --force to lose them."
+        )
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -29,13 +29,12 @@ from chirp_migrate.cli.planning import Request, planned, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.commit import CommitResult, commit, recover
 from chirp_migrate.diff import unified_diff
-from chirp_migrate.discover import root_of
+from chirp_migrate.discover import journal_root
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.gitguard import guard
 from chirp_migrate.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.migration import Migration
-from chirp_migrate.plan import Plan
 from chirp_migrate.planfile import PlanFile, plan_json, write_plan
 from chirp_migrate.record import State
 from chirp_migrate.rollback import rollback
@@ -112,13 +111,15 @@ def apply(
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
     migration, edited = _plan(request, plan_file)
+    project = journal_root(path)
     paint = Paint.for_stream(sys.stdout, color)
     if show_diff:
-        _show_diff(migration, json_file, paint, verbose=verbose)
+        _show_diff(migration.seen_from(project), json_file, paint, verbose=verbose)
         sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
     result = apply_plan(request, migration, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     if command is not None and result.run:
-        _check(command, migration.plan, result)
+        _check(command, migration.plan.root, project, result)
+    migration = migration.seen_from(project)
     json_output.write(json_file, summary.as_json(migration, result.skipped))
     report = summary.applied(migration, result, path, paint, verbose=verbose, quiet=quiet)
     click.echo(report, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
@@ -128,22 +129,26 @@ def apply(
 def apply_plan(
     request: Request, migration: Migration, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Write a plan to its tree, after the last checks.
+    """Write a plan to its tree, after the last checks; it is recorded in the project (see :func:`journal_root`).
+
+    Returns:
+        What was done, with paths from there.
 
     Raises:
         Refused: uncommitted changes are in the way, or the plan is not sound.
         CommitFailed: the system did not let us write.
     """
-    plan = migration.plan
+    recorded = migration.seen_from(journal_root(request.path))
+    plan = recorded.plan
     if not allow_dirty:
         guard(plan.root, [file.path for file in plan.files if file.before is not None])
     settings = request.settings_of(migration)
     with planning_progress("checking") as progress:
-        check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
+        check_settled(request.path, migration.plan, settings, edited=edited, jobs=request.jobs, progress=progress)
     if not plan.files:
         return CommitResult((), (), "")
     with writing_progress() as step:
-        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: write_plan(plan_json(migration))})
+        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: write_plan(plan_json(recorded))})
 
 
 def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:
@@ -181,10 +186,10 @@ def _show_diff(migration: Migration, json_file: Path | None, paint: Paint, *, ve
     click.echo("\n".join([summary.totals(plan), *account]), err=True)
 
 
-def _check(command: str, plan: Plan, result: CommitResult) -> None:
-    """Run the user's command, and take the run back unless it succeeds."""
-    with _rolled_back_on_failure(command, plan, result), _told(f"running: {command}"):
-        check = run_check(command, plan.root)
+def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:
+    """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
+    with _rolled_back_on_failure(command, project, result), _told(f"running: {command}"):
+        check = run_check(command, folder)
         if check.status:
             if check.tail:
                 click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
@@ -193,12 +198,12 @@ def _check(command: str, plan: Plan, result: CommitResult) -> None:
 
 
 @contextmanager
-def _rolled_back_on_failure(command: str, plan: Plan, result: CommitResult) -> Iterator[None]:
+def _rolled_back_on_failure(command: str, project: Path, result: CommitResult) -> Iterator[None]:
     try:
         yield
     except BaseException as failure:
         try:
-            rollback(plan.root, run=int(result.run))
+            rollback(project, run=int(result.run))
         except ChirpMigrateError as error:
             why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
@@ -221,7 +226,7 @@ def _told(text: str) -> Iterator[None]:
 
 
 def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
-    root = root_of(path)
+    root = journal_root(path)
     if not may_write:
         if any(run.state is not State.APPLIED for run in read_runs(root)):
             raise Refused(

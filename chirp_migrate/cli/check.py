@@ -18,7 +18,7 @@ from chirp_migrate.cli.options import color_option, json_option, path_argument, 
 from chirp_migrate.cli.paint import Paint, count, visible
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.commit import commit
-from chirp_migrate.discover import root_of
+from chirp_migrate.discover import journal_root
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -117,11 +117,11 @@ def check(
     _stop_at_unfinished_run(path)
     found = _found(path, settings, jobs, strict=strict)
     if add_ignore and found.work:
-        click.echo(_add_ignores(found), err=True)
+        click.echo(_add_ignores(found, journal_root(path)), err=True)
         found = _found(path, settings, jobs, strict=strict)
     to_output = output == _STANDARD_OUTPUT
     paint = Paint.for_stream(sys.stdout, color if to_output else "never")
-    result = _result(found)
+    result = _result(found, journal_root(path))
     json_output.write(json_file, result)
     base = path if path.is_dir() else path.parent
     if form == "text":
@@ -142,29 +142,33 @@ def _found(path: Path, settings: Settings, jobs: int | None, *, strict: bool) ->
         return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
-def _add_ignores(found: Check) -> str:
-    """Write the comments as a run of their own, and say so."""
+def _add_ignores(found: Check, project: Path) -> str:
+    """Write the comments as a run of their own, recorded in ``project``, and say so."""
     plan = plan_ignores(found.plan, found.work)
-    document = write_plan(plan_json(Migration(plan, (), PlanOptions(codes=found.settings.codes))))
-    result = commit(plan, documents={APPLIED_PLAN: document})
-    written = {file.path for file in result.applied}
-    findings = sum(finding.path in written for finding in found.work)
+    recorded = Migration(plan, (), PlanOptions(codes=found.settings.codes)).seen_from(project)
+    result = commit(recorded.plan, documents={APPLIED_PLAN: write_plan(plan_json(recorded))})
+    written = {project / file.path for file in result.applied}
+    findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
 
 
 def _stop_at_unfinished_run(path: Path) -> None:
     """A tree that is half rewritten is neither clean nor not."""
-    if any(run.state is not State.APPLIED for run in read_runs(root_of(path))):
+    if any(run.state is not State.APPLIED for run in read_runs(journal_root(path))):
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
 
 
-def _result(found: Check) -> dict[str, object]:
+def _result(found: Check, project: Path) -> dict[str, object]:
     plan = found.plan
     migration = Migration(plan, plan.notes, PlanOptions(codes=found.settings.codes))
-    return {**summary.as_json(migration, ()), "strict": found.strict, "exit_code": int(found.exit_code)}
+    return {
+        **summary.as_json(migration.seen_from(project), ()),
+        "strict": found.strict,
+        "exit_code": int(found.exit_code),
+    }
 
 
 def _text(found: Check, base: Path, paint: Paint, *, verbose: bool, quiet: bool) -> Iterator[str]:

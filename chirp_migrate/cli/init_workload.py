@@ -11,7 +11,7 @@ import click
 from chirp_migrate.atomic import discard, sync_folder, write_new
 from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.commit import recover
-from chirp_migrate.discover import root_of
+from chirp_migrate.discover import journal_root, root_of
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.gitguard import guard
 from chirp_migrate.journal import applied_runs, journal_folder
@@ -67,7 +67,7 @@ def init_workload(path: Path, allow_dirty: bool, json_file: Path | None) -> None
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the folder of your backend.")
     root = root_of(path)
-    interrupted = recover(root)
+    interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)
     written, notes = write_workload(root, allow_dirty=allow_dirty)
@@ -105,8 +105,10 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     if is_chirpid_shaped(root):
         notes.append(f"the training of this backend is found without it; while {_WORKLOAD} is there, only that is run")
     try:
-        with hold(journal_folder(root)):
-            recorded = any(each.path == _PYPROJECT for run in applied_runs(root) for each in run.files)
+        project = journal_root(root)
+        with hold(journal_folder(project)):
+            written = (project / each.path for run in applied_runs(project) for each in run.files)
+            recorded = pyproject.resolve() in written
             before = pyproject.read_bytes() if pyproject.is_file() and not recorded else None
             if before is not None:
                 if pyproject.is_symlink():

@@ -19,6 +19,7 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.cli.paint import Paint
 from chirp_migrate.cli.planning import Request, planned
+from chirp_migrate.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.planfile import plan_json
 
@@ -67,6 +68,6 @@ def plan(
     migration = planned(request)
     json_output.write(json_file, plan_json(migration))
     paint = Paint.for_stream(sys.stdout, color)
-    text = summary.planned(migration, paint, verbose=verbose, quiet=quiet)
+    text = summary.planned(migration.seen_from(journal_root(path)), paint, verbose=verbose, quiet=quiet)
     click.echo(text, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)

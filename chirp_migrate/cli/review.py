@@ -24,6 +24,7 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.cli.paint import Paint, count, visible, wrapped
 from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
+from chirp_migrate.discover import journal_root
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.migration import Migration
@@ -126,7 +127,7 @@ def review(
         )
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    terminal.say(summary.applied(selected, result, path, paint).rstrip("\n"))
+    terminal.say(summary.applied(selected.seen_from(journal_root(path)), result, path, paint).rstrip("\n"))
     if accepted < len(session.choices):
         terminal.say(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import click
 
@@ -12,12 +13,12 @@ from chirp_migrate.cli.options import json_option, path_argument, wait_option
 from chirp_migrate.cli.paint import visible
 from chirp_migrate.cli.progress import writing_progress
 from chirp_migrate.commit import recover
-from chirp_migrate.discover import root_of
+from chirp_migrate.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.record import State
-from chirp_migrate.rollback import RollbackResult, later_runs, rollback, rollback_to
+from chirp_migrate.rollback import RollbackResult, later_runs, nothing_applied, rollback, rollback_to
 
 #: Files named for each run that is listed; JSON has all of them.
 _FILES_SHOWN = 4
@@ -28,26 +29,39 @@ _UNFINISHED = {
 }
 
 
+class _How(TypedDict):
+    """What every way of undoing something is asked for."""
+
+    force: bool
+    merge: bool
+    wait_s: float
+    on_step: Callable[[str], None] | None
+
+
 @click.command(
     name="rollback",
     epilog=epilog(
         {
             ExitCode.OK: "everything is as it was",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
-            ExitCode.REFUSED: "refused, nothing changed: files were edited since, a later run wrote to them, or "
-            "another run is at work (all named)",
+            ExitCode.REFUSED: "refused, nothing changed: files were edited since (and, with --merge, in the same "
+            "lines), a later run wrote to them, or another run is at work (all named)",
             ExitCode.UNDONE: "failed midway and undone",
         },
         "chirp-migrate rollback backend/",
         "chirp-migrate rollback --list backend/",
         "chirp-migrate rollback --run 2 backend/",
         "chirp-migrate rollback --back-to 2 backend/",
+        "chirp-migrate rollback --merge backend/",
     ),
 )
 @path_argument
 @click.option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
 @click.option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
 @click.option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
+@click.option(
+    "--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge)."
+)
 @click.option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
 @wait_option
 @json_option("what was restored and removed, or the list,")
@@ -56,6 +70,7 @@ def rollback_command(
     show_list: bool,
     only: int | None,
     first: int | None,
+    merge: bool,
     force: bool,
     wait_s: float,
     json_file: Path | None,
@@ -66,20 +81,26 @@ def rollback_command(
     """
     if (show_list, only is not None, first is not None).count(True) > 1:
         raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")
+    if merge and force:
+        raise UsageProblem("--merge keeps later edits and --force loses them: give one of them.")
     json_output.check_writable(json_file)
-    root = root_of(path)
+    root = journal_root(path)
     if show_list:
         runs = read_runs(root)
         json_output.write(json_file, {"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
-        _say(_listed(runs, path), json_file)
+        if not runs:
+            raise nothing_applied(root)
+        _say(_listed(runs), json_file)
         return
     with writing_progress() as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
-        results = _undo(root, interrupted is not None, only, first, force, wait_s, step)
+        how: _How = {"force": force, "merge": merge, "wait_s": wait_s, "on_step": step}
+        results = _undo(root, interrupted is not None, only, first, how)
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],
         "removed": [name for result in results for name in result.removed],
+        "merged": [name for result in results for name in result.merged],
         "runs": [result.run for result in results],
     }
     json_output.write(json_file, {"schema": 1, **found})
@@ -87,36 +108,28 @@ def rollback_command(
     for result in results:
         lines += [f"restored  {visible(name)}" for name in result.restored]
         lines += [f"removed   {visible(name)}" for name in result.removed]
+        lines += [f"merged    {visible(name)} (later edits kept)" for name in result.merged]
     _say([*lines, *_conclusion(path, root, results, named=bool(only or first))], json_file)
 
 
-def _undo(
-    root: Path,
-    interrupted: bool,
-    only: int | None,
-    first: int | None,
-    force: bool,
-    wait_s: float,
-    step: Callable[[str], None] | None,
-) -> Sequence[RollbackResult]:
+def _undo(root: Path, interrupted: bool, only: int | None, first: int | None, how: _How) -> Sequence[RollbackResult]:
     if not interrupted:
-        if first is not None:
-            return rollback_to(root, first, force=force, wait_s=wait_s, on_step=step)
-        return [rollback(root, run=only, force=force, wait_s=wait_s, on_step=step)]
+        return rollback_to(root, first, **how) if first is not None else [rollback(root, run=only, **how)]
     # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The interrupted
     # one, too, may be the one they name; it is gone now.
     standing = [run.number for run in applied_runs(root)]
     if first is not None:
         left = [number for number in standing if number >= first]
-        return rollback_to(root, left[0], force=force, wait_s=wait_s, on_step=step) if left else []
-    return [rollback(root, run=only, force=force, wait_s=wait_s, on_step=step)] if only in standing else []
+        return rollback_to(root, left[0], **how) if left else []
+    return [rollback(root, run=only, **how)] if only in standing else []
 
 
 def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
     if not results:
         return []
     if not named:
-        return [f"{path} is as it was before the last apply."]
+        kept = ", but for the later edits" if any(result.merged for result in results) else ""
+        return [f"{path} is as it was before the last apply{kept}."]
     undone = ", ".join(result.run for result in results)
     standing = ", ".join(run.name for run in applied_runs(root))
     return [f"Undone: run {undone}. " + (f"Still applied: {standing}." if standing else "No run is applied now.")]
@@ -133,9 +146,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
     }
 
 
-def _listed(runs: Sequence[JournalRun], path: Path) -> list[str]:
-    if not runs:
-        return [f"Nothing is applied in {path}."]
+def _listed(runs: Sequence[JournalRun]) -> list[str]:
     lines: list[str] = []
     for run in runs:
         added = sum(file.before is None for file in run.files)

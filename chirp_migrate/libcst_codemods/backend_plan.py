@@ -18,6 +18,7 @@ from libcst.metadata import BaseMetadataProvider
 
 from chirp_migrate.atomic import read_file
 from chirp_migrate.diff import changed_lines
+from chirp_migrate.discover import journal_root
 from chirp_migrate.engine import plan_tree
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.journal import read_runs
@@ -96,7 +97,7 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
-    if any(run.state is not State.APPLIED for run in read_runs(root)):
+    if any(run.state is not State.APPLIED for run in read_runs(journal_root(root))):
         raise UsageProblem(_UNFINISHED.format(root=root))
     contents: dict[str, bytes] = {}
     planned: dict[str, PlannedFile] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.atomic import read_file
+from chirp_migrate.discover import journal_root
 from chirp_migrate.journal import VERDICT, applied_runs, keep_document
 from chirp_migrate.plan import sha256
 
@@ -16,11 +17,14 @@ __all__ = ["changed_since", "keep_verdict", "verified_files"]
 
 
 def verified_files(root: Path) -> dict[str, str | None]:
-    """SHA-256 of every file that a standing run wrote, by path, as it is now; None for one that cannot be read.
+    """SHA-256 of every file that a standing run in the project of ``root`` wrote, by path, as it is now.
+
+    None for one that cannot be read.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
     """
+    root = journal_root(root)
     paths = {file.path for run in applied_runs(root) for file in run.files}
     return {path: _digest(root / path) for path in sorted(paths)}
 
@@ -38,7 +42,7 @@ def keep_verdict(root: Path, values: Mapping[str, Any], files: Mapping[str, str 
     Returns:
         One sentence where it could not be written; verifying is not in vain for that.
     """
-    runs = applied_runs(root)
+    runs = applied_runs(journal_root(root))
     if not runs:
         return None
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from chirp_migrate.atomic import read_file
-from chirp_migrate.discover import root_of
+from chirp_migrate.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
 from chirp_migrate.ledger import Ledger
@@ -30,7 +30,7 @@ _NOT_WRITTEN = "it was read-only when this run was applied"
 
 def story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> Story:
     """What was applied to the backend at ``path``; see :func:`~chirp_migrate.report.story.read_story`."""
-    root = root_of(path).resolve()
+    root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
         raise Refused(

@@ -17,6 +17,7 @@ from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, json_option, path_argument
 from chirp_migrate.cli.paint import wrapped
 from chirp_migrate.commit import recover
+from chirp_migrate.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import verified_files
@@ -236,7 +237,7 @@ def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated backend.")
     root = path.resolve()
-    interrupted = recover(root)
+    interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
     return root, resolve(root, {name.replace("_", "-"): value for name, value in given.items()})

@@ -1,0 +1,163 @@
+"""``rollback --merge``: what the migration did goes, what was edited since stays, and nothing is half done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from transaction_tools import dies_at, migration, plan_of, rewrites, snapshot, write_tree
+
+from chirp_migrate.cli import entry_point
+from chirp_migrate.commit import commit, recover
+from chirp_migrate.errors import Refused
+from chirp_migrate.journal import applied_runs
+from chirp_migrate.plan import FilePlan
+from chirp_migrate.rollback import rollback, rollback_to
+
+BEFORE = b"import torch\n\n\ndef load():\n    return 1\n\n\nx = load()\n\n\nprint(x)\n"
+AFTER = BEFORE.replace(b"import torch\n", b"import torch\nimport chirpid_patch\n").replace(b"x = load()", b"x = fast()")
+#: A line that the migration did not touch, as somebody wrote it afterwards.
+EDIT = (b"return 1", b"return 2  # edited")
+ALSO_EDITED = (b"x = fast()", b"x = fast(1)")
+
+
+def migrated(root: Path, *edits: tuple[bytes, bytes]) -> None:
+    """A tree with one file rewritten and one added, and edited since."""
+    (root / "a.py").write_bytes(BEFORE)
+    (root / "a.py").chmod(0o640)
+    commit(plan_of(root, FilePlan("a.py", BEFORE, AFTER, "rewrite"), FilePlan("new.py", None, b"n = 1\n", "scaffold")))
+    edit(root, *edits)
+
+
+def edit(root: Path, *edits: tuple[bytes, bytes]) -> None:
+    """Edit the file as it is now."""
+    content = (root / "a.py").read_bytes()
+    for old, new in edits:
+        assert old in content
+        content = content.replace(old, new)
+    (root / "a.py").write_bytes(content)
+
+
+def test_the_migration_is_undone_and_the_edit_stays(tree: Path) -> None:
+    migrated(tree, EDIT)
+    with pytest.raises(Refused, match="--merge to keep these edits"):
+        rollback(tree)
+    result = rollback(tree, merge=True)
+    assert (result.merged, result.removed, result.restored) == (("a.py",), ("new.py",), ())
+    assert snapshot(tree) == {"a.py": ("file", 0o640, BEFORE.replace(*EDIT))}
+
+
+def test_what_nobody_edited_is_as_it_was_to_the_byte(tree: Path) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    (tree / "utils" / "crlf.py").chmod(0o700)
+    assert rollback(tree, merge=True).merged == ()
+    assert snapshot(tree) == before
+
+
+def test_edits_of_the_same_lines_are_named_and_nothing_changes(tree: Path) -> None:
+    migrated(tree, EDIT, ALSO_EDITED)
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py \(1 place was edited that the migration had changed, the first near"):
+        rollback(tree, merge=True)
+    assert snapshot(tree) == left
+
+
+def test_added_and_deleted_files_have_no_merge(tree: Path) -> None:
+    migrated(tree)
+    (tree / "new.py").write_bytes(b"n = 2\n")
+    (tree / "a.py").unlink()
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py \(deleted\); new\.py \(added by the migration and edited since"):
+        rollback(tree, merge=True)
+    assert snapshot(tree) == left
+
+
+def test_what_would_be_no_python_is_not_written(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"a\nb\nc\nd\n")
+    commit(rewrites(tree, {"a.py": b'"""\na\nb\nc\nd\n"""\n'}))
+    edit(tree, (b"c\n", b"no Python\nc\n"))
+    with pytest.raises(Refused, match="the edits do not go without the migration"):
+        rollback(tree, merge=True)
+    assert b"no Python" in (tree / "a.py").read_bytes()
+
+
+def test_an_edit_is_carried_down_through_several_runs(tree: Path) -> None:
+    migrated(tree, EDIT)
+    commit(rewrites(tree, {"a.py": (tree / "a.py").read_bytes() + b"# second run\n"}))
+    edit(tree, (b"\n\nprint(x)", b"\n\n\nprint(x)"))
+    done = rollback_to(tree, 1, merge=True)
+    assert [result.merged for result in done] == [("a.py",), ("a.py",)]
+    wanted = BEFORE.replace(*EDIT).replace(b"\n\nprint(x)", b"\n\n\nprint(x)")
+    assert snapshot(tree) == {"a.py": ("file", 0o640, wanted)}
+
+
+def test_a_conflict_in_an_earlier_run_stops_all_of_them(tree: Path) -> None:
+    migrated(tree)
+    commit(rewrites(tree, {"a.py": AFTER + b"# second run\n"}))
+    edit(tree, ALSO_EDITED)
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py"):
+        rollback_to(tree, 1, merge=True)
+    assert snapshot(tree) == left
+
+
+def test_a_merge_that_is_stopped_leaves_the_edits_and_the_run(tree: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(step: str) -> None:
+        if step == "replaced a.py":
+            raise Stop
+
+    migrated(tree, EDIT)
+    left = snapshot(tree, journal=False)
+    with pytest.raises(Stop):
+        rollback(tree, merge=True, on_step=stop)
+    assert snapshot(tree, journal=False) == left
+    assert applied_runs(tree)[0].original("a.py") == BEFORE
+    rollback(tree, merge=True)
+    assert snapshot(tree) == {"a.py": ("file", 0o640, BEFORE.replace(*EDIT))}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
+@pytest.mark.slow
+def test_killed_at_any_moment_the_edits_are_kept(tree: Path) -> None:
+    wanted = {"a.py": ("file", 0o640, BEFORE.replace(*EDIT))}
+    moment, died = 0, True
+    while died:
+        root = tree / str(moment)
+        root.mkdir()
+        migrated(root, EDIT)
+        left = snapshot(root, journal=False)
+        died = dies_at(moment, root, lambda root=root: rollback(root, merge=True))
+        recover(root)
+        if snapshot(root, journal=False) == left:
+            rollback(root, merge=True)
+        assert snapshot(root) == wanted
+        moment += 1
+    assert moment > 10
+
+
+def test_without_git_one_sentence_says_so(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    migrated(tree, EDIT)
+    left = snapshot(tree)
+    monkeypatch.setenv("PATH", str(tree))
+    with pytest.raises(SystemExit) as ended:
+        entry_point(["rollback", "--merge", str(tree)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 3 and "--merge needs git" in line
+    assert snapshot(tree) == left
+
+
+def test_the_command_says_what_it_kept(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    migrated(tree, EDIT)
+    with pytest.raises(SystemExit) as ended:
+        entry_point(["rollback", "--merge", str(tree)])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "merged    a.py (later edits kept)\n" in said and "before the last apply, but for the later edits." in said
