@@ -157,12 +157,17 @@ def _same_training(found: VerdictStory) -> str:
             lines.append(f"<li>{count(exact, 'entry point')}: no difference in what was compared.</li>")
         lines += [
             f"<li>{escape(label)}: augmented; validation identical, same distribution "
-            f"(smallest adjusted p {p:.2g}).</li>"
+            f"(smallest adjusted p {p:.2g}{_noticed(found.noticed.get(label))}).</li>"
             for label, p in found.smallest_p.items()
         ]
     lines += [f"<li>Note: {escape(_sentence(one))}</li>" for one in found.notes]
     title = "Not the same training" if found.differences else "The same training"
     return f"<h3>{title}</h3><ul>{''.join(lines)}</ul>" if lines else ""
+
+
+def _noticed(share: float | None) -> str:
+    """Behind the p of a test: what it could have found."""
+    return "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
 
 
 def _waits(found: VerdictStory) -> str:

@@ -135,7 +135,11 @@ def _sameness(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
         yield from screen.item("-", _sentence(difference), code=_RED)
     if verdict.smallest_p:
         yield from screen.heading("Random augmentation, compared by statistical tests (smallest adjusted p)")
-        yield from screen.table(["entry point", "p"], [[name, f"{p:.2g}"] for name, p in verdict.smallest_p.items()])
+        rows = [
+            [name, f"{p:.2g}", f"{verdict.noticed[name]:.2f}" if name in verdict.noticed else "-"]
+            for name, p in verdict.smallest_p.items()
+        ]
+        yield from screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
     if verdict.notes:
         yield from screen.heading("Notes of the comparison")
     for note in verdict.notes:

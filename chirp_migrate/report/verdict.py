@@ -107,6 +107,7 @@ class VerdictStory:
         differences: what is not the same training, one sentence each.
         notes: what could not be compared, or is amiss on both sides.
         smallest_p: per augmented entry point, the smallest adjusted p of the tests of its distribution.
+        noticed: per augmented entry point, by how much a probability had to change to be noticed 9 times in 10.
         rounds: how many were ``made``, how many ``count``, how many were ``discarded``.
         ended_with: why there were no more rounds; may be empty.
         waits_ms: side → waits for training batches, ascending, first batches left out.
@@ -133,6 +134,7 @@ class VerdictStory:
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     smallest_p: dict[str, float]
+    noticed: dict[str, float]
     rounds: dict[str, int]
     ended_with: str
     waits_ms: dict[str, tuple[float, ...]]
@@ -196,6 +198,10 @@ def _verdict(whole: Mapping[str, Any]) -> VerdictStory:
         differences=tuple(str(one["message"]) for one in whole.get("differences") or ()),
         notes=tuple(str(note) for note in whole.get("notes") or ()),
         smallest_p={str(label): float(p) for label, p in (whole.get("smallest_adjusted_p") or {}).items()},
+        noticed={
+            str(label): max(float(one["share"]) for one in of.values())
+            for label, of in (whole.get("noticed") or {}).items()
+        },
         rounds={
             "made": len(rounds.get("made") or ()),
             **{key: int(rounds.get(key) or 0) for key in ("count", "discarded", "disturbed_but_counted")},

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from chirp_migrate.verify.api import Signature, missing_from
 from chirp_migrate.verify.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
-from chirp_migrate.verify.difference import Difference, Equivalence
+from chirp_migrate.verify.difference import Difference, Equivalence, Noticed
 from chirp_migrate.verify.passes import compare_entry
 from chirp_migrate.verify.seeds import ignored
 from chirp_migrate.verify.spec import EntryResult, PassRecord
-from chirp_migrate.verify.statistics import holm, ks_p_value
+from chirp_migrate.verify.statistics import holm, ks_p_value, noticed_share, noticed_shift
 
 __all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_passes", "compare_results"]
 
@@ -25,12 +25,18 @@ ALPHA = 0.001
 
 @dataclass(frozen=True)
 class _Test:
-    """One statistical question: what it would show, and how likely the data are if both sides are alike."""
+    """One statistical question: what it would show, and how likely the data are if both sides are alike.
+
+    Of a two-sample test also the statistic, and its values on both sides.
+    """
 
     entry_point: str
     name: str
     text: str
     p: float
+    statistic: str = ""
+    before: Sequence[float] = ()
+    after: Sequence[float] = ()
 
 
 def compare_passes(before: Mapping[str, EntryResult], after: Mapping[str, EntryResult]) -> Equivalence:
@@ -62,7 +68,19 @@ def compare_passes(before: Mapping[str, EntryResult], after: Mapping[str, EntryR
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
             found.append(Difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
-    return Equivalence(tuple(found), tuple(notes), smallest)
+    return Equivalence(tuple(found), tuple(notes), smallest, _noticed(tests))
+
+
+def _noticed(tests: Sequence[_Test]) -> dict[str, dict[str, Noticed]]:
+    """What each two-sample test could have found; Holm's correction asks all of the first one that it finds."""
+    found: dict[str, dict[str, Noticed]] = {}
+    for test in tests:
+        if test.statistic:
+            samples = len(test.before), len(test.after)
+            share = noticed_share(*samples, ALPHA / len(tests))
+            noticed = Noticed(share, noticed_shift(test.before, share), samples)
+            found.setdefault(test.entry_point, {})[test.statistic] = noticed
+    return found
 
 
 def compare_api(
@@ -128,7 +146,7 @@ def _distribution_tests(label: str, before: Sequence[PassRecord], after: Sequenc
 def _distribution_test(label: str, name: str, before: list[float], after: list[float]) -> _Test:
     means = [sum(values) / len(values) for values in (before, after)]
     text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
-    return _Test(label, "augmentation-distribution", text, ks_p_value(before, after))
+    return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
 
 
 def _repeat_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import statistics
 import textwrap
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from chirp_migrate.cli.paint import count
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.verify import machine, measures_report, timing_report
+from chirp_migrate.verify.difference import Noticed
 from chirp_migrate.verify.rounds import Stopped
 from chirp_migrate.verify.session import Measurements, Outcome
 from chirp_migrate.verify.settings import Settings
@@ -89,6 +91,10 @@ def to_json(
         "differences": [difference.to_json() for difference in measurements.equivalence.found],
         "notes": measurements.equivalence.notes,
         "smallest_adjusted_p": dict(measurements.equivalence.smallest_p or {}),
+        "noticed": {
+            label: {statistic: asdict(one) for statistic, one in of.items()}
+            for label, of in measurements.equivalence.noticed.items()
+        },
         "passes": {
             side: {label: [asdict(record) for record in entry.passes] for label, entry in entries.items()}
             for side, entries in measurements.probe.items()
@@ -181,11 +187,21 @@ def _equivalence(measurements: Measurements, limited: str | None) -> list[str]:
         limited
         or f"Equivalent: {count(exact, 'entry point')} identical to the last bit in every batch, loss and result."
     ]
-    lines += [
-        f"  {_short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g})."
-        for label, p in augmented.items()
-    ]
+    for label, p in augmented.items():
+        lines.append(
+            f"  {_short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g}). "
+            f"Noticed 9 times in 10: {_noticed(found.noticed.get(label, {}))}."
+        )
     return [*lines, *(f"  Note: {note}." for note in found.notes)]
+
+
+def _noticed(of: Mapping[str, Noticed]) -> str:
+    """What differences the tests of an entry point's augmentation would have found."""
+    if not of:
+        return "whether random numbers repeat, and nothing else"
+    share = max(one.share for one in of.values())
+    shifts = [f"{name} {one.shift:.2g}" for name, one in of.items() if one.shift is not None]
+    return f"{share:.2f} more or less of any probability; in all samples: {', '.join(shifts) or 'nothing else'}"
 
 
 def _samples_taken(entry: EntryResult) -> int:

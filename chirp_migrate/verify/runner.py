@@ -230,13 +230,13 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
                 if cached is not None:
                     cached.reset()
                 seconds, value = _call(call, entry, mode.value, spec.sizes.seed)
-                results[entry.label] = EntryResult(
-                    seconds=seconds - (cached.making_s if cached is not None else 0.0),
-                    fingerprint=fingerprint(value),
-                    passes=watch.take() if watch is not None else [],
-                )
-                if watch is not None and entry.source is not Source.COMMAND:
-                    results[entry.label].seeds = _with_other_seeds(spec, entry, watch)
+                seconds -= cached.making_s if cached is not None else 0.0
+                one = results[entry.label] = EntryResult(seconds, fingerprint(value), [])
+                if watch is not None:
+                    watch.draw_on()
+                    one.passes = watch.take()
+                    if entry.source is not Source.COMMAND:
+                        one.seeds = _with_other_seeds(spec, entry, watch)
                 del value
             del call
             if steps is not None:

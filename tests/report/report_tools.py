@@ -110,6 +110,7 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "differences": [],
         "notes": ["train.two validates on what it trains on"],
         "smallest_adjusted_p": {"train.two": 0.4},
+        "noticed": {"train.two": {"mean": {"share": 0.19, "shift": 0.02, "samples": [500, 500]}}},
         "passes": {"before": {"train.one": [{"samples": 100}, {"samples": 20}], "train.two": [{"samples": 50}]}},
         "workload": {"samples": 300, "shape": [1, 224, 313], "classes": 4, "epochs": 3, "batch_size": 32, "folds": 2},
         "machine": {

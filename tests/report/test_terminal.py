@@ -46,6 +46,7 @@ def verdict(text: str = "faster", **changes: object) -> VerdictStory:
         differences=(),
         notes=(),
         smallest_p={SINGLE: 0.47},
+        noticed={SINGLE: 0.19},
         rounds={"made": 4, "count": 3, "discarded": 1},
         ended_with="every question settled",
         waits_ms={},

@@ -17,10 +17,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from chirp_migrate.verify.augmentation import PAIRED, STATISTICS
 from chirp_migrate.verify.data import TrainingData, make_training_data
 from chirp_migrate.verify.equivalence import Equivalence, compare_passes
 from chirp_migrate.verify.fingerprint import fingerprint
-from chirp_migrate.verify.observe import LoaderWatch
+from chirp_migrate.verify.observe import DRAWS, LoaderWatch
 from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.workload import Sizes
@@ -117,8 +118,11 @@ def data() -> TrainingData:
     return make_training_data(Sizes(samples=52, shape=(1, 16, 20)))
 
 
-def trained(data: TrainingData, *edits: Edit, seed: int = 435, **options: Any) -> EntryResult:
-    """Train the backend, with pieces of its code replaced, under the watch; then shortly with two other seeds."""
+def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, **options: Any) -> EntryResult:
+    """Train the backend, with pieces of its code replaced, under the watch; then shortly with two other seeds.
+
+    So many augmented samples are drawn, at least.
+    """
     text = BACKEND
     for old, new in edits:
         assert text.count(old) == 1, old
@@ -136,6 +140,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, **options: Any) -
 
     with LoaderWatch() as watch:
         result = fingerprint(run(seed))
+        watch.draw_on(draws)
         passes = watch.take()
         seeds = []
         for offset in OTHER_SEEDS:
@@ -222,6 +227,42 @@ def test_weaker_augmentation_is_named(data: TrainingData, honest: dict[bool, Ent
     assert "augmented samples differ in their" in found.differences[0] and "adjusted p =" in found.differences[0]
 
 
+SELDOM = ("TIME, FREQ, P = 8, 6, 0.8", "TIME, FREQ, P = 8, 6, 0.6")
+
+
+def test_a_probability_of_08_that_became_06_is_noticed_at_default_sizes(data: TrainingData) -> None:
+    few, many = (trained(data, augment=True, draws=draws) for draws in (0, DRAWS))
+    weaker = [trained(data, SELDOM, augment=True, draws=DRAWS, seed=seed) for seed in range(4)]
+    noticed = [names(compared(many, one)) for one in weaker]
+    assert noticed == [{"augmentation-distribution"}] * 4
+    unnoticed = compared(few, trained(data, augment=True, seed=7)).noticed["entry"].values()
+    assert all(one.share > 0.4 for one in unnoticed), "training alone draws 76 samples"
+
+
+def test_what_would_have_been_noticed_is_told_for_each_statistic(data: TrainingData) -> None:
+    before, after = (trained(data, augment=True, draws=DRAWS, seed=seed) for seed in (1, 2))
+    found = compared(before, after)
+    assert found.differences == ()
+    assert set(found.noticed["entry"]) == {*STATISTICS, *PAIRED}
+    assert all(0.15 < one.share < 0.2 for one in found.noticed["entry"].values())
+    place = found.noticed["entry"]["place of the first masked time frame"]
+    assert place.shift is not None and 1 <= place.shift <= 6
+    assert min(place.samples) >= DRAWS
+    assert found.noticed["entry"]["size of small changes"].samples == place.samples
+
+
+def test_a_loader_that_cannot_be_walked_again_is_judged_by_what_training_took(data: TrainingData) -> None:
+    once = (
+        "def seed_worker",
+        "class Once(DataLoader):\n    walks = 0\n\n    def __iter__(self):\n        self.walks += 1\n"
+        "        assert self.walks <= 2\n        return super().__iter__()\n\n\ndef seed_worker",
+    )
+    of_it = ("train_loader = DataLoader(", "train_loader = Once(")
+    found = compared(*(trained(data, once, of_it, augment=True, draws=DRAWS, seed=seed) for seed in (1, 2)))
+    assert found.differences == ()
+    assert {one.samples for one in found.noticed["entry"].values()} == {(76, 76)}
+
+
 def test_no_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryResult]) -> None:
     found = compared(honest[True], trained(data, epochs=8))
     assert names(found) == {"augmentation-missing"}
@@ -264,7 +305,9 @@ def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: d
 @pytest.mark.parametrize("options", [{}, {"augment": True}, {"augment": True, "workers": 2}])
 def test_the_same_training_is_equivalent_with_any_seed(data: TrainingData, seed: int, options: dict[str, Any]) -> None:
     before, after = (trained(data, seed=seed, **options) for _ in range(2))
-    assert compared(before, after) == Equivalence((), (), {"entry": 1.0} if options else {})
+    found = compared(before, after)
+    assert (found.differences, found.notes) == ((), ())
+    assert found.smallest_p == ({"entry": 1.0} if options else {})
     with_other_numbers = trained(
         data, ("x, y = self.base[i]", "x, y = self.base[i]\n        random.random()"), seed=seed, **options
     )

@@ -73,6 +73,17 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
 
 
 @pytest.mark.slow
+def test_augmentation_that_became_rarer_is_not_equivalent_at_default_sizes(write_backend: Callable[..., Path]) -> None:
+    before, after = write_backend("before"), write_backend("after", ("random.random() < 0.8", "random.random() < 0.6"))
+    options = ["--against", str(before), "-k", "augmentation", "--shape", "24x32", "--threads", "1"]
+
+    result = CliRunner().invoke(verify, [str(after), *options])
+
+    assert result.exit_code == 13
+    assert "augmented samples differ in their" in " ".join(result.stdout.split())
+
+
+@pytest.mark.slow
 def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[..., Path]) -> None:
     root = write_backend("tree", ("total = 0.0", "print('about to fail'); 1 / 0"))
     applied(root, {"utils/training_utils.py": (root / "utils" / "training_utils.py").read_bytes() + b"\n"})

@@ -65,6 +65,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert found.labels == (SINGLE, AUGMENTED)
     assert found.equivalence.differences == ()
     assert set(found.equivalence.smallest_p or {}) == {AUGMENTED}
+    assert all(0.1 < one.share < 0.2 for one in found.equivalence.noticed[AUGMENTED].values())
     assert any("['seconds']" in note for note in found.equivalence.notes), "a clock's value is no result"
     assert found.rounds == 4
     assert all(len(times) == 4 for side in ("before", "after") for times in found.seconds[side].values())
@@ -83,6 +84,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert len(values["rounds"]["made"]) == len(found.timed.made)
     assert sum(each["counts"] for each in values["rounds"]["made"]) == values["rounds"]["count"] == 4
     assert values["rounds"]["ended_with"] in ("all rounds made", "budget used up")
+    assert min(values["noticed"][AUGMENTED]["mean"]["samples"]) >= 500
     assert values["verdicts"][SINGLE]["headspace"] is not None
     assert "perfect loading" in text and "Rounds: " in text
     assert values["exit_code"] == outcome.decision.verdict.exit_code
