@@ -32,7 +32,7 @@ from gpu_bench.original import Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
 
 from chirp_migrate.verify import machine as machines
-from chirpid_patch.device.nvml import GpuProbe
+from chirpid_patch.machine.nvml import GpuProbe
 
 NO_CUDA = 3
 _STALLS_SHARE = 0.1  # of the time that is left when the key trainings are over

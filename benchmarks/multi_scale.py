@@ -28,7 +28,7 @@ from torch.utils.data import Dataset
 from chirp_migrate.verify import machine as machines
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.scales.dataset import MultiScaleDataset
 from chirpid_patch.scales.step import MultiScaleStep
 

@@ -28,7 +28,7 @@ from chirp_migrate.tune.sweep import Sweep, measure
 from chirp_migrate.verify import machine
 from chirp_migrate.verify.disturbance import Watch
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.machine.cpus import usable_cpus
 
 SHAPE = (1, 224, 313)
 WORKERS, PREFETCH, BATCH_SIZE = (0, 2, 4, 8), (2, 4), 32

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.data.collate import stacks_samples
-from chirpid_patch.data.fetch import is_in_memory
-from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.distributed.sampling import take_share
+from chirpid_patch.loading.batch_timer import BatchTimer, tell, tell_waits
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.waits import EpochWaits, tell
+from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.seeding import local_ranks
-from chirpid_patch.tuning.adjusting import AdjustingDataLoader
-from chirpid_patch.tuning.profiles import default_profile, recall, remember, signature
-from chirpid_patch.tuning.search import LoaderChoice, choose_loading, why_no_processes
+from chirpid_patch.tune.adjusting import AdjustingDataLoader
+from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
+from chirpid_patch.tune.search import LoaderChoice, choose_loading, why_no_processes
 
 if TYPE_CHECKING:
     from chirpid_patch.device.placement import Placement
@@ -179,7 +179,7 @@ class _MeasuredDataLoader(DataLoader[Any]):
     """PyTorch's loader with its waits logged."""
 
     def __iter__(self) -> Any:
-        return EpochWaits(super().__iter__(), logger)
+        return BatchTimer(super().__iter__(), tell_waits)
 
 
 def _create(
@@ -398,7 +398,7 @@ def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"
     if benchmark:
-        tell(logger, message)
+        tell(message)
     else:
         logger.info(message)
     result: DataLoader[Any] = loader

@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch.utils.data import DataLoader
 
-from chirpid_patch.background import repeated
-from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.device.accelerator import pinning_device
-from chirpid_patch.device.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.memory.usage import MemoryReading, process_memory
+from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
+from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.torch_private import end_workers
+from chirpid_patch.tune.measure import measure, shut_down_workers
 
 # The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
 # it.
@@ -62,13 +61,6 @@ class UsageWatch:
     def peak_memory_bytes(self) -> int | None:
         """The most memory seen in any sample; None where this system does not tell (install psutil)."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
-
-
-@dataclass(frozen=True)
-class _Wait:
-    seconds: float
-    samples: int
-    starting: bool  # the loader was being started: its first batch, or the first of workers started anew
 
 
 class DataLoaderPerformanceMonitor:
@@ -129,63 +121,13 @@ class DataLoaderPerformanceMonitor:
         Raises:
             ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
         """
-        if num_batches < 1 or epochs < 1:
-            raise ValueError("num_batches and epochs must be at least 1")
-        ahead = _ordered_ahead(dataloader)
-        waits: list[_Wait] = []
-        with unmoved_generators(dataloader):
-            wanted = 1 + ahead + num_batches
-            passes = 0
-            # A loader of one batch is gone through once more: its first wait alone would be start-up only.
-            while len(waits) < wanted and (passes < epochs or len(waits) == 1):
-                before = len(waits)
-                for wait in self._waits(dataloader, first_pass=passes == 0):
-                    waits.append(wait)
-                    if len(waits) == wanted:
-                        break
-                passes += 1
-                if len(waits) == before:
-                    break  # an iterator, now used up
-        if not waits:
-            raise ValueError(
-                "the loader has no batches to time: is its dataset empty, or smaller than a dropped batch?"
-            )
-        steady = [wait for wait in waits if not wait.starting]
-        measured = (steady or waits)[-num_batches:]
-        seconds = [wait.seconds for wait in measured]
-        self.metrics["batch_loading_times"] += seconds
-        head_start = min(len(measured), max(0, ahead - (len(steady) - len(measured)))) if steady else 0
-        return {
-            "mean_batch_time": float(np.mean(seconds)),
-            "std_batch_time": float(np.std(seconds)),
-            "p50_batch_time": float(np.percentile(seconds, 50)),
-            "p99_batch_time": float(np.percentile(seconds, 99)),
-            "total_time": float(np.sum(seconds)),
-            "samples_per_second": sum(wait.samples for wait in measured) / max(sum(seconds), 1e-9),
-            "num_batches": len(measured),
-            "first_batch_time": waits[0].seconds,
-            "head_start_batches": head_start,
-            "start_up_included": not steady,
-        }
 
-    def _waits(self, dataloader: Any, *, first_pass: bool) -> Iterator[_Wait]:
-        """The waits of one pass; memory and GPU are read at its end, while its workers are still there."""
-        restarts = getattr(dataloader, "num_workers", 0) > 0 and not getattr(dataloader, "persistent_workers", False)
-        starting = first_pass or restarts
-        begun = time.perf_counter()
-        batches = iter(dataloader)
-        try:
-            while True:
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    return
-                wait = _Wait(time.perf_counter() - begun, batch_samples(batch), starting)
-                yield wait
-                starting = False
-                begun = time.perf_counter()
-        finally:
+        def at_end() -> None:  # of a pass, while its workers are still there
             self._record_usage(self.memory_status(), self.gpu_status())
+
+        times, seconds = measure(dataloader, num_batches, epochs=epochs, at_end=at_end)
+        self.metrics["batch_loading_times"] += seconds
+        return dict(times)
 
     def _record_usage(self, memory: MemoryReading | None, gpu: GpuStatus) -> None:
         if memory is not None:
@@ -296,32 +238,6 @@ class DataLoaderPerformanceMonitor:
             return self.time_batch_loading(loader, num_batches)
         finally:
             shut_down_workers(loader)
-
-
-def batch_samples(batch: Any) -> int:
-    """Samples in a batch: the length of the first tensor or array in it, or of the batch itself."""
-    if isinstance(batch, torch.Tensor | np.ndarray):
-        return int(batch.shape[0]) if batch.ndim else 1
-    if isinstance(batch, Mapping):
-        return batch_samples(next(iter(batch.values()))) if batch else 0
-    if isinstance(batch, list | tuple):
-        holds_more = bool(batch) and isinstance(batch[0], torch.Tensor | np.ndarray | Mapping | list | tuple)
-        return batch_samples(batch[0]) if holds_more else len(batch)
-    return 1
-
-
-def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of a loader now, instead of when it is garbage-collected (trap 13)."""
-    if callable(getattr(loader, "shutdown", None)):
-        loader.shutdown()
-    else:
-        end_workers(loader)
-
-
-def _ordered_ahead(loader: Any) -> int:
-    """Batches that the workers of a loader have been asked for when its first one arrives."""
-    workers = getattr(loader, "num_workers", 0)
-    return workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
 
 
 def _default_candidates(say: Any) -> list[dict[str, Any]]:

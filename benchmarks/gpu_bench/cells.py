@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from chirpid_patch.device.nvml import GpuProbe
+from chirpid_patch.machine.nvml import GpuProbe
 
 from . import models
 from .measure import Span, Timings, take_turns

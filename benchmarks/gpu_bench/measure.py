@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from chirp_migrate.verify.statistics import Ratio, paired_ratio
-from chirpid_patch.background import repeated
-from chirpid_patch.device.nvml import GpuProbe, GpuStatus
+from chirpid_patch.machine.nvml import GpuProbe, GpuStatus
+from chirpid_patch.machine.polling import repeated
 
 _LONGEST_LEAD_S = 1.0  # NVML's longest sampling period
 _READ_EVERY_S = 0.05

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chirpid_patch.device.nvml import GpuProbe
+from chirpid_patch.machine.nvml import GpuProbe
 
 from . import models
 from .measure import Span, Timings, take_turns, wait_for

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.device.prefetch import DevicePrefetcher
 from chirpid_patch.device.resident import ResidentDataLoader
-from chirpid_patch.monitor import shut_down_workers
+from chirpid_patch.tune.measure import shut_down_workers
 
 from .original import Data
 

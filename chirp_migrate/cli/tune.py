@@ -217,6 +217,6 @@ def _documented_plot(root: Path, config: TuneConfig, said: _Said) -> Path | None
 def _profile(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
-    from chirpid_patch.tuning.profiles import default_profile
+    from chirpid_patch.tune.profiles import default_profile
 
     return default_profile().absolute()

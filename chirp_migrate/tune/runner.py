@@ -27,9 +27,9 @@ from chirp_migrate.verify.calls import data_for, load_model, prepare_call
 from chirp_migrate.verify.hook import HookProblem, call_names
 from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
 from chirp_migrate.verify.workload import Source
-from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.data.collate import stacks_samples
-from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.gather import is_in_memory
+from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["main", "run"]
 

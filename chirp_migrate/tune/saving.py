@@ -9,9 +9,9 @@ from typing import Any
 from chirp_migrate.tune.candidate import Measured
 from chirp_migrate.tune.plateau import Standing, pick, standings, within
 from chirp_migrate.tune.subject import Subject
-from chirpid_patch.device.accelerator import pinning_device
-from chirpid_patch.tuning.profiles import recall, remember, signature
-from chirpid_patch.tuning.search import LoaderChoice, Trial
+from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.tune.profiles import recall, remember, signature
+from chirpid_patch.tune.search import LoaderChoice, Trial
 
 __all__ = ["choice_of", "factory_arguments", "save"]
 

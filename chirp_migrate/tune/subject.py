@@ -18,7 +18,7 @@ from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.verify.samples import described
 from chirpid_patch import BatchedDataLoader
-from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 

@@ -20,9 +20,9 @@ from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.plateau import Place, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirp_migrate.verify.disturbance import Watch
-from chirpid_patch.cpus import usable_cpus
-from chirpid_patch.monitor import shut_down_workers
-from chirpid_patch.tuning.search import EndlessDraws
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.tune.measure import shut_down_workers
+from chirpid_patch.tune.search import EndlessDraws
 
 __all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "measure"]
 

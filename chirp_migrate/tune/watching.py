@@ -17,7 +17,7 @@ from chirp_migrate.verify.interception import Interception
 from chirp_migrate.verify.passing import PassingIterator
 from chirp_migrate.verify.samples import described
 from chirpid_patch import DataLoaderPerformanceMonitor
-from chirpid_patch.monitor import shut_down_workers
+from chirpid_patch.tune.measure import shut_down_workers
 
 __all__ = ["watched"]
 

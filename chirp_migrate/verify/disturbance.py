@@ -90,7 +90,9 @@ def not_watched(stat: Path = _STAT) -> str | None:
     cpus = _own_cpus()
     if _busy_s(stat, cpus) is None:
         return f"this system has no {stat}"
-    from chirpid_patch.cpus import cgroup_quota  # imports PyTorch, which the options of the command can do without
+    from chirpid_patch.machine.cpus import (
+        cgroup_quota,  # imports PyTorch, which the options of the command can do without
+    )
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):

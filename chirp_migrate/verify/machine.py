@@ -14,7 +14,7 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 def usable_cpus() -> int:
     """CPUs that this process may use: its affinity and quota, not those of the machine."""
-    from chirpid_patch.cpus import usable_cpus as count  # takes PyTorch, which a look at the help does not need
+    from chirpid_patch.machine.cpus import usable_cpus as count  # takes PyTorch, which a look at the help does not need
 
     return count()
 

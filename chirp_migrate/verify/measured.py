@@ -127,7 +127,7 @@ class SideMeasures:
     Attributes:
         entries: by entry point label.
         usage: samples of memory and GPU while training ran, in order.
-        memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see :class:`chirpid_patch.memory.usage.MemoryReading`).
+        memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
         gpu: the visible GPUs in words, or "no GPU" with the reason.
         augmentation: one for each augmented dataset found.
         workers: worker safety (the side after only).

@@ -25,8 +25,8 @@ from chirp_migrate.verify.passing import PassingIterator
 from chirp_migrate.verify.samples import described, readable, varying
 from chirp_migrate.verify.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
-from chirpid_patch.memory.usage import MemoryReading
-from chirpid_patch.monitor import batch_samples
+from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.machine.process_memory import MemoryReading
 
 __all__ = ["Measuring", "resident_bytes"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.prefetch import DevicePrefetcher
 from chirpid_patch.distributed.loader import DistributedDataLoader
+from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.loading.waits import EpochWaits
-from chirpid_patch.tuning.adjusting import AdjustingDataLoader
+from chirpid_patch.tune.adjusting import AdjustingDataLoader
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -80,4 +80,4 @@ class MovedPlainDataLoader(MovedBatches):
         self.benchmark = benchmark
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        return EpochWaits(super().__iter__(), logger) if self.benchmark else super().__iter__()
+        return BatchTimer(super().__iter__(), tell_waits) if self.benchmark else super().__iter__()

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from chirpid_patch.augment.transforms import GaussianNoise
-from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.device.moved import (
     MovedAdjustingDataLoader,
     MovedDataLoader,
@@ -26,7 +25,8 @@ from chirpid_patch.device.resident import (
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors, readable_size
 from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.tuning.adjusting import AdjustingDataLoader
+from chirpid_patch.transforms.transforms import GaussianNoise
+from chirpid_patch.tune.adjusting import AdjustingDataLoader
 
 _MOVED: dict[type[BatchedDataLoader[Any]], type[BatchedDataLoader[Any]]] = {
     BatchedDataLoader: MovedDataLoader,

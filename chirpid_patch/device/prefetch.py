@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from chirpid_patch.data.collate import stacks_samples
+from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.device.moving import mapped, move_batch, move_part, usable_device
 from chirpid_patch.device.side_stream import BatchCopy, CopyingDevice, CudaCopies
 from chirpid_patch.loading.loader import BatchedDataLoader

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.data.collate import collate_pairs, stacks_samples
+from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_batches import ResidentBatches, base_tensors
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors

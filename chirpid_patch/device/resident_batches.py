@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from chirpid_patch.data.arrays import WorkerSafeArrayDataset
-from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.data.datasets import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
-from chirpid_patch.data.fetch import Batch, is_exactly, is_shipped, map_indices, positions_of
+from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
+from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.datasets.gather import Batch, is_exactly, is_shipped, map_indices, positions_of
+from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import served
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
 from chirpid_patch.device.resident_transforms import on_device, standardized

@@ -1,7 +1,7 @@
 """Normal noise computed on a device, each sample's wholly determined by its 64-bit key.
 
-``table`` and ``pooled`` noise is that of ``chirpid_patch.augment.noise`` to the last bit: SplitMix64 is arithmetic of
-64-bit integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise comes from PyTorch's CPU
+``table`` and ``pooled`` noise is that of ``transforms.noise`` to the last bit: SplitMix64 is arithmetic of 64-bit
+ integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise comes from PyTorch's CPU
 generator there, which no device repeats; here it is Box and Muller's transform of SplitMix64's bits: also independent
 values of N(0, std²), within ±6.7 std, but others.
 """
@@ -15,7 +15,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from chirpid_patch.augment.noise import noise_pool, scaled_quantiles
+from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
 
 # SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from chirpid_patch.data.fetch import _is_plain
-from chirpid_patch.memory.limit import usable_memory
-from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.datasets.gather import _is_plain
+from chirpid_patch.machine.process_memory import process_memory
+from chirpid_patch.machine.usable_memory import usable_memory
 from chirpid_patch.torch_private import version
 
 #: Bytes that are copied at a time, so that what is converted on the way stays small.

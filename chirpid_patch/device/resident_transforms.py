@@ -13,9 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chirpid_patch.augment.noise import add_noise_
-from chirpid_patch.augment.symmetries import FlipsAndTurns
-from chirpid_patch.augment.transforms import (
+from chirpid_patch.device.resident_noise import device_noise
+from chirpid_patch.device.resident_tensors import ResidentTensors
+from chirpid_patch.device.same_code import runs_code_of
+from chirpid_patch.randomness.keyed_random import Keys, derive
+from chirpid_patch.transforms.noise import add_noise_
+from chirpid_patch.transforms.symmetries import FlipsAndTurns
+from chirpid_patch.transforms.transforms import (
     BatchTransform,
     GaussianNoise,
     SpecAugment,
@@ -23,10 +27,6 @@ from chirpid_patch.augment.transforms import (
     is_batchable,
     writable_view,
 )
-from chirpid_patch.device.resident_noise import device_noise
-from chirpid_patch.device.resident_tensors import ResidentTensors
-from chirpid_patch.device.same_code import runs_code_of
-from chirpid_patch.randomness.keyed_random import Keys, derive
 
 #: Values that get noise at a time: what is computed on the way takes about 20 bytes for each.
 _NOISE_AT_A_TIME = 1 << 23

@@ -16,8 +16,8 @@ import torch
 from chirpid_patch.hooks.step_clock import HostMark, StepClock, StepTimes, cuda_mark
 from chirpid_patch.hooks.step_summary import SlowBatch, SlowBatches, StepSummary, StepTally
 from chirpid_patch.hooks.trainer import TrainerHooks
-from chirpid_patch.loading.waits import tell
-from chirpid_patch.several.multi_loader import LoaderBatch
+from chirpid_patch.loading.batch_timer import tell
+from chirpid_patch.multi.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -141,9 +141,9 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._take_down(wait=True)
         if self._epoch.steps:
             self.summaries.append(self._epoch.summary())
-            tell(logger, f"epoch {epoch}: {self.summaries[-1]}")
+            tell(f"epoch {epoch}: {self.summaries[-1]}")
         else:
-            tell(logger, f"epoch {epoch}: no batches")
+            tell(f"epoch {epoch}: no batches")
         self.next_epoch = epoch + 1
         self._begin_anew()
 
@@ -200,7 +200,7 @@ class DataLoaderProfilingHook(TrainerHooks):
             self._stretch.add(step, slow=slow)
             if self.log_every is not None and len(self._stretch.steps) == self.log_every:
                 last = len(self._epoch.steps)
-                tell(logger, f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
+                tell(f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
                 self._stretch = StepTally()
 
     def _is_slow(self, step: StepTimes) -> bool:

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.data.collate import stacks_samples
-from chirpid_patch.data.fetch import is_in_memory, is_keyed, reads_batches
-from chirpid_patch.data.sent_copy import sent_copy
-from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.gather import is_in_memory, is_keyed, reads_batches
+from chirpid_patch.datasets.sent_copy import sent_copy
+from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.overlap import Overlap
 from chirpid_patch.loading.prefetch import KeptThreads
@@ -22,8 +22,8 @@ from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import parts_of
-from chirpid_patch.loading.waits import EpochWaits
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
+from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.random_states import GlobalStates
 from chirpid_patch.randomness.seeding import current_rank
 from chirpid_patch.torch_private import IS_COMPLETE
@@ -122,7 +122,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         batches = self._begin_epoch()
-        return EpochWaits(batches, logger) if self.benchmark else batches
+        return BatchTimer(batches, tell_waits) if self.benchmark else batches
 
     def _begin_epoch(self) -> Iterator[Any]:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):

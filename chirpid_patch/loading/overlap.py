@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
-from chirpid_patch.cpus import usable_cpus
+from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.seeding import local_ranks
 
 #: The first batches of a loop pay for warming up and tell nothing.

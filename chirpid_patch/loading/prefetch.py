@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.data.dataset_state import dataset_state
-from chirpid_patch.data.fetch import is_in_memory
+from chirpid_patch.datasets.dataset_state import dataset_state
+from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import Request
 

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from chirpid_patch.data.fetch import Collate
-from chirpid_patch.data.sent_copy import sent_copy
-from chirpid_patch.device.accelerator import pinning_device
+from chirpid_patch.datasets.gather import Collate
+from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request
 from chirpid_patch.loading.source import LoaderParts, parts_of, quiet
+from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
 
 logger = logging.getLogger("chirpid_patch")

@@ -1,1 +1,4 @@
-"""How much memory a training uses and may use, and what to do when it is short."""
+"""How much memory a training uses, and what to do when it is short.
+
+May import ``device`` and ``machine``. Knows no loader.
+"""

@@ -1,12 +1,29 @@
-"""Batches cut into parts along their samples."""
+"""Batches cut into parts along their samples, and models that notice it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def even_parts(count: int, most: int) -> list[slice]:
+    """``count`` samples in as few parts of at most ``most`` as there can be, none more than one larger than another."""
+    parts = max(1, math.ceil(count / max(1, most)))
+    bounds = [count * part // parts for part in range(parts + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def uses_batch_statistics(model: nn.Module) -> bool:
+    """Whether a layer of ``model`` normalises by the batch as a whole (batch norm while training)."""
+    return any(
+        isinstance(part, _BatchNorm) and (part.training or part.running_mean is None) for part in model.modules()
+    )
 
 
 def batch_length(batch: Any) -> int:

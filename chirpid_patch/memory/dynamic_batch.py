@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from chirpid_patch.memory.batch_parts import batch_length, batch_part
+from chirpid_patch.memory.batch_parts import batch_length, batch_part, even_parts, uses_batch_statistics
 from chirpid_patch.memory.trials import is_out_of_memory
 from chirpid_patch.memory.watch import MemoryPressure, MemoryWatch
-from chirpid_patch.scales.groups import even_parts, uses_batch_statistics
 
 logger = logging.getLogger("chirpid_patch")
 

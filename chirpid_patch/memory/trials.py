@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import torch
 
-from chirpid_patch.background import repeated
-from chirpid_patch.memory.limit import cgroup_memory_limit
-from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.process_memory import process_memory
+from chirpid_patch.machine.usable_memory import cgroup_memory_limit
 
 try:
     import psutil

@@ -13,10 +13,10 @@ from types import TracebackType
 
 import torch
 
-from chirpid_patch.background import repeated
-from chirpid_patch.device.nvml import GpuProbe
-from chirpid_patch.memory.limit import usable_memory
-from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.machine.nvml import GpuProbe
+from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.process_memory import process_memory
+from chirpid_patch.machine.usable_memory import usable_memory
 
 logger = logging.getLogger("chirpid_patch")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirpid_patch.data.held_objects import GENERATORS, held_objects
+from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from chirpid_patch.augment.symmetries import FlipsAndTurns
-from chirpid_patch.augment.transforms import Transform
-from chirpid_patch.data.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.data.fetch import (
+from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.datasets.gather import (
     Batch,
     WrappingDataset,
     fetch_batch,
@@ -22,6 +20,8 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes
 from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor, scale_images
+from chirpid_patch.transforms.symmetries import FlipsAndTurns
+from chirpid_patch.transforms.transforms import Transform
 
 
 class MultiScaleDataset(WrappingDataset):

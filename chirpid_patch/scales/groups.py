@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: torch.dtype = torch.float32) -> int:
@@ -33,20 +30,6 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
             left = budget or 0
         left -= need
     return groups
-
-
-def even_parts(count: int, most: int) -> list[slice]:
-    """``count`` samples in as few parts of at most ``most`` as there can be, none more than one larger than another."""
-    parts = max(1, math.ceil(count / max(1, most)))
-    bounds = [count * part // parts for part in range(parts + 1)]
-    return [slice(start, stop) for start, stop in pairwise(bounds)]
-
-
-def uses_batch_statistics(model: nn.Module) -> bool:
-    """Whether a layer of ``model`` normalises by the batch as a whole (batch norm while training)."""
-    return any(
-        isinstance(part, _BatchNorm) and (part.training or part.running_mean is None) for part in model.modules()
-    )
 
 
 def step_bytes(model: nn.Module, images: Tensor) -> int:

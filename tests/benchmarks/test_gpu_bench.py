@@ -221,7 +221,7 @@ def test_augmentation_left_out_or_too_strong_is_noticed(loading: Any) -> None:
 
 
 def test_of_several_gpus_the_one_that_is_trained_on_is_reported() -> None:
-    measure, nvml = part("measure"), importlib.import_module("chirpid_patch.device.nvml")
+    measure, nvml = part("measure"), importlib.import_module("chirpid_patch.machine.nvml")
 
     def status(*percents: float | None) -> Any:
         unreadable = {"utilization_percent": "NVML says: Not Supported"}

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader
-from chirpid_patch.tuning.adjusting import AdjustingDataLoader, EpochLoad, WorkerAdjuster
+from chirpid_patch.tune.adjusting import AdjustingDataLoader, EpochLoad, WorkerAdjuster
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
@@ -142,7 +142,7 @@ class Stream(IterableDataset[int]):
 
 
 def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.tuning.adjusting.usable_cpus", lambda: 8)
+    monkeypatch.setattr("chirpid_patch.tune.adjusting.usable_cpus", lambda: 8)
     for ranks, most in ((1, 8), (4, 2), (16, 0)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
         assert AdjustingDataLoader(TensorDataset(torch.zeros(4))).most_workers == most

@@ -29,7 +29,7 @@ from chirpid_patch import (
     fetch_batch,
     streaming_standardization_stats,
 )
-from chirpid_patch.data.fetch import fetch_samples, is_in_memory
+from chirpid_patch.datasets.gather import fetch_samples, is_in_memory
 
 SIZE = 12
 SHAPE = (2, 3)

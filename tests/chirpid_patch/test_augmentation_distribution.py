@@ -16,8 +16,8 @@ import torch
 from originals import gaussian_noise, seed_all, spec_augment
 
 from chirpid_patch import GaussianNoise, SpecAugment
-from chirpid_patch.augment.noise import normal_noise
 from chirpid_patch.randomness.keyed_random import derive
+from chirpid_patch.transforms.noise import normal_noise
 
 N = 6000
 F, T = 7, 12

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from chirpid_patch import OptimalDataLoaderFactory, fetch_batch
-from chirpid_patch.data.buffers import Buffers, batch_memory
+from chirpid_patch.datasets.buffers import Buffers, batch_memory
 
 SHAPE = (16, 1, 150, 150)  # 1.4 MB
 

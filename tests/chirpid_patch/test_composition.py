@@ -24,7 +24,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     fetch_batch,
 )
-from chirpid_patch.data.fetch import fetch_sample
+from chirpid_patch.datasets.gather import fetch_sample
 
 Wrap = Callable[[list[Any]], Any]
 DATA = tensor_data(20, (1, 6, 9))

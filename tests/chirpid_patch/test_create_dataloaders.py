@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirpid_patch.data import image_folder
-from chirpid_patch.data.image_folder import ImageFolderDataset
-from chirpid_patch.data.split_loaders import create_dataloaders
+from chirpid_patch.recipes import image_folder
+from chirpid_patch.recipes.image_folder import ImageFolderDataset
+from chirpid_patch.recipes.split_loaders import create_dataloaders
 from chirpid_patch.scales.dataset import MultiScaleDataset
 
 

@@ -27,9 +27,9 @@ from chirpid_patch import (
     standardized_samples,
     standardizes,
 )
-from chirpid_patch.augment.declared import masks
-from chirpid_patch.data.fetch import is_in_memory, reads_batches
+from chirpid_patch.datasets.gather import is_in_memory, reads_batches
 from chirpid_patch.declaration import served
+from chirpid_patch.transforms.declared import masks
 
 
 class Scaled(Dataset[Any]):

@@ -29,8 +29,8 @@ from torch.utils.data import (
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
 from chirpid_patch.distributed.gather import gather_predictions, sum_metrics
 from chirpid_patch.distributed.loader import DistributedDataLoader
-from chirpid_patch.distributed.loaders import create_optimized_dataloader, get_optimal_num_workers
 from chirpid_patch.distributed.sampling import RankShare, evaluation_sampler
+from chirpid_patch.recipes.optimized_loader import create_optimized_dataloader, get_optimal_num_workers
 
 Factory = OptimalDataLoaderFactory
 EVALUATE = [Factory.create_validation_loader, Factory.create_test_loader]
@@ -377,7 +377,7 @@ class TestWorkerBudget:
         self, cpus: int, ranks: int, workers: int, become: BecomeRank, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         become(0, ranks)
-        monkeypatch.setattr("chirpid_patch.distributed.loaders.usable_cpus", lambda: cpus)
+        monkeypatch.setattr("chirpid_patch.recipes.optimized_loader.usable_cpus", lambda: cpus)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
         assert get_optimal_num_workers() == workers
         assert get_optimal_num_workers("cpu") == 0
@@ -387,7 +387,7 @@ class TestWorkerBudget:
         self, devices: int, ranks: int, workers: int, become: BecomeRank, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         become(0, ranks)
-        monkeypatch.setattr("chirpid_patch.distributed.loaders.usable_cpus", lambda: 1000)
+        monkeypatch.setattr("chirpid_patch.recipes.optimized_loader.usable_cpus", lambda: 1000)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
         assert get_optimal_num_workers() == workers
 

@@ -22,7 +22,7 @@ from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
 from chirpid_patch.hooks.step_clock import DATA_WAIT, STEP, TRANSFER, StepClock
 from chirpid_patch.hooks.step_summary import SlowBatches
 from chirpid_patch.hooks.trainer import HookManager, TrainerHooks
-from chirpid_patch.several.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+from chirpid_patch.multi.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
 
 
 class Clock:

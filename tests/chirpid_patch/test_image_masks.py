@@ -16,8 +16,8 @@ from test_guarded_masks import F, N, T, differs
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, SpecAugment, augments, augments_images, masks_images
-from chirpid_patch.augment.images import ImageMasks
 from chirpid_patch.declaration import served
+from chirpid_patch.transforms.images import ImageMasks
 
 
 @masks_images(mask_short_axes=False)

@@ -15,7 +15,7 @@ from originals import PairDataset, global_states, same, seed_all, tensor_data
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 from chirpid_patch import BatchedDataLoader, RandomKey, WorkerSafeAugmentedDataset, fetch_batch
-from chirpid_patch.data.fetch import fetch_samples
+from chirpid_patch.datasets.gather import fetch_samples
 from chirpid_patch.randomness.keyed_random import derive, fresh_keys, uniforms
 
 ALWAYS = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0, "std": 0.1}}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chirpid_patch.device.nvml import GpuReading, GpuStatus
+from chirpid_patch.machine.nvml import GpuReading, GpuStatus
+from chirpid_patch.machine.process_memory import process_memory
+from chirpid_patch.machine.usable_memory import cgroup_memory_limit, machine_memory, usable_memory
 from chirpid_patch.memory import watch as memory_watch
-from chirpid_patch.memory.limit import cgroup_memory_limit, machine_memory, usable_memory
-from chirpid_patch.memory.usage import process_memory
 from chirpid_patch.memory.watch import MemoryAlert, MemoryPressure, MemoryUse, MemoryWatch
 
 NONE, SOFT, HARD = MemoryPressure

@@ -11,8 +11,8 @@ import numpy as np
 import psutil
 import pytest
 
-from chirpid_patch.memory import usage as memory
-from chirpid_patch.memory.usage import process_memory
+from chirpid_patch.machine import process_memory as memory
+from chirpid_patch.machine.process_memory import process_memory
 
 MIB = 2**20
 BLOCK = 512 * MIB  # much more than what a process's share of common pages changes by when others start or end

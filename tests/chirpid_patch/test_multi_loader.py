@@ -29,8 +29,8 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     worker_init_fn,
 )
-from chirpid_patch.several.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
-from chirpid_patch.several.worker_budget import create_multi_dataloaders, share_workers
+from chirpid_patch.multi.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
+from chirpid_patch.multi.worker_budget import create_multi_dataloaders, share_workers
 
 SEQUENTIAL, ROUND_ROBIN, WEIGHTED, ALTERNATING = SamplingStrategy
 
@@ -443,7 +443,7 @@ def test_a_budget_below_nothing_is_refused() -> None:
 
 @pytest.fixture
 def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("several.worker_budget", "factory"):
+    for module in ("multi.worker_budget", "factory"):
         monkeypatch.setattr(f"chirpid_patch.{module}.usable_cpus", lambda: 4)
 
 

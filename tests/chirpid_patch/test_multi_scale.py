@@ -14,15 +14,16 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from chirpid_patch.augment.symmetries import FlipsAndTurns
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.memory.batch_parts import even_parts
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.scales import scaling
 from chirpid_patch.scales import step as multi_scale_step
 from chirpid_patch.scales.dataset import MultiScaleDataset
-from chirpid_patch.scales.groups import even_parts, group_scales, image_bytes, step_bytes
+from chirpid_patch.scales.groups import group_scales, image_bytes, step_bytes
 from chirpid_patch.scales.scaling import as_float, each_scale, scale_images
 from chirpid_patch.scales.step import MultiScaleStep
+from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
 SCALES = (8, 12, 24)
 

@@ -14,7 +14,7 @@ from originals import same
 from torch.utils.data import TensorDataset
 
 from chirpid_patch import GaussianNoise, WorkerSafeStandardizedDataset, fetch_batch, native
-from chirpid_patch.augment.noise import add_noise_, normal_noise
+from chirpid_patch.transforms.noise import add_noise_, normal_noise
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="it could not be compiled here: no C compiler")
 

@@ -24,8 +24,8 @@ from originals import global_states, same, seed_all
 from torch.utils.data import DataLoader, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, GaussianNoise, WorkerSafeAugmentedDataset
-from chirpid_patch.augment.noise import NOISE_MODES, normal_noise
 from chirpid_patch.randomness.keyed_random import derive
+from chirpid_patch.transforms.noise import NOISE_MODES, normal_noise
 
 LEVEL = 1e-3
 INDEPENDENT = ("table", "exact")

@@ -12,7 +12,7 @@ import torch
 from fake_nvml import GIB, FakeNvml, Gpu, two_gpus
 
 from chirpid_patch import MemoryPressure, MemoryWatch
-from chirpid_patch.device.nvml import FIELDS, GpuProbe, gpu_status
+from chirpid_patch.machine.nvml import FIELDS, GpuProbe, gpu_status
 
 
 @pytest.fixture(autouse=True)

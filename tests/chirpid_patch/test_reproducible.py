@@ -18,7 +18,7 @@ from originals import PairDataset, RandomPairDataset, same, tensor_data
 from torch.utils.data import DataLoader
 
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.randomness.reproducible import (
+from chirpid_patch.recipes.reproducible import (
     ensure_deterministic_dataloader,
     seed_worker,
     set_reproducible_training,
@@ -138,7 +138,7 @@ sys.path.insert(0, {tests!r})
 import numpy as np, torch
 from originals import RandomPairDataset, tensor_data
 from chirpid_patch import WorkerSafeAugmentedDataset
-from chirpid_patch.randomness.reproducible import ensure_deterministic_dataloader
+from chirpid_patch.recipes.reproducible import ensure_deterministic_dataloader
 
 if __name__ == "__main__":
     augmented = WorkerSafeAugmentedDataset(tensor_data(12), {{"time_mask_param": 2, "p": 0.5}})

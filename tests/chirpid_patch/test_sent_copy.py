@@ -19,7 +19,7 @@ from chirpid_patch import (
     WorkerSafeStandardizedDataset,
     fetch_batch,
 )
-from chirpid_patch.data.sent_copy import sent_copy
+from chirpid_patch.datasets.sent_copy import sent_copy
 
 N = 3000
 

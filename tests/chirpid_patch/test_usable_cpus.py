@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chirpid_patch.cpus import cgroup_quota, usable_cpus
+from chirpid_patch.machine.cpus import cgroup_quota, usable_cpus
 
 
 @pytest.fixture

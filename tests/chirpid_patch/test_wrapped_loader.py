@@ -30,7 +30,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirpid_patch.wrapped_loader import REMOVED, WrappedDataLoader
+from chirpid_patch.recipes.wrapped_loader import REMOVED, WrappedDataLoader
 
 NOTES = Path(__file__).parents[2] / "docs" / "migration-notes.md"
 N, BATCH = 20, 4
@@ -179,7 +179,7 @@ def test_settings_are_legal_whatever_is_given(
 def test_memory_is_pinned_for_the_device_that_profits(
     given: dict[str, Any], pinned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("factory", "wrapped_loader"):
+    for module in ("factory", "recipes.wrapped_loader"):
         monkeypatch.setattr(f"chirpid_patch.{module}.pinning_device", lambda: "meta")
     loader = WrappedDataLoader(PairDataset(N), BATCH, **given)
     assert loader._pin_memory is pinned

@@ -21,7 +21,7 @@ FIXTURE = ROOT / "fixtures" / "custom_loader_backend"
 #: What a person makes of segmentation/loading.py after reading docs/migration-notes.md.
 BY_HAND = """
 import torch
-from chirpid_patch.wrapped_loader import WrappedDataLoader
+from chirpid_patch.recipes.wrapped_loader import WrappedDataLoader
 
 
 class CropLoader(WrappedDataLoader):

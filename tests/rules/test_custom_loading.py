@@ -13,7 +13,7 @@ from chirp_migrate.plan import Finding, Safety, Status
 from chirp_migrate.project import Project
 from chirp_migrate.rules import all_rules
 from chirp_migrate.rules.chp023_custom_loading import CustomLoadingCode
-from chirpid_patch.wrapped_loader import REMOVED, WrappedDataLoader
+from chirpid_patch.recipes.wrapped_loader import REMOVED, WrappedDataLoader
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = """\

@@ -27,7 +27,7 @@ def count(path: Path, busy_ticks: int) -> Path:
 @pytest.fixture
 def one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disturbance, "_own_cpus", lambda: frozenset({0}))
-    monkeypatch.setattr("chirpid_patch.cpus.cgroup_quota", lambda: None)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: None)
     monkeypatch.setattr("os.sysconf", lambda _name: _TICKS_A_SECOND)
 
 
@@ -69,7 +69,7 @@ def test_where_nothing_is_counted_that_is_said(tmp_path: Path, monkeypatch: pyte
     subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
     assert still.others() is None, "or a count that stands still"
 
-    monkeypatch.setattr("chirpid_patch.cpus.cgroup_quota", lambda: 0.5)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: 0.5)
     assert "quota" in (not_watched(tmp_path / "stat") or "")
     assert still.others() is None
 

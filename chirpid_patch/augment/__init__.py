@@ -1,1 +1,0 @@
-"""Random transforms of a sample, or of a whole batch in place."""

@@ -1,1 +1,0 @@
-"""Datasets, and reading their samples a batch at a time."""

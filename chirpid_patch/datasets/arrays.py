@@ -1,0 +1,147 @@
+"""Samples kept in NumPy arrays, memory-mapped files or tensors, converted when a batch is read."""
+
+from __future__ import annotations
+
+import mmap
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds, batch_like, can_gather, gather, positions_of
+from chirpid_patch.randomness.keyed_random import RandomKey
+
+
+@dataclass(frozen=True)
+class _MappedFile:
+    """Where in a file an array lies; what is pickled instead of its contents."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+
+    @classmethod
+    def behind(cls, array: Any) -> _MappedFile | None:
+        """The file behind a memory-mapped array; None for one that is not, or not only, the contents of a file."""
+        root = array
+        while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
+            root = root.base
+        if not isinstance(root, np.memmap) or root.filename is None or root.mode == "c":
+            return None
+        if not array.flags.c_contiguous or not Path(root.filename).is_file():
+            return None
+        skipped = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        return cls(str(root.filename), array.dtype.str, root.offset + skipped, array.shape)
+
+    def open(self) -> Tensor:
+        """The array, mapped into this process for reading."""
+        return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
+
+
+def _as_tensor(values: Any, name: str) -> Tensor:
+    """``values`` as a tensor over the same memory."""
+    if isinstance(values, Tensor):
+        return values.detach()
+    array = np.asarray(values)
+    try:
+        with warnings.catch_warnings():
+            # Memory that is only for reading: nothing here writes to it.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            return torch.from_numpy(array)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"PyTorch has no tensors like {name}, an array of {array.dtype}: {error}") from None
+
+
+class WorkerSafeArrayDataset(BatchedDataset):
+    """Samples (x[i], y[i]) of two arrays: NumPy arrays, memory maps, CPU tensors, or lists of numbers.
+
+    x is converted to ``dtype`` (None: kept as it is stored) and then divided by ``divisor`` (None: not), for a
+    whole batch at once: ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` gives what
+    ``torch.from_numpy(x[i]).float() / 255`` gives, bit for bit. Samples come in memory of their own.
+
+    The arrays are not copied. A memory map is pickled as its file's path, so that worker processes map the file
+    instead of receiving its contents; the path must mean the same file there.
+
+    Raises:
+        ValueError: x and y differ in length, or ``divisor`` is given and samples are not floating-point.
+        TypeError: an array's dtype is none of PyTorch's.
+    """
+
+    def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
+        self.x = _as_tensor(x, "x")
+        self.y = _as_tensor(y, "y")
+        files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
+        #: The files behind attributes, each with the tensor that it holds: another may be assigned.
+        self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
+        self.dtype = dtype
+        self.divisor = divisor
+        if self.x.ndim == 0 or self.y.ndim == 0 or len(self.x) != len(self.y):
+            shapes = f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
+            raise ValueError(f"x and y must hold one row for each sample; they have the shapes {shapes}")
+        if divisor is not None and not self._stored_as().is_floating_point:
+            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: give a dtype as well")
+
+    def _stored_as(self) -> torch.dtype:
+        return self.x.dtype if self.dtype is None else self.dtype
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def in_memory(self) -> bool:
+        """True: also a mapped file is read as memory is."""
+        return True
+
+    @property
+    def fixed_samples(self) -> bool:
+        """True: nothing here is random."""
+        return True
+
+    @property
+    def gathers(self) -> bool:
+        """True: each array has one shape."""
+        return True
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the two arrays."""
+        return [(self._stored_as(), self.x.shape[1:]), (self.y.dtype, self.y.shape[1:])]
+
+    @property
+    def keyed(self) -> bool:
+        """False: nothing here is random."""
+        return False
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
+        """The sample (x, y) at ``index``, in memory of its own."""
+        x = self.x[index].to(self._stored_as(), copy=True)
+        return (x if self.divisor is None else x.div_(self.divisor)), self.y[index].clone()
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The samples at ``indices`` as [X, Y]."""
+        positions = positions_of(indices, len(self))
+        if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
+            return None
+        rows = torch.tensor(positions)
+        dtype = self._stored_as()
+        if dtype == self.x.dtype:
+            batch = gather(self.x, rows)
+        else:
+            batch = batch_like(self.x, len(rows), dtype).copy_(torch.index_select(self.x, 0, rows))
+        return [batch if self.divisor is None else batch.div_(self.divisor), gather(self.y, rows)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        files = {name: file for name, (file, tensor) in self._mapped.items() if getattr(self, name) is tensor}
+        return {**self.__dict__, **dict.fromkeys(files), "_mapped": files}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        opened = {name: (file, file.open()) for name, file in state["_mapped"].items()}
+        self.__dict__.update(state, _mapped=opened)
+        for name, (_, tensor) in opened.items():
+            setattr(self, name, tensor)

@@ -1,0 +1,218 @@
+"""Augmented samples of another dataset (R-000-1.2): picklable, nothing shared, nothing built per sample."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from torch.utils.data import default_collate
+
+from chirpid_patch.datasets.gather import (
+    Batch,
+    RowKinds,
+    WrappingDataset,
+    fetch_pairs,
+    fetch_sample,
+    has_fixed_samples,
+    has_rows,
+    is_in_memory,
+    is_shipped,
+    row_kinds,
+    stack_pairs,
+)
+from chirpid_patch.declaration import served
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
+from chirpid_patch.transforms.composition import Position, parts_of
+from chirpid_patch.transforms.transforms import (
+    BatchTransform,
+    GaussianNoise,
+    SpecAugment,
+    Transform,
+    is_batchable,
+    works_in_place,
+)
+
+_STAGES = ("spec_augment_params", "gaussian_noise_params")
+
+
+def _check_names(given: Mapping[str, Any], allowed: Sequence[str], what: str) -> None:
+    for name in given:
+        if name not in allowed:
+            raise TypeError(f"{what} has no parameter {name!r}; it has {', '.join(allowed)}")
+
+
+def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, Any] | None) -> Transform:
+    given = params or {}
+    _check_names(given, list(inspect.signature(kind).parameters), kind.__name__)
+    return kind(**given)
+
+
+def _chain(
+    params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
+) -> list[Transform]:
+    """The transforms that ``augment_params`` and the two switches ask for."""
+    given = params or {}
+    if any(stage in given for stage in _STAGES):
+        _check_names(given, _STAGES, "augment_params")
+        spec, noise = (given.get(stage) for stage in _STAGES)
+        wanted = [spec is not None, noise is not None]
+    else:
+        spec, noise = given, None
+        wanted = [True, False]
+    if use_spec_augment is not None:
+        wanted[0] = use_spec_augment
+    if use_gaussian_noise is not None:
+        wanted[1] = use_gaussian_noise
+    # Built even where switched off, so that a misspelt parameter is told of either way.
+    stages = [_build(SpecAugment, spec), _build(GaussianNoise, noise)]
+    return [stage for stage, on in zip(stages, wanted, strict=True) if on]
+
+
+def _at(keys: Keys | None, place: int) -> Keys | None:
+    return None if keys is None else keys[place : place + 1]
+
+
+def _takes(transform: Transform, xs: Any) -> bool:
+    """Whether a batch of such samples can be transformed."""
+    try:
+        transform.check(xs)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class WorkerSafeAugmentedDataset(WrappingDataset):
+    """Samples (x, y) of ``base_dataset`` with x augmented while ``training`` is true.
+
+    ``augment_params`` is a dict of ``SpecAugment`` parameters, or ``{'spec_augment_params': …,
+    'gaussian_noise_params': …}`` where None leaves a stage out, or None for ``SpecAugment`` with its
+    defaults. ``use_spec_augment`` and ``use_gaussian_noise`` switch a stage on or off whatever the
+    parameters say. ``transforms`` gives the chain itself instead: callables from tensor to tensor, None for a stage
+    that is switched off. Parameters are copied, so that nothing is shared with the caller; ``transforms`` are taken
+    as they are, as in a dataset written by hand. Callables that are not shipped get single samples as the base
+    dataset gives them; the shipped ones never write to the base dataset's memory. Compositions (``Compose``,
+    ``Lambda``, torchvision's, and ``nn.Sequential``) are taken apart: where all their parts are shipped ones,
+    batches are augmented at once.
+
+    Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
+    """
+
+    def __init__(
+        self,
+        base_dataset: Any,
+        augment_params: Mapping[str, Any] | None = None,
+        training: bool = True,
+        *,
+        use_spec_augment: bool | None = None,
+        use_gaussian_noise: bool | None = None,
+        transforms: Sequence[Transform | None] | None = None,
+    ) -> None:
+        self.base_dataset = base_dataset
+        self.training = training
+        self.augment_params = deepcopy(augment_params)
+        if transforms is None:
+            self.transforms: list[Transform | None] = [
+                *_chain(self.augment_params, use_spec_augment, use_gaussian_noise)
+            ]
+        elif augment_params is None and use_spec_augment is None and use_gaussian_noise is None:
+            self.transforms = [*transforms]
+        else:
+            raise TypeError("give either transforms or augment_params with its switches, not both")
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the dataset underneath is in memory and all augmentation is ours."""
+        return is_in_memory(self.base_dataset) and (not self.training or self._is_batchable())
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the samples underneath are rows of tensors, and no transform of somebody else's is on."""
+        return has_rows(self.base_dataset) and (not self.training or self._is_batchable())
+
+    @property
+    def fixed_samples(self) -> bool:
+        """Whether nothing is augmented and the samples underneath are fixed."""
+        return not (self.training and self._stages()) and has_fixed_samples(self.base_dataset)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the samples underneath, unless augmentation may change them."""
+        stages = self._stages() if self.training else []
+        kept = all(is_batchable(one) and works_in_place(one) for _, one in stages)
+        return row_kinds(self.base_dataset) if kept else None
+
+    @property
+    def keyed(self) -> bool:
+        """True: augmentation draws by key."""
+        return True
+
+    def set_training(self, training: bool) -> None:
+        """Switch augmentation on or off."""
+        self.training = training
+
+    def __len__(self) -> int:
+        return len(self.base_dataset)
+
+    def _is_batchable(self) -> bool:
+        return all(is_batchable(transform) for _, transform in self._stages())
+
+    def _stages(self) -> list[tuple[Position, Transform]]:
+        """Position and transform of the stages that are on, compositions taken apart."""
+        on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
+        return [part for place, one in on for part in parts_of(one, (place,))]
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
+        """The sample (x, y) at ``index``, augmented while training."""
+        x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
+        if self.training:
+            x = self._augment(x, self._keys(key, 1))
+        return x, y
+
+    def _keys(self, key: RandomKey | None, count: int) -> Keys | None:
+        """A key for each of ``count`` samples; None, and nothing is drawn, where no transform draws by key."""
+        return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+
+    def _augment(self, x: Any, keys: Keys | None) -> Any:
+        """One sample through the chain, its key (1,)."""
+        for position, transform in self._stages():
+            if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
+                x = transform.transform_sample(x, derive(keys, *position))
+            else:
+                x = transform(x)
+        return x
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The samples at ``indices`` as [X, Y], augmented while training."""
+        below = None if key is None else key.deeper()
+        batchable = self._is_batchable()
+        # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
+        gathers = not self.training or batchable or is_shipped(served(self.base_dataset))
+        pairs = fetch_pairs(self.base_dataset, indices, below) if gathers else None
+        if not self.training:
+            return None if pairs is None else list(pairs)
+        keys = self._keys(key, len(indices))
+        samples: list[Any] = []
+        if pairs is None:
+            samples = [
+                fetch_sample(self.base_dataset, index, None if below is None else below.take([place]))
+                for place, index in enumerate(indices)
+            ]
+            pairs = stack_pairs(samples) if batchable else None
+        if pairs is None:
+            singles = [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
+            stacked = stack_pairs(singles)
+            return list(default_collate(singles) if stacked is None else stacked)
+        xs, ys = pairs
+        if not batchable:
+            singles = [(self._augment(x, _at(keys, n)), y) for n, (x, y) in enumerate(zip(xs, ys, strict=True))]
+            stacked = stack_pairs(singles)
+            return [default_collate([x for x, _ in singles]) if stacked is None else stacked[0], ys]
+        stages = self._stages()
+        if gathers and not all(_takes(transform, xs) for _, transform in stages):
+            return None  # single samples raise what they raise
+        for position, transform in stages:
+            assert isinstance(transform, BatchTransform) and keys is not None
+            xs = transform.transform_batch(xs, derive(keys, *position))
+        return [xs, ys]

@@ -1,0 +1,109 @@
+"""Samples stacked into one tensor, or standardised into a list, at once where they are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Subset, TensorDataset
+
+from chirpid_patch.datasets.declared import standardized
+from chirpid_patch.datasets.gather import fetch_batch, has_fixed_samples, has_rows, tensors_behind
+
+#: Samples that are made from rows in memory (standardised, say) are read so many at a time.
+_AT_ONCE = 64
+_INTEGERS = frozenset({int, np.int64, np.int32})
+#: Iterables of indices that are all there before the first sample is read.
+_WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
+
+
+def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
+    """The x of the samples (x, y) of ``dataset`` in one new tensor: exactly ``torch.stack([dataset[i][0] for i …])``.
+
+    Rows of tensors in memory (a plain ``TensorDataset``, also through plain ``Subset``, and the shipped datasets over
+    one while nothing is random) are gathered at once, where the indices are a list, tuple, range, set, array or tensor:
+    the same values in the same layout. So they are for the indices of a generator, which then must only compute.
+    Everything else is read sample by sample, each index asked for before its sample.
+
+    Args:
+        dataset: anything that can be indexed (with ``indices``) or iterated over (without).
+        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. None means all
+            samples, as ``torch.stack([x for x, _ in dataset])`` has them.
+
+    Returns:
+        A tensor (N, *shape of x) of the dtype of x.
+
+    Raises:
+        RuntimeError: no samples, or x of different shapes.
+        IndexError: an index that ``dataset`` refuses; and whatever reading a sample raises.
+    """
+    if indices is None:
+        plain = has_rows(dataset) and not hasattr(type(dataset), "__iter__")
+        stacked = _gathered(dataset, range(len(dataset)), columns=2) if plain else None
+        return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
+    if type(indices) is GeneratorType and has_rows(dataset) and has_fixed_samples(dataset):
+        indices = list(indices)  # reading rows does nothing that it could see
+    # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
+    stacked = _gathered(dataset, list(indices)) if type(indices) in _WRITTEN_DOWN else None
+    return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
+
+
+def standardized_samples(
+    dataset: Any, indices: Sequence[Any] | None, mean: Any, std: Any, *, eps: float = 0.0
+) -> list[tuple[Tensor, Tensor]] | None:
+    """``[((x - mean) / (std + eps), y) for (x, y) in (dataset[i] for i in indices)]``, to the same bits.
+
+    Each x has memory of its own, and y is the row of the labels that ``dataset[i]`` holds.
+
+    Args:
+        dataset: samples (x, y).
+        indices: which samples, in this order; None for all, as iterating over ``dataset`` has them.
+        mean, std: numbers or 0-dim tensors.
+        eps: is added to ``std``; 0: nothing is.
+
+    Returns:
+        The list, or None, and nothing has been read, unless ``dataset`` is a plain ``TensorDataset`` of two CPU
+        tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
+        standardising keeps dtype and shape of x.
+    """
+    if type(dataset) not in (TensorDataset, Subset):
+        return None
+    view = standardized(dataset, range(len(dataset)) if indices is None else indices, mean, std, eps)
+    if view is None:
+        return None
+    chosen = [*view.indices]
+    if not chosen:
+        return []
+    known = all(type(index) in _INTEGERS for index in chosen)
+    found = tensors_behind(dataset, chosen) if known else None
+    if found is None:
+        return None
+    (xs, ys), rows = found
+    subtracted, divisor = view.operands()
+    return [(torch.sub(xs[row], subtracted).div_(divisor), ys[row]) for row in rows]
+
+
+def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
+    """The samples' first column, or None where that is not surely what stacking them gives."""
+    if not len(indices) or not has_rows(dataset) or not has_fixed_samples(dataset):
+        return None
+    found = tensors_behind(dataset, indices)
+    if found is not None:
+        tensors, rows = found
+        fits = tensors and tensors[0].is_contiguous() and columns in (None, len(tensors))
+        return tensors[0].index_select(0, torch.tensor(rows)) if fits else None
+    first = dataset[indices[0]]
+    x = first[0]
+    if type(x) is not Tensor or not x.is_contiguous() or columns not in (None, len(first)):
+        return None
+    stacked = torch.empty((len(indices), *x.shape), dtype=x.dtype)
+    for start in range(0, len(indices), _AT_ONCE):
+        batch = fetch_batch(dataset, indices[start : start + _AT_ONCE])
+        if not isinstance(batch, list) or not isinstance(batch[0], Tensor) or batch[0].dtype is not x.dtype:
+            return None
+        stacked[start : start + _AT_ONCE] = batch[0]
+    return stacked

@@ -1,0 +1,271 @@
+"""Picklable datasets for standardised samples and for lists of samples (R-000-1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from chirpid_patch.datasets.gather import (
+    Batch,
+    BatchedDataset,
+    RowKinds,
+    WrappingDataset,
+    batch_like,
+    fetch_batch,
+    fetch_pairs,
+    fetch_sample,
+    gather,
+    has_fixed_samples,
+    has_rows,
+    is_in_memory,
+    is_keyed,
+    map_indices,
+    row_kinds,
+    stack_pairs,
+    tensors_behind,
+)
+from chirpid_patch.native import standardize_rows
+from chirpid_patch.randomness.keyed_random import RandomKey
+
+_Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
+
+
+def _pack(value: Any) -> _Statistic:
+    """A mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
+    if isinstance(value, np.ndarray | list | tuple):
+        value = torch.as_tensor(value, dtype=torch.float32)
+    if not isinstance(value, Tensor):
+        return value.item() if isinstance(value, np.float64) else value
+    tensor = value.detach()
+    if tensor.ndim == 0 and tensor.is_floating_point():
+        return tensor.item(), str(tensor.dtype).removeprefix("torch.")
+    return tensor
+
+
+def _unpack(state: _Statistic) -> Any:
+    if isinstance(state, tuple):
+        number, dtype = state
+        return torch.tensor(number, dtype=getattr(torch, dtype))
+    return state
+
+
+def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
+    """Whether a statistic of ``shape`` is laid against ``sample`` without making it larger."""
+    padded = (*(len(sample) - len(shape)) * (1,), *shape)
+    return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
+
+
+class WorkerSafeStandardizedDataset(WrappingDataset):
+    """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
+
+    Samples are pairs (x, y), x a tensor. ``mean`` and ``std`` are numbers or tensors, 0-dim or broadcastable
+    to x. Results equal, bit for bit, those of the expression above evaluated on each sample with the values
+    as they were given. State is made of numbers and ``indices``, and pickles.
+
+    ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned to later; ``mean`` and ``std`` read as they
+    were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.
+    """
+
+    #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see parts of two states.
+    _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
+
+    def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
+        self.base_dataset = base_dataset
+        self.indices = indices if isinstance(indices, Sequence | np.ndarray | Tensor) else list(indices)
+        self.mean = mean
+        self.std = std
+        self.eps = float(eps)
+
+    @property
+    def original_dataset(self) -> Any:
+        """The dataset underneath."""
+        return self.base_dataset
+
+    @original_dataset.setter
+    def original_dataset(self, dataset: Any) -> None:
+        self.base_dataset = dataset
+
+    @property
+    def mean(self) -> Any:
+        """The mean that is subtracted."""
+        return _unpack(self._mean)
+
+    @mean.setter
+    def mean(self, mean: Any) -> None:
+        self._mean, self._cached = _pack(mean), None
+
+    @property
+    def std(self) -> Any:
+        """The standard deviation, without ``eps``."""
+        return _unpack(self._std)
+
+    @std.setter
+    def std(self, std: Any) -> None:
+        self._std, self._cached = _pack(std), None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the samples underneath, if they are pairs that standardising leaves as they are."""
+        kinds = row_kinds(self.base_dataset)
+        if kinds is None or len(kinds) != 2:
+            return None
+        dtype, shape = kinds[0]
+        return kinds if self.keeps_rows(torch.empty((1, *shape), dtype=dtype, device="meta")) else None
+
+    def keeps_rows(self, batch: Tensor) -> bool:
+        """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""
+        return self._broadcasts(batch) and self._stays_in_place(batch)
+
+    def operands(self) -> tuple[Any, Any]:
+        """What is subtracted and what is divided by; kept until a statistic changes, and never pickled."""
+        return self._state()[0]
+
+    def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
+        cached = self._cached
+        if cached is None:
+            cached = self._cached = (self.mean, self.std + self.eps), {}
+        return cached
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cached": None}
+
+    def _standardize(self, x: Any) -> Any:
+        mean, deviation = self.operands()
+        return (x - mean) / deviation
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
+        """The standardised sample (x, y) at ``index``."""
+        x, y = fetch_sample(self.base_dataset, self.indices[index], key)
+        return self._standardize(x), y
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The standardised samples at ``indices`` as [X, Y]."""
+        mapped = map_indices(self.indices, indices)
+        if mapped is None:
+            return None
+        found = tensors_behind(self.base_dataset, mapped)
+        if found is not None and len(found[0]) == 2:
+            (xs, ys), rows = found[0], torch.tensor(found[1])
+            batch = self._standardized_rows(xs, rows)
+            return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
+        pairs = fetch_pairs(self.base_dataset, mapped, key)
+        if pairs is not None:
+            return [self._standardize_column(pairs[0]), pairs[1]]
+        samples = [
+            fetch_sample(self.base_dataset, index, None if key is None else key.take([place]))
+            for place, index in enumerate(mapped)
+        ]
+        pairs = stack_pairs(samples)
+        if pairs is not None:
+            return [self._standardize_column(pairs[0]), pairs[1]]
+        return list(default_collate([(self._standardize(x), y) for x, y in samples]))
+
+    def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
+        """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
+        numbers = self._numbers(xs)
+        if numbers is None:
+            return None
+        batch = batch_like(xs, len(rows))
+        return batch if standardize_rows(batch, xs, rows, *numbers) else None
+
+    def _numbers(self, xs: Tensor) -> tuple[float, float] | None:
+        """Mean and deviation where they are numbers that standardise rows of ``xs`` in place; kept for each kind."""
+        ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
+        if kind not in numbers:
+            fits = not np.ndim(mean) and not np.ndim(deviation) and self._broadcasts(xs) and self._stays_in_place(xs)
+            numbers[kind] = (float(mean), float(deviation)) if fits else None
+        return numbers[kind]
+
+    def _standardize_column(self, batch: Tensor) -> Any:
+        """A batch of x, fresh memory, at once where that is the same as one by one."""
+        if self._broadcasts(batch):
+            return self._standardize_batch(batch)
+        return default_collate([self._standardize(x) for x in batch])
+
+    def _broadcasts(self, batch: Tensor) -> bool:
+        """Whether the statistics meet a batch as they meet each sample.
+
+        A 0-dim sample promotes dtypes otherwise than a 1-dim batch, and statistics with more axes than a
+        sample would be laid against the batch axis.
+        """
+        return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
+
+    def _stays_in_place(self, batch: Tensor) -> bool:
+        """Whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
+        return batch.is_floating_point() and all(
+            torch.result_type(batch, statistic) == batch.dtype
+            and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))
+            for statistic in self.operands()
+        )
+
+    def _standardize_batch(self, batch: Tensor) -> Tensor:
+        mean, deviation = self.operands()
+        if self._stays_in_place(batch):
+            return batch.sub_(mean).div_(deviation)
+        standardized: Tensor = (batch - mean) / deviation
+        return standardized
+
+
+class WorkerSafeSequenceDataset(BatchedDataset):
+    """A list of samples, or anything indexable with a length, as a dataset; samples come as they are."""
+
+    def __init__(self, data_list: Any) -> None:
+        self.data_list = data_list
+
+    @property
+    def data(self) -> Any:
+        """The sequence itself."""
+        return self.data_list
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        self.data_list = data
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the samples exist already: a list or tuple of them, or a dataset in memory."""
+        return isinstance(self.data_list, list | tuple) or is_in_memory(self.data_list)
+
+    @property
+    def fixed_samples(self) -> bool:
+        """Whether the samples are a list or tuple, or those of a dataset that has them fixed."""
+        return isinstance(self.data_list, list | tuple) or has_fixed_samples(self.data_list)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the samples are those of a dataset over tensors."""
+        return has_rows(self.data_list)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        """Those of the dataset whose samples they are."""
+        return row_kinds(self.data_list)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the samples are those of a dataset that draws by key."""
+        return is_keyed(self.data_list)
+
+    def __len__(self) -> int:
+        return len(self.data_list)
+
+    def read_sample(self, index: Any, key: RandomKey | None) -> Any:
+        """``data_list[index]``."""
+        return fetch_sample(self.data_list, index, key)
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The batch of the dataset underneath, if it is one that can be read at once; pairs of a list stacked."""
+        if type(self.data_list) not in (list, tuple):
+            return fetch_batch(self.data_list, indices, key)
+        samples = map_indices(self.data_list, indices)
+        known = samples is not None and all(type(sample) in (list, tuple) for sample in samples)
+        pairs = stack_pairs(samples) if known and samples is not None else None
+        return None if pairs is None else list(pairs)

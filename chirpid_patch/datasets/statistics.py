@@ -1,0 +1,98 @@
+"""Mean and standard deviation for standardising: as the migrated code drew and reduced them, or streamed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chirpid_patch.datasets.gather import fetch_batch
+
+
+def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of (at most ``sample_size`` of) the samples at ``indices``: 0-dim tensors.
+
+    More than ``sample_size`` indices are thinned with ``np.random.choice`` without replacement, which draws
+    from NumPy's global generator. The samples are stacked in that order and reduced in their own dtype, so
+    equal inputs give equal results to the last bit (at equal thread counts).
+    """
+    chosen = indices
+    if len(indices) > sample_size:
+        chosen = np.random.choice(indices, sample_size, replace=False)
+    batch = fetch_batch(dataset, chosen)
+    if batch is not None and isinstance(batch[0], Tensor):
+        samples = batch[0]
+    else:
+        samples = torch.stack([dataset[index][0] for index in chosen])
+    return samples.mean(), samples.std()
+
+
+def streaming_standardization_stats(
+    dataset: Any, indices: Iterable[Any] | None = None, *, batch_size: int = 256
+) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation over all values of x of the samples at ``indices``: 0-dim float64 tensors.
+
+    One pass in float64 that holds one batch at a time, so it takes every sample of a dataset that would not fit into
+    memory twice. Batches are merged by their count, mean and sum of squared deviations (Chan, Golub & LeVeque 1983,
+    "Algorithms for computing the sample variance"), which stays accurate where the mean is large against the
+    deviation. The deviation is the unbiased one, as ``torch.std`` gives. Every sample is read once, in order.
+
+    Args:
+        dataset: map-style; x of a sample (x, …) is a tensor, array or number, of a real dtype and any shape.
+        indices: which samples; None means all, ``range(len(dataset))``.
+        batch_size: samples read at a time; it decides about memory and speed, and only rounding of the result.
+
+    Raises:
+        ValueError: for a ``batch_size`` below 1, no samples, or fewer than two values in all.
+        TypeError: when x is complex.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+    remaining = iter(range(len(dataset)) if indices is None else indices)
+    count, mean, squares = 0, 0.0, 0.0
+    pivot: float | None = None
+    memory = torch.empty(0, dtype=torch.float64)
+    while chunk := list(islice(remaining, batch_size)):
+        for x in _values(dataset, chunk):
+            size = x.numel()
+            if size == 0:
+                continue
+            if size > memory.numel():
+                memory = torch.empty(size, dtype=torch.float64)
+            values = memory[:size].copy_(x.detach().reshape(-1))
+            if pivot is None:
+                # Deviations from a value near the mean lose no digits to a mean that is large against them.
+                first = values.mean().item()
+                pivot = first if math.isfinite(first) else 0.0
+            center = values.sub_(pivot).mean().item()
+            values.sub_(center)
+            shift, total = center - mean, count + size
+            mean += shift * (size / total)
+            squares += torch.dot(values, values).item() + shift * shift * (count * (size / total))
+            count = total
+    if count < 2:
+        found = "are no samples" if count == 0 else "is a single value"
+        raise ValueError(f"mean and standard deviation take at least two values, but there {found}")
+    std = math.sqrt(squares / (count - 1))
+    return torch.tensor((pivot or 0.0) + mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
+
+
+def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
+    """x of the samples at ``chunk``: gathered at once where that is possible, else one by one."""
+    batch = fetch_batch(dataset, chunk)
+    if batch is not None and isinstance(batch[0], Tensor):
+        yield _real(batch[0])
+    else:
+        for index in chunk:
+            yield _real(torch.as_tensor(dataset[index][0]))
+
+
+def _real(x: Tensor) -> Tensor:
+    if x.is_complex():
+        raise TypeError("x is complex; its mean and standard deviation are no numbers to standardise with")
+    return x

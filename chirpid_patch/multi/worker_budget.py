@@ -1,0 +1,158 @@
+"""Several loaders with one budget of worker processes (R-001)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.gather import is_in_memory
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.multi.interleave import SamplingStrategy
+from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
+from chirpid_patch.randomness.seeding import local_ranks
+
+logger = logging.getLogger("chirpid_patch")
+
+
+def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
+    """How many of ``workers`` each loader gets, by what it needs; never more than ``workers`` together.
+
+    Each loader gets one, those with the most to do first: one that gets none loads in the training process, and keeps
+    it from training meanwhile. What is left goes, one by one, to the loader that then has the most to do a worker.
+
+    Args:
+        needs: what loading costs beside the others, in any unit (samples in a step, say); 0 for a loader that gains
+            nothing by workers.
+        workers: the budget.
+        most: the most workers for each loader; no limit where not given.
+
+    Raises:
+        ValueError: a negative need or budget.
+    """
+    if workers < 0 or any(need < 0 for need in needs):
+        raise ValueError("needs and workers must be 0 or more")
+    given = [0] * len(needs)
+    for _ in range(workers):
+        open_to = [i for i, need in enumerate(needs) if need > 0 and (most is None or given[i] < most[i])]
+        if not open_to:
+            break
+        given[max(open_to, key=lambda i: (given[i] == 0, needs[i] / (given[i] + 1)))] += 1
+    return given
+
+
+def create_multi_dataloaders(
+    datasets_dict: Mapping[str, Any],
+    batch_sizes: int | Sequence[int] | Mapping[str, int] | None = None,
+    num_workers: int = 4,
+    *,
+    is_training: bool = True,
+    seed: int | None = None,
+    **options: Any,
+) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
+    """A loader for each dataset, by ``OptimalDataLoaderFactory``, and the configuration to read them as one.
+
+        loaders, config = create_multi_dataloaders({"day": (day, 32), "night": (night, 16)}, num_workers=4)
+        for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config):
+            ...
+
+    Args:
+        datasets_dict: name → dataset, or (dataset, batch size).
+        batch_sizes: the batch size of those that come without one: one for all, one for each by name, or in order.
+        num_workers: processes for all loaders together, at most; never more than the CPUs this process may use
+            (divided by the ranks on this machine), less one for the training. Shared out by ``share_workers``,
+            by samples in a step; data in memory needs none, and an iterable dataset gets one at most, because with more
+            each would go through a copy of it.
+        is_training: shuffled, incomplete batches dropped (but a dataset's only one), read by equal weights with short
+            loaders cycled. Otherwise in order, every sample once, one loader after the other.
+        seed: makes shuffles and weighted draws independent of the global generators, and repeatable: each loader gets
+            a generator of its own.
+        options: further arguments for every loader, as the factory's methods take them.
+
+    Returns:
+        The loaders in the order of ``datasets_dict``, and their ``MultiDataLoaderConfig``.
+
+    Raises:
+        ValueError: no datasets, or one without a batch size; a negative ``num_workers``.
+    """
+    if not datasets_dict:
+        raise ValueError("datasets_dict is empty: give at least one dataset")
+    names = list(datasets_dict)
+    datasets = {name: _dataset_of(value) for name, value in datasets_dict.items()}
+    sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
+    stacked = stacks_samples(options.get("collate_fn"))  # data in memory then needs no workers
+    needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
+    most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
+    shares = share_workers(needs, min(num_workers, _spare_cpus()), most)
+    logger.info(
+        "%d of up to %d worker processes shared out: %s",
+        sum(shares),
+        num_workers,
+        ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),
+    )
+    if is_training:
+        create: Callable[..., DataLoader[Any]] = OptimalDataLoaderFactory.create_training_loader
+    else:
+        create = OptimalDataLoaderFactory.create_validation_loader
+    loaders = []
+    for number, (name, share) in enumerate(zip(names, shares, strict=True)):
+        own: dict[str, Any] = {"max_workers": share, "persistent_workers": share > 0}
+        if is_training:
+            own["drop_last"] = _fills_a_batch(datasets[name], sizes[name])
+        if seed is not None and options.get("distributed"):
+            own["seed"] = _seed_of(seed, number)
+        elif seed is not None:
+            own["generator"] = torch.Generator().manual_seed(_seed_of(seed, number))
+        loaders.append(create(datasets[name], sizes[name], **{**own, **options}))
+    config = MultiDataLoaderConfig(
+        sampling_strategy=SamplingStrategy.WEIGHTED if is_training else SamplingStrategy.SEQUENTIAL,
+        dataloader_weights=[1.0] * len(loaders),
+        dataloader_names=names,
+        cycle_short_loaders=is_training,
+        seed=seed or 0,
+    )
+    return loaders, config
+
+
+def _dataset_of(value: Any) -> Any:
+    return value[0] if _is_sized_pair(value) else value
+
+
+def _fills_a_batch(dataset: Any, batch_size: int) -> bool:
+    """Whether ``dataset`` has a full batch, or nobody knows."""
+    return isinstance(dataset, IterableDataset) or len(dataset) >= batch_size
+
+
+def _is_sized_pair(value: Any) -> bool:
+    """Whether ``value`` is (dataset, batch size)."""
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int)
+
+
+def _batch_size(
+    name: str, names: Sequence[str], value: Any, batch_sizes: int | Sequence[int] | Mapping[str, int] | None
+) -> int:
+    if _is_sized_pair(value):
+        return int(value[1])
+    if isinstance(batch_sizes, int):
+        return batch_sizes
+    if isinstance(batch_sizes, Mapping) and name in batch_sizes:
+        return int(batch_sizes[name])
+    if isinstance(batch_sizes, Sequence) and len(batch_sizes) == len(names):
+        return int(batch_sizes[names.index(name)])
+    raise ValueError(f"the dataset {name!r} has no batch size: give (dataset, batch size), or batch_sizes")
+
+
+def _spare_cpus() -> int:
+    """CPUs of this process beside the one it trains on."""
+    return max(usable_cpus() // local_ranks() - 1, 0)
+
+
+def _seed_of(seed: int, number: int) -> int:
+    """The seed of one loader's generator; another for each."""
+    return int(np.random.SeedSequence([abs(seed), int(seed < 0), number]).generate_state(1)[0])

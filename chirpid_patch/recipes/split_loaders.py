@@ -1,0 +1,144 @@
+"""Training, validation and test loaders in one call (R-003)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Subset
+
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.recipes.image_folder import ImageFolderDataset
+
+logger = logging.getLogger("chirpid_patch")
+
+Loaders = tuple["DataLoader[Any]", "DataLoader[Any]", "DataLoader[Any]"]
+_VALIDATION_FOLDERS = ("val", "valid", "validation")
+
+
+def create_dataloaders(
+    data_root: str | Path | Any,
+    batch_size: int = 32,
+    img_size: int | None = 224,
+    num_workers: int = 0,
+    val_split: float = 0.1,
+    *,
+    test_split: float = 0.1,
+    seed: int = 42,
+    channels: int = 3,
+    transform: Callable[[torch.Tensor], Any] | None = None,
+    as_bytes: bool = False,
+    **loader_options: Any,
+) -> Loaders:
+    """Loaders for training (shuffled), validation and test (every sample, in order).
+
+    Every sample is in exactly one of them. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so that
+    ``train_loader.dataset.dataset`` is the base dataset, all of it: wrap ``train_loader.dataset`` instead where the
+    validation samples are to stay out of the training. A split without samples has a loader without batches.
+
+    Args:
+        data_root: where the samples are:
+
+            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder are held
+              out, or, if there is a folder ``val`` beside them, its images and none of the training folder's;
+            * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
+            * a dataset (indexable, with a length): likewise;
+            * a function from "train" and "test" to datasets: ``val_split`` of the first are held out.
+        batch_size: samples in a batch.
+        img_size, channels, transform, as_bytes: of images in folders, see ``ImageFolderDataset``.
+        num_workers: worker processes at most, for each loader; the factory may use fewer, or none. None are started
+            unless they are asked for here or with ``tune=True``.
+        val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.
+        test_split: share of all samples held out for testing, where there is no test folder or dataset.
+        seed: decides which samples are held out; no global random generator is touched.
+        **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last``, ``shuffle`` and
+            ``generator`` for training only.
+
+    Raises:
+        FileNotFoundError: a folder is missing or has no images.
+        ValueError: a share outside 0..1, no samples, or nothing left to train on.
+        TypeError: ``data_root`` is none of the above.
+    """
+    for name, share in (("val_split", val_split), ("test_split", test_split)):
+        if not 0 <= share < 1:
+            raise ValueError(f"{name} is a share of the samples, from 0 up to below 1, not {share}")
+
+    def folder(path: Path, classes: list[str] | None = None) -> ImageFolderDataset:
+        options: dict[str, Any] = {"channels": channels, "transform": transform, "as_bytes": as_bytes}
+        return ImageFolderDataset(path, img_size, classes=classes, **options)
+
+    if isinstance(data_root, str | Path):
+        train, validation, test = _of_folder(Path(data_root), folder, val_split, test_split, seed)
+    elif hasattr(data_root, "__getitem__") and hasattr(data_root, "__len__"):
+        train, validation, test = _split(data_root, (val_split, test_split), seed)
+    elif callable(data_root):
+        train, validation = _split(data_root("train"), (val_split,), seed)
+        test = _everything(data_root("test"))
+    else:
+        raise TypeError(
+            f"data_root must be a folder, a dataset with a length, or a function from 'train' and 'test' to datasets, "
+            f"not {type(data_root).__name__}"
+        )
+    return _loaders(train, validation, test, batch_size, {"max_workers": num_workers, **loader_options})
+
+
+def _loaders(
+    train: Subset[Any], validation: Subset[Any], test: Subset[Any], batch_size: int, options: dict[str, Any]
+) -> Loaders:
+    training = options if len(train) else {"shuffle": False, **options}
+    evaluation = {name: given for name, given in options.items() if name not in ("drop_last", "shuffle", "generator")}
+    logger.info("%d samples for training, %d for validation, %d for test", len(train), len(validation), len(test))
+    return (
+        OptimalDataLoaderFactory.create_training_loader(train, batch_size, **training),
+        OptimalDataLoaderFactory.create_validation_loader(validation, batch_size, **evaluation),
+        OptimalDataLoaderFactory.create_test_loader(test, batch_size, **evaluation),
+    )
+
+
+def _of_folder(
+    root: Path, read: Callable[..., ImageFolderDataset], val_split: float, test_split: float, seed: int
+) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
+    """The splits that lie in ``root``, or are drawn from it."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
+    train_folder, test_folder = root / "train", root / "test"
+    if not train_folder.is_dir() and not test_folder.is_dir():
+        train, validation, test = _split(read(root), (val_split, test_split), seed)
+        return train, validation, test
+    for folder in (train_folder, test_folder):
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}: data_root must hold both train and test")
+    base = read(train_folder)
+    own = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
+    if own is None:
+        train, validation = _split(base, (val_split,), seed)
+    else:
+        train, validation = _everything(base), _everything(read(own, base.classes))
+    return train, validation, _everything(read(test_folder, base.classes))
+
+
+def _everything(dataset: Any) -> Subset[Any]:
+    return Subset(dataset, range(len(dataset)))
+
+
+def _split(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
+    """What is left of ``dataset`` for training, and a random part of it for each share, at least one sample each."""
+    count = len(dataset)
+    if not count:
+        raise ValueError("the dataset has no samples")
+    sizes = [max(1, int(count * share)) if share else 0 for share in shares]
+    left = count - sum(sizes)
+    if left < 1:
+        raise ValueError(
+            f"of {count} samples none are left to train on, beside {' and '.join(map(str, sizes))} held out: "
+            "lower val_split or test_split"
+        )
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
+    bounds = [0, left]
+    for size in sizes:
+        bounds.append(bounds[-1] + size)
+    return [Subset(dataset, sorted(order[start:stop])) for start, stop in pairwise(bounds)]

@@ -1,0 +1,322 @@
+"""A loader class to subclass, in place of one that starts its own workers, threads and CUDA streams (R-002)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+)
+
+from chirpid_patch.datasets.gather import load_batch
+from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
+from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.tune.measure import shut_down_workers
+
+_PREFETCH = 2  # batches each worker loads ahead, where nothing is given
+_MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws with
+
+#: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
+REMOVED = {
+    "_use_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_streams": "ask `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_stream_assignments": "each batch is copied whole, to `device`",
+    "_worker_executor": "ask `_num_workers`; `_pytorch_loader` is the loader that has the workers",
+    "_init_workers": "give `num_workers`: the workers start with the first batch",
+    "_cleanup_workers": "call `shutdown()`",
+    "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
+}
+#: Arguments that a loader cannot change once it is made, as in ``torch.utils.data.DataLoader``.
+_FIXED = frozenset(
+    {"batch_sampler", "batch_size", "dataset", "drop_last", "num_workers", "persistent_workers", "sampler"}
+)
+
+
+class WrappedDataLoader:
+    """Batches of a dataset on a device, loaded by a loader of the factory: a class of your own can build on it.
+
+        class TileLoader(WrappedDataLoader):
+            def collate_fn(self, samples):
+                return {"tile": torch.stack([s["tile"] for s in samples])}
+
+        loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
+        for batch in loader: ...
+
+    ``loader.loader`` is the loader itself, so that ``for batch in loader.loader`` and ``iter(loader.loader)`` give the
+    same batches; ``loader[3]`` and ``loader[[3, 5]]`` give the batch of those samples. Every public attribute of the
+    ``DataLoader`` underneath can be read here, too (``dataset``, ``batch_size``, ``sampler``, ``decision`` …); setting
+    one of those that are fixed once a loader is made raises ValueError, as it does there.
+
+    It is no ``DataLoader`` itself. ``loader._pytorch_loader`` is one, its batches not yet moved: give that to a
+    framework that looks for a ``DataLoader`` and moves batches itself. Pickled, it takes along all but processes and
+    threads.
+
+    Args:
+        dataset: map-style or iterable dataset.
+        batch_size: samples in a batch.
+        num_workers: worker processes; that many are started, 0 loads in this process.
+        is_train: shuffle (unless a sampling below says otherwise), and honour ``drop_last``. Else all, in order.
+        sampler: a sampler, positions in order, or a function that gives one of both and is called again by
+            ``refresh``, with those of ``num_samples``, ``batch_size`` and ``rng`` that it has parameters for.
+        weighted_sampler: weights of the samples, drawn with replacement; True takes them from the dataset's
+            ``get_weighted_sampler`` (called like a ``sampler`` function) or ``sample_weights``.
+        indices: positions of the samples to use, or a function that gives them and is called again by ``refresh``.
+        iterations_per_epoch: batches in an epoch: that many samples are drawn anew for each, with weights or without.
+        rng: generator of the sampling; PyTorch's global one if not given.
+        device: where batches are moved, by a ``DevicePrefetcher``; if not given, the accelerator, else the CPU.
+        pin_memory: load into pinned memory; if not given, where ``device`` profits. Without an accelerator, never.
+        persistent_workers: keep the workers from epoch to epoch; if not given, yes. Nothing without workers.
+        prefetch_factor: batches that each worker loads ahead; 2 if not given. Nothing without workers.
+        collate_fn: makes a batch of a list of samples; PyTorch's default if not given. A subclass may have a method
+            ``collate_fn`` instead; with workers it runs there, and the loader is pickled with it.
+        kwargs: further arguments of ``DataLoader`` and of ``OptimalDataLoaderFactory``.
+
+    Raises:
+        ValueError: samplings that exclude each other, weights or positions that do not fit the dataset, a CUDA device
+            where there is none.
+        TypeError: ``weighted_sampler=True`` for a dataset that has no weights.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        is_train: bool = True,
+        *,
+        sampler: Any = None,
+        weighted_sampler: bool | Sequence[float] | Tensor = False,
+        indices: Any = None,
+        iterations_per_epoch: int | None = None,
+        rng: torch.Generator | None = None,
+        device: str | torch.device | None = None,
+        pin_memory: bool | None = None,
+        persistent_workers: bool | None = None,
+        prefetch_factor: int | None = None,
+        collate_fn: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        target = torch.device(device) if device is not None else _default_device()
+        self.is_train = is_train
+        self.rng = rng
+        self.weighted_sampler = weighted_sampler
+        self.iterations_per_epoch = iterations_per_epoch
+        self._collate = collate_fn or default_collate
+        chosen = _sampler(dataset, batch_size, is_train, sampler, weighted_sampler, indices, iterations_per_epoch, rng)
+        self._resampled = chosen if isinstance(chosen, ResampledSampler) else None
+
+        asked = num_workers or kwargs.get("max_workers") or 0
+        options: dict[str, Any] = {"generator": rng, **kwargs}
+        options["pin_memory"] = target.type == pinning_device() if pin_memory is None else pin_memory
+        options["persistent_workers"] = bool(asked) and persistent_workers is not False
+        if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
+            options["num_workers"] = num_workers
+        if asked:
+            options["prefetch_factor"] = _PREFETCH if prefetch_factor is None else prefetch_factor
+        if chosen is not None:
+            options["sampler"] = chosen
+        elif options.get("batch_sampler") is None and not isinstance(dataset, IterableDataset):
+            options.setdefault("shuffle", is_train)
+        own = type(self).collate_fn is not WrappedDataLoader.collate_fn
+        options["collate_fn"] = self.collate_fn if own else collate_fn
+        create = (
+            OptimalDataLoaderFactory.create_training_loader
+            if is_train
+            else OptimalDataLoaderFactory.create_validation_loader
+        )
+        #: PyTorch's loader underneath.
+        self._pytorch_loader: DataLoader[Any] = create(dataset, batch_size, **options)
+        self._moved = DevicePrefetcher(self._pytorch_loader, target)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._moved)
+
+    def __len__(self) -> int:
+        return len(self._pytorch_loader)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The batch of one sample, of those in a slice, or of those at a sequence of positions, on ``device``."""
+        if isinstance(index, slice):
+            positions = list(range(len(self.dataset))[index])
+        else:
+            positions = torch.as_tensor(index).reshape(-1).tolist()
+        return move_batch(load_batch(self.dataset, positions, None, self._pytorch_loader.collate_fn), self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are moved."""
+        return self._moved.device
+
+    @property
+    def loader(self) -> WrappedDataLoader:
+        """What gives the batches: the loader itself."""
+        return self
+
+    def refresh(self) -> None:
+        """Sample anew where a function gives the sampler or the indices. All other sampling is new in every epoch."""
+        if self._resampled is not None:
+            self._resampled.refresh()
+
+    def collate_fn(self, samples: Any) -> Any:
+        """The batch, on the CPU, of a list of samples. A subclass may say how they are put together."""
+        return self._collate(samples)
+
+    def to(self, device: str | torch.device) -> WrappedDataLoader:
+        """Move batches to ``device`` from the next epoch on. Whether memory is pinned stays as it is."""
+        self._moved = DevicePrefetcher(self._pytorch_loader, device)
+        return self
+
+    def shutdown(self) -> None:
+        """End worker processes and threads now. The loader can be iterated again, and then starts anew."""
+        shut_down_workers(self._pytorch_loader)
+
+    @property
+    def _pin_memory(self) -> bool:
+        """Whether batches are loaded into pinned memory."""
+        return bool(self._pytorch_loader.pin_memory)
+
+    @property
+    def _prefetch_factor(self) -> int | None:
+        """Batches that each worker loads ahead; None without workers."""
+        return self._pytorch_loader.prefetch_factor
+
+    @property
+    def _persistent_workers(self) -> bool:
+        """Whether workers stay from epoch to epoch."""
+        return self._pytorch_loader.persistent_workers
+
+    @property
+    def _num_workers(self) -> int:
+        """How many worker processes load."""
+        return self._pytorch_loader.num_workers
+
+    def __getattr__(self, name: str) -> Any:
+        if name in REMOVED:
+            raise AttributeError(f"{type(self).__name__} has no {name} any more: {REMOVED[name]}")
+        loader = self.__dict__.get("_pytorch_loader")
+        if loader is None or name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(loader, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_pytorch_loader" in self.__dict__:
+            raise ValueError(f"{name} cannot be set once the loader is made: make a new one with it")
+        super().__setattr__(name, value)
+
+
+class ResampledSampler(Sampler[Any]):
+    """A sampler that ``refresh`` makes anew, so that the loader and its workers can stay.
+
+    draw: gives the sampler, or positions in order.
+    """
+
+    def __init__(self, draw: Callable[[], Any]) -> None:
+        self._draw = draw
+        #: What is sampled from.
+        self.current = draw()
+
+    def refresh(self) -> None:
+        """Draw anew, from the next epoch on."""
+        self.current = self._draw()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.current)
+
+    def __len__(self) -> int:
+        return len(self.current)
+
+
+def _sampler(
+    dataset: Any,
+    batch_size: int,
+    is_train: bool,
+    sampler: Any,
+    weighted: bool | Sequence[float] | Tensor,
+    indices: Any,
+    iterations: int | None,
+    rng: torch.Generator | None,
+) -> Any:
+    """The sampler that was asked for in one of these ways; None for all samples, in the order of the loader."""
+    by_weight = weighted is not False and weighted is not None
+    asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
+    given = [name for name, is_asked in asked.items() if is_asked]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} exclude each other: give one of them")
+    if iterations is not None and iterations < 1:
+        raise ValueError(f"iterations_per_epoch must be a number of batches, 1 or more, not {iterations}")
+    wanted = None if iterations is None else iterations * batch_size
+    if by_weight or callable(sampler):
+        offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
+        if by_weight:
+            return _by_weight(dataset, weighted, offers)
+        return ResampledSampler(partial(_called, sampler, offers))
+    if given and wanted is not None:
+        raise ValueError(f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} says how many samples")
+    if indices is not None:
+        draw = partial(_subset, dataset, indices, is_train, rng)
+        return ResampledSampler(draw) if callable(indices) else draw()
+    if wanted is not None:
+        return RandomSampler(dataset, num_samples=wanted, generator=rng)
+    return sampler
+
+
+def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[Any]:
+    if weighted is True:
+        function = getattr(dataset, "get_weighted_sampler", None)
+        if function is not None:
+            return ResampledSampler(partial(_called, function, offers))
+        weighted = getattr(dataset, "sample_weights", None)
+        if weighted is None:
+            raise TypeError(
+                f"weighted_sampler=True: {type(dataset).__name__} has no get_weighted_sampler and no sample_weights; "
+                "give the weights, weighted_sampler=weights"
+            )
+    weights = torch.as_tensor(weighted, dtype=torch.double)
+    if weights.shape != (len(dataset),):
+        raise ValueError(
+            f"weighted_sampler has weights of shape {tuple(weights.shape)} for {len(dataset)} samples: one each"
+        )
+    if len(weights) > _MOST_WEIGHTS:
+        raise ValueError(
+            f"PyTorch draws from at most {_MOST_WEIGHTS} weights, not {len(weights)}: give a sampler function that "
+            "draws the samples of one epoch"
+        )
+    return WeightedRandomSampler(weights, offers["num_samples"], generator=offers["rng"])  # type: ignore[arg-type]
+
+
+def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | None) -> Any:
+    """A sampler of these positions: shuffled for training, else the positions in their order."""
+    positions = torch.as_tensor(indices() if callable(indices) else indices)
+    if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
+        raise ValueError("indices must be a sequence of positions; of a mask, take its nonzero()")
+    if positions.numel() and not -len(dataset) <= int(positions.min()) <= int(positions.max()) < len(dataset):
+        raise ValueError(f"indices name a sample that the dataset of {len(dataset)} does not have")
+    found: list[int] = positions.tolist()
+    return SubsetRandomSampler(found, generator=rng) if is_train else found
+
+
+def _called(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
+    """``function``, called with those of ``offers`` that it has parameters for."""
+    known = inspect.signature(function).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
+        return function(**offers)
+    return function(**{name: offers[name] for name in offers.keys() & {one.name for one in known}})
+
+
+def _default_device() -> torch.device:
+    kind = pinning_device()
+    if kind is None and torch.backends.mps.is_available():
+        kind = "mps"
+    return torch.device(kind or "cpu")

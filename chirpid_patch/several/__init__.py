@@ -1,1 +1,0 @@
-"""Several loaders read as one, with one budget of worker processes (R-001)."""

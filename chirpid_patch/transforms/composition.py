@@ -1,0 +1,80 @@
+"""Transforms made of transforms, taken apart so that the parts can be applied to whole batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import nn
+
+from chirpid_patch.declaration import served
+from chirpid_patch.transforms.transforms import Transform
+
+#: Where a part stands: its position in each composition around it, outermost first.
+Position = tuple[int, ...]
+
+
+class Compose:
+    """Transforms applied one after the other, as ``torchvision.transforms.Compose`` applies them.
+
+    Attributes:
+        transforms: callables of one argument; read when applied, so changes to the list take effect.
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, sample: Any) -> Any:
+        for transform in self.transforms:
+            sample = transform(sample)
+        return sample
+
+
+class Lambda:
+    """A function as a transform, as ``torchvision.transforms.Lambda``.
+
+    Attributes:
+        lambd: the function, of one argument.
+    """
+
+    def __init__(self, lambd: Callable[[Any], Any]) -> None:
+        self.lambd = lambd
+
+    def __call__(self, sample: Any) -> Any:
+        return self.lambd(sample)
+
+
+def parts_of(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
+    """What ``transform``, at ``position``, applies in turn: itself, where it is no composition that is known.
+
+    Known are the two above, torchvision's of the same names, and ``nn.Sequential``: those very classes, or subclasses
+    that are called in no other way. For a transform that declares to do what a shipped one does, it is that one.
+    """
+    inner = _inner(transform)
+    if inner is None:
+        yield position, served(transform)
+        return
+    for number, part in enumerate(inner):
+        yield from parts_of(part, (*position, number))
+
+
+def _inner(transform: Transform) -> Sequence[Transform] | None:
+    kind = type(transform)
+    if isinstance(transform, Compose) and kind.__call__ is Compose.__call__:
+        return _listed(transform.transforms)
+    if isinstance(transform, Lambda) and kind.__call__ is Lambda.__call__:
+        return (transform.lambd,)
+    if kind is nn.Sequential and not (transform._forward_hooks or transform._forward_pre_hooks):  # type: ignore[attr-defined]
+        return list(transform)  # type: ignore[call-overload, no-any-return]
+    torchvision = sys.modules.get("torchvision.transforms.transforms")
+    if torchvision is not None and kind is torchvision.Compose:
+        return _listed(transform.transforms)  # type: ignore[attr-defined]
+    if torchvision is not None and kind is torchvision.Lambda:
+        return (transform.lambd,)  # type: ignore[attr-defined]
+    return None
+
+
+def _listed(transforms: Any) -> Sequence[Transform] | None:
+    """Transforms that going through them again gives in the same order."""
+    return transforms if type(transforms) in (list, tuple) else None

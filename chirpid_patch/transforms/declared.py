@@ -1,0 +1,94 @@
+"""Decorators by which a module declares that it masks or adds noise as the shipped transforms do.
+
+The class stays what it is, and calling it runs its own ``forward``. Where a whole batch is to be augmented, the
+attributes of the object are read, and if they are plain numbers, a shipped transform with these parameters draws for
+the batch: the same distribution, keyed by sample. Objects with other values, hooks, or a ``forward`` of their own, and
+subclasses that replace a method, augment one sample after the other by their own code; so do all objects where samples
+are not float32 or float64, or have other axes than (C, F, T) and (F, T) for masks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from torch import nn
+
+from chirpid_patch.declaration import declare
+from chirpid_patch.torch_private import has_global_hooks
+from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment
+
+_Class = TypeVar("_Class", bound=type)
+
+_WIDTHS = ("time_mask_param", "freq_mask_param")
+_COUNTS = ("num_time_masks", "num_freq_masks")
+_MASKS = (*_WIDTHS, *_COUNTS, "mask_value", "p")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_CALL: Any = nn.Module.__call__
+
+
+def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+    """Declare that ``forward(x)`` masks as ``SpecAugment`` does, its parameters in attributes of the same names.
+
+    ``mask_short_axes`` is that of ``SpecAugment``, ``calls`` names the methods that ``forward`` calls.
+    """
+
+    return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
+
+
+def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+    """Declare that calling an object with an 8-bit grey image masks it as ``SpecAugment`` does a tensor (F, T).
+
+    Its parameters are in attributes of the same names, ``mask_value`` from 0 to 255. See ``masks``, and
+    ``augments_images``, by which a dataset declares that it does this to images of its samples.
+    """
+
+    def build(state: Mapping[str, Any]) -> SpecAugment | None:
+        shipped = _masks_with(state, mask_short_axes)
+        return shipped if shipped is not None and 0 <= shipped.mask_value <= 255 else None
+
+    def decorate(kind: _Class) -> _Class:
+        declare(kind, _MASKS, calls, {}, build, method="__call__", of_images=True)
+        return kind
+
+    return decorate
+
+
+def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment | None:
+    parameters = {name: state[name] for name in _MASKS}
+    whole = all(type(parameters[name]) is int for name in (*_WIDTHS, *_COUNTS))
+    if not whole or min(parameters[name] for name in _WIDTHS) < 0 or not _are_numbers(state, "mask_value", "p"):
+        return None
+    return SpecAugment(**parameters, mask_short_axes=mask_short_axes)
+
+
+def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+    """Declare that ``forward(x)`` adds noise as ``GaussianNoise`` does, its parameters in ``std`` and ``p``.
+
+    ``calls`` names the methods that ``forward`` calls.
+    """
+
+    def build(state: Mapping[str, Any]) -> GaussianNoise | None:
+        return GaussianNoise(state["std"], state["p"]) if _are_numbers(state, "std", "p") else None
+
+    return _decorator(("std", "p"), calls, build)
+
+
+def _are_numbers(state: Mapping[str, Any], *names: str) -> bool:
+    return all(type(state[name]) in (int, float) and math.isfinite(state[name]) for name in names)
+
+
+def _decorator(
+    attributes: tuple[str, ...], calls: tuple[str, ...], build: Callable[[Mapping[str, Any]], Any]
+) -> Callable[[_Class], _Class]:
+    def unless_hooked(state: Mapping[str, Any]) -> Any:
+        hooked = has_global_hooks() or any(state[name] for name in _HOOKS)
+        return None if hooked or state.get("_compiled_call_impl") else build(state)
+
+    def decorate(kind: _Class) -> _Class:
+        inherited = {"__call__": _CALL}
+        declare(kind, (*attributes, *_HOOKS), calls, {}, unless_hooked, method="forward", inherited=inherited)
+        return kind
+
+    return decorate

@@ -1,0 +1,73 @@
+"""Masks in 8-bit images of spectrograms, for a whole batch: the values that code with an image a sample gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from chirpid_patch.randomness.keyed_random import Keys
+from chirpid_patch.transforms.transforms import BatchTransform, SpecAugment
+
+Floats = npt.NDArray[np.float32]
+
+
+class ImageMasks(BatchTransform):
+    """Masks put by ``masks`` into images of samples (1, F, T), which come back as float32 divided by ``divisor``.
+
+    The image of a sample is ``((x - min) / (max - min + eps) * 255)`` cut to whole numbers, whether it is masked or
+    not. Samples that have no range, or values that are not finite, are refused.
+    """
+
+    def __init__(self, masks: SpecAugment, eps: float = 0.0, divisor: float = 1.0) -> None:
+        super().__init__()
+        self.masks = masks
+        self.p = masks.p
+        self.eps = eps
+        self.divisor = divisor
+
+    def takes(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+        """Whether samples are one channel in float32, with no axis but the first that could be squeezed away."""
+        return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
+
+    def check(self, samples: Tensor) -> None:
+        """Raise ValueError if the samples have no images of 8 bits that are surely those of the code replaced."""
+        self._ranges(samples)
+
+    def _ranges(self, samples: Tensor) -> tuple[Floats, Floats]:
+        """The least value of each sample and what it is divided by, of shape (B, 1, 1, 1)."""
+        if not self.takes(samples.dtype, samples.shape[1:]):
+            raise ValueError(f"images are made of float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
+        values: Floats = samples.numpy()
+        low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
+        with np.errstate(over="ignore", invalid="ignore"):
+            spans = high - low
+        if not np.isfinite(spans).all() or not spans.all():
+            raise ValueError("images are made of finite samples whose values differ")
+        if self.eps:  # of numbers, not of an array: NumPy before 2.0 adds them in another precision
+            spans = np.array([span + self.eps for span in spans.ravel()], dtype=np.float32).reshape(spans.shape)
+        return low, spans
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Replace the given rows of ``batch`` (B, 1, F, T) by their masked images."""
+        for row in rows:
+            batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
+
+    def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
+        """One sample with its key (1,): its image comes back whether it is masked or not."""
+        return self.transform_batch(sample.unsqueeze(0), keys)[0]
+
+    def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
+        """The images of ``batch`` (B, 1, F, T), masked."""
+        low, spans = self._ranges(batch)
+        values: Any = batch.numpy() - low
+        values /= spans
+        values *= np.float32(255)
+        images = torch.from_numpy(values.astype(np.uint8))
+        self.masks.transform_batch_(images, keys)
+        floats = images.to(torch.float32)
+        return floats if self.divisor == 1.0 else floats.div_(self.divisor)

@@ -1,0 +1,285 @@
+"""Spectrogram augmentation: one sample at a time, or a whole batch in place, with the same distribution."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, uniforms
+from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
+
+Places = npt.NDArray[np.int64]
+
+#: Dtypes to which numbers are rounded once, by NumPy as by PyTorch.
+_EXACT = (torch.float32, torch.float64)
+
+
+class BatchTransform(nn.Module, ABC):
+    """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
+
+    Calling it on one sample gives a new tensor, or the sample itself where the transform leaves it alone.
+    Parameters are read when it is applied, so assigning to them later takes effect.
+    """
+
+    p: float
+    #: What declares that it does the same, where this stands for something else: see :meth:`may_differ`.
+    declared: Callable[[Any], Any] | None = None
+
+    def may_differ(self, samples: Tensor) -> bool:
+        """Whether ``declared`` may treat samples of a batch (B, …) otherwise, so that its own code is to have them."""
+        return self.declared is not None and (samples.dtype not in _EXACT or samples.requires_grad)
+
+    def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
+        gate: np.ndarray[Any, np.dtype[np.bool_]] = uniforms(keys, 1)[:, 0] <= self.p
+        return gate
+
+    def check(self, samples: Tensor) -> None:
+        """Raise if a batch (B, …) of such samples cannot be transformed."""
+
+    @abstractmethod
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Transform the given rows of ``batch`` (B, …) in place."""
+
+    def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
+        """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""
+        self.check(batch)
+        self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
+
+    def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
+        """``batch`` (B, …), which must be the caller's own memory, transformed: in place, or else a new tensor."""
+        self.transform_batch_(batch, keys)
+        return batch
+
+    def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
+        """One sample with its key (1,): a new tensor, or ``sample`` itself where it is left alone."""
+        if self.declared is not None and (type(sample) is not Tensor or self.may_differ(sample.unsqueeze(0))):
+            own: Tensor = self.declared(sample)
+            return own
+        if not self.applies(keys)[0]:
+            return sample
+        batch = sample.clone().unsqueeze(0)
+        self.check(batch)
+        self.transform_rows_(batch, keys, [0])
+        return batch[0]
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """Transform one sample with a key from Python's ``random``."""
+        return self.transform_sample(sample, fresh_keys(1))
+
+
+class SpecAugment(BatchTransform):
+    """Mask random stretches of time and frequency (Park et al. 2019, without warping).
+
+    Samples are (C, F, T) or (F, T). With probability ``1 - p`` a sample is left alone; otherwise each mask is
+    ``0..param`` wide (uniform, never wider than the axis) and starts anywhere it fits (uniform).
+    ``mask_short_axes=False`` leaves an axis alone that is not longer than its parameter.
+    """
+
+    def __init__(
+        self,
+        time_mask_param: int = 40,
+        freq_mask_param: int = 15,
+        num_time_masks: int = 1,
+        num_freq_masks: int = 1,
+        mask_value: float = 0.0,
+        p: float = 0.8,
+        mask_short_axes: bool = True,
+    ) -> None:
+        super().__init__()
+        self.time_mask_param = time_mask_param
+        self.freq_mask_param = freq_mask_param
+        self.num_time_masks = num_time_masks
+        self.num_freq_masks = num_freq_masks
+        self.mask_value = mask_value
+        self.p = p
+        self.mask_short_axes = mask_short_axes
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return (
+            f"time_mask_param={self.time_mask_param}, freq_mask_param={self.freq_mask_param}, "
+            f"num_time_masks={self.num_time_masks}, num_freq_masks={self.num_freq_masks}, "
+            f"mask_value={self.mask_value}, p={self.p}, mask_short_axes={self.mask_short_axes}"
+        )
+
+    def may_differ(self, samples: Tensor) -> bool:
+        """So are samples that are not (C, F, T) or (F, T), and those whose dtype has not the value of the masks."""
+        if self.declared is None:
+            return False
+        plain = samples.ndim in (3, 4) and not super().may_differ(samples)
+        return not plain or abs(self.mask_value) > torch.finfo(samples.dtype).max
+
+    def check(self, samples: Tensor) -> None:
+        """Raise ValueError unless samples have a frequency and a time axis and mask widths are possible."""
+        if self.may_differ(samples):
+            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} are left to what declares them")
+        if samples.ndim < 3:
+            shape = tuple(samples.shape[1:])
+            raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
+        for name in ("time_mask_param", "freq_mask_param"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
+
+    def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
+        """Where samples (…, ``n_freq``, ``n_time``) are masked: starts and stops, int64 of shape (B, masks).
+
+        ``keys`` is (B,). The ``num_time_masks`` masks of the time axis come first, then those of the frequency axis.
+        """
+        axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
+        axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
+        sizes = np.array([size for size, _ in axes], dtype=np.int64)
+        widest = np.array([self._widest(size, param) for size, param in axes], dtype=np.int64)
+        # Draw 0 is the gate; then a width and a start for every mask.
+        draws = uniforms(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
+        widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
+        starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
+        return starts, starts + widths
+
+    def _widest(self, size: int, param: int) -> int:
+        return min(param, size) if self.mask_short_axes or param < size else 0
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Mask the given rows of ``batch`` (B, …, F, T) in place."""
+        if not rows:
+            return
+        starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
+        writable = writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
+        for row, row_starts, row_stops in zip(rows, starts.tolist(), stops.tolist(), strict=True):
+            sample = writable[row]
+            for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
+                if mask < self.num_time_masks:
+                    sample[..., start:stop] = self.mask_value
+                else:
+                    sample[..., start:stop, :] = self.mask_value
+
+
+def writable_view(batch: Tensor) -> Any:
+    """The memory of ``batch`` as an array; the tensor itself where NumPy has no such, or gradients are recorded."""
+    try:
+        return batch if batch.requires_grad else batch.numpy()
+    except TypeError:  # bfloat16, or another device
+        return batch
+
+
+class GaussianNoise(BatchTransform):
+    """Add N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape.
+
+    ``mode`` is ``"table"`` (independent, fast), ``"exact"`` (independent, from PyTorch's normal generator) or
+    ``"pooled"`` (fastest; stretches of noise drawn once, so samples are not independent), see
+    ``chirpid_patch.transforms.noise``.
+    """
+
+    def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
+        super().__init__()
+        self.std = std
+        self.p = p
+        self.mode = mode
+        self._check_mode()
+
+    def _check_mode(self) -> None:
+        if self.mode not in NOISE_MODES:
+            raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return f"std={self.std}, p={self.p}, mode={self.mode!r}"
+
+    def check(self, samples: Tensor) -> None:
+        """Raise TypeError unless the samples are floating-point, ValueError for a mode that does not exist."""
+        if self.may_differ(samples):
+            raise ValueError(f"noise in {samples.dtype} is left to what declares it")
+        if not samples.is_floating_point():
+            raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
+        self._check_mode()
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Add noise to the given rows of ``batch`` (B, …) in place."""
+        add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
+
+
+class Standardize(BatchTransform):
+    """``(x - mean) / (std + eps)``, or ``(x - mean) / std`` where ``eps`` is None; nothing random.
+
+    ``mean`` and ``std`` are numbers, or tensors that broadcast with a sample. A batch comes out as its samples would,
+    to the last bit.
+    """
+
+    p = 1.0
+
+    def __init__(self, mean: Any, std: Any, eps: float | None = 1e-8) -> None:
+        super().__init__()
+        self.mean = mean
+        self.std = std
+        self.eps = eps
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``repr``."""
+        return f"mean={self.mean}, std={self.std}, eps={self.eps}"
+
+    def _divisor(self) -> Any:
+        return self.std if self.eps is None else self.std + self.eps
+
+    def forward(self, sample: Any) -> Any:
+        """Standardise one sample; whatever the operators take."""
+        return (sample - self.mean) / self._divisor()
+
+    def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
+        """As :meth:`forward`; the key decides nothing."""
+        standardized: Tensor = self(sample)
+        return standardized
+
+    def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
+        """Standardise the given rows of ``batch`` (B, …) in place."""
+        for row in rows:
+            batch[row] = self(batch[row])
+
+    def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
+        """``batch`` (B, …) standardised, in place where that gives the dtype and shape that its samples would have."""
+        divisor = self._divisor()
+        if all(_keeps_form(value, batch) for value in (self.mean, divisor)):
+            return batch.sub_(self.mean).div_(divisor)
+        return torch.stack([self(sample) for sample in batch])
+
+
+def _keeps_form(value: Any, batch: Tensor) -> bool:
+    """Whether arithmetic with ``value`` leaves dtype and shape of the samples in ``batch`` (B, …) as they are."""
+    if not batch.is_floating_point() or batch.requires_grad:
+        return False
+    if not isinstance(value, Tensor):
+        return isinstance(value, int | float)
+    if value.requires_grad or value.device != batch.device or value.is_complex():
+        return False
+    if value.ndim == 0:
+        return True
+    sizes = zip(reversed(value.shape), reversed(batch.shape[1:]), strict=False)
+    return value.dtype == batch.dtype and value.ndim < batch.ndim and all(a in (1, b) for a, b in sizes)
+
+
+Transform = Callable[[Tensor], Tensor]
+
+_SHIPPED_FORWARDS = (BatchTransform.forward, Standardize.forward)
+_SHIPPED_CALL = nn.Module.__call__
+
+
+def is_batchable(transform: Transform) -> bool:
+    """Whether ``transform`` may be applied to whole batches: ours, its per-sample code not replaced."""
+    return (
+        isinstance(transform, BatchTransform)
+        and type(transform).forward in _SHIPPED_FORWARDS
+        and type(transform).__call__ is _SHIPPED_CALL
+        and "forward" not in vars(transform)
+        and not transform._forward_hooks
+        and not transform._forward_pre_hooks
+    )
+
+
+def works_in_place(transform: Transform) -> bool:
+    """Whether a batch keeps dtype and shape under ``transform``, which changes it where it is."""
+    return isinstance(transform, BatchTransform) and type(transform).transform_batch is BatchTransform.transform_batch

@@ -1,0 +1,4 @@
+"""How fast loading is, and what would be faster: measured, remembered, and changed between epochs.
+
+May import ``loading`` and what is below it. ``measure`` is what all measuring here and in ``monitor`` is made of.
+"""

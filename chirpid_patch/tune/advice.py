@@ -1,0 +1,134 @@
+"""What to change when memory runs out or loading is slow: the setting, named, and why (R-001)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from chirpid_patch.tune.measure import Times
+
+logger = logging.getLogger("chirpid_patch")
+
+#: The part of an epoch's loading that is worth saving.
+_WORTH = 0.05
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A setting to change, from what to what, and why."""
+
+    setting: str
+    current: Any
+    suggested: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.current} -> {self.suggested}: {self.reason}"
+
+
+def handle_oom_errors(
+    loader: DataLoader[Any] | None = None,
+    *,
+    batch_size: int | None = None,
+    num_workers: int | None = None,
+    gradient_accumulation_steps: int = 1,
+) -> dict[str, Any]:
+    """The settings with which to try again after memory ran out.
+
+    Half the batch and twice the accumulation steps, so that the optimiser still sees as many samples a step; half the
+    workers, which are not kept between epochs. Why is logged (logger ``chirpid_patch``, INFO). On the device only the
+    batch counts; workers take main memory. A batch of one sample stays: then the model has to need less
+    (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+
+    Where no divisor of the samples a step lies between a quarter and half of the batch, their number changes as
+    little as can be.
+
+    Args:
+        loader: what it is set to counts where the next arguments are not given.
+        batch_size: samples in a batch now (without a loader: 32).
+        num_workers: worker processes now (without a loader: 4).
+        gradient_accumulation_steps: batches to a step of the optimiser now.
+
+    Returns:
+        ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
+
+    Raises:
+        ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
+    """
+    if batch_size is None:
+        batch_size = 32 if loader is None else _batch_size(loader)
+    if num_workers is None:
+        num_workers = 4 if loader is None else loader.num_workers
+    if batch_size < 1 or num_workers < 0 or gradient_accumulation_steps < 1:
+        raise ValueError("batch_size and gradient_accumulation_steps must be at least 1, num_workers at least 0")
+    smaller, steps = _divided(batch_size, gradient_accumulation_steps)
+    changes = {
+        "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
+        "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
+                                        f" samples a step, before {batch_size * gradient_accumulation_steps}"),
+        "num_workers": (num_workers, num_workers // 2, "each worker process holds batches, and its copy of objects"),
+    }  # fmt: skip
+    for name, (current, suggested, why) in changes.items():
+        if suggested != current:
+            logger.info("%s", Finding(name, current, suggested, why))
+    return {
+        "batch_size": smaller,
+        "num_workers": num_workers // 2,
+        "persistent_workers": False,
+        "gradient_accumulation_steps": steps,
+    }
+
+
+def _batch_size(loader: Any) -> int:
+    size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
+    if not isinstance(size, int):
+        raise ValueError("the loader does not tell its batch size: give batch_size=")
+    return size
+
+
+def _divided(batch_size: int, steps: int) -> tuple[int, int]:
+    """Half the batch or somewhat less, and how many of them make ``batch_size * steps`` samples."""
+    samples = batch_size * steps
+    if batch_size == 1:
+        return 1, steps
+    half = batch_size // 2
+    smaller = next((size for size in range(half, batch_size // 4, -1) if samples % size == 0), half)
+    return smaller, round(samples / smaller)
+
+
+def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None:
+    """Whether to keep the workers, which are started in every epoch of so many ``batches``."""
+    load = float(times["mean_batch_time"])
+    start = float(times["first_batch_time"]) - workers * load  # the first batch is loaded by one of them
+    part = start / (start + batches * load) if start > 0 else 0.0
+    if part < _WORTH:
+        return None
+    why = f"starting the workers takes {start:.2f} s of every epoch, {100 * part:.0f} % of its loading"
+    return Finding(
+        "persistent_workers", False, True, f"{why}; random numbers are then drawn once for all epochs, not in each"
+    )
+
+
+def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> Finding | None:
+    """Whether more batches ahead would hide the slowest one from a training that is not slower than loading."""
+    mean, slowest = float(times["mean_batch_time"]), float(times["p99_batch_time"])
+    hidden = workers * prefetch_factor * step_seconds
+    if mean > step_seconds or slowest <= hidden:
+        return None
+    wanted = math.ceil(slowest / step_seconds / workers)
+    why = f"the slowest batch took {1e3 * slowest:.0f} ms, {workers * prefetch_factor} batches ahead hide"
+    return Finding("prefetch_factor", prefetch_factor, wanted, f"{why} {1e3 * hidden:.0f} ms")
+
+
+def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
+    """Whether to pin memory, with a device of the type ``device`` or none."""
+    if device is not None and not pin_memory:
+        why = f"batches are then copied to {device} beside the training (non_blocking=True, or DevicePrefetcher)"
+        return Finding("pin_memory", False, True, why)
+    if device is None and pin_memory:
+        return Finding("pin_memory", True, False, "there is no device here that it speeds copies to")
+    return None

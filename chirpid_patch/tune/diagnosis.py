@@ -1,0 +1,242 @@
+"""Why a loader is slow: timed, and other settings tried on it (R-001)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.tune.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
+from chirpid_patch.tune.loader_twin import loader_twin, whole_batch_twin
+from chirpid_patch.tune.measure import Times, measure, shut_down_workers
+from chirpid_patch.tune.search import why_no_processes
+
+#: A change is worth naming from so many times the samples a second, twice in turns; fewer processes from as many.
+_FASTER = 1.2
+_AS_FAST = 0.95
+#: Waiting for less than this part of the training's time is left as it is.
+_WORTH = 0.05
+_FEWEST_BATCHES = 3
+_MOST_BATCHES = 500
+#: So many changes are tried at most, each in two turns with how the loader is now.
+_CHANGES = 5
+#: A loader without workers that is shorter than what is timed is gone through again, so often at most.
+_EPOCHS = 8
+
+
+@dataclass(frozen=True)
+class LoaderDiagnosis:
+    """How fast a loader is, and what to change.
+
+    times: the figures of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
+    findings: the settings to change; none where nothing that was tried helps.
+    notes: what was not tried or is left changed, and why.
+    """
+
+    times: Times
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        times = self.times
+        said = (
+            f"{1e3 * times['mean_batch_time']:.2f} ms a batch, {times['samples_per_second']:.0f} samples/s, "
+            f"over {times['num_batches']} batches; the first one came after {times['first_batch_time']:.2f} s"
+        )
+        return "\n".join((said, *(map(str, self.findings or ["nothing to change was found"])), *self.notes))
+
+
+def diagnose_dataloader_speed(
+    dataloader: Any,
+    *,
+    num_batches: int = 20,
+    seconds: float = 5.0,
+    step_seconds: float | None = None,
+    verbose: bool = True,
+) -> LoaderDiagnosis:
+    """Time a loader, and find the settings that would make it faster.
+
+    The wait for each next batch is timed within one iteration, the start apart. Then other numbers of workers, and
+    reading whole batches, are tried with the same dataset, samplers and collation; a setting is named only if the
+    loader was faster with it, in turns with how it is now. Processes are only tried where starting them is safe.
+
+    A PyTorch ``DataLoader`` is left as it was, random generators and samplers included: another one like it is timed.
+    What the dataset itself counts or uses up is not undone. Anything else is iterated itself.
+
+    Args:
+        dataloader: the loader, or a wrapper that has it as ``loader``.
+        num_batches: how many waits to time.
+        seconds: about how long all trials together may take; they then time fewer batches, or are left out.
+        step_seconds: how long a step of the training takes without loading: what it hides needs no change.
+        verbose: print the result.
+
+    Raises:
+        ValueError: the loader has no batch, or an argument is not above 0.
+    """
+    if num_batches < 1 or seconds <= 0 or (step_seconds is not None and step_seconds <= 0):
+        raise ValueError("num_batches, seconds and step_seconds must be above 0")
+    loader = dataloader
+    while not isinstance(loader, DataLoader) and isinstance(getattr(loader, "loader", None), DataLoader):
+        loader = loader.loader
+    if isinstance(loader, DataLoader):
+        diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
+    else:
+        times, _ = measure(loader, num_batches)
+        note = f"a {type(loader).__name__} is no DataLoader: it was iterated itself, and nothing else was tried"
+        diagnosis = LoaderDiagnosis(times, (), (note,))
+    if verbose:
+        print(diagnosis)
+    return diagnosis
+
+
+class _Diagnosis:
+    """The trials of one loader."""
+
+    def __init__(self, loader: DataLoader[Any], num_batches: int, seconds: float, step_seconds: float | None) -> None:
+        self._loader = loader
+        self._num_batches = num_batches
+        self._seconds = seconds
+        self._step_seconds = step_seconds
+        self._notes: list[str] = []
+        self._times = _time(loader_twin(loader), num_batches)
+
+    def result(self) -> LoaderDiagnosis:
+        """All that was found."""
+        findings = self._faster() if self._can_try() else []
+        without_workers = any(one.setting == "num_workers" and not one.suggested for one in findings)
+        others = [
+            None if without_workers else self._start_up(),
+            self._prefetching(),
+            pinning_finding(self._loader.pin_memory, pinning_device()),
+        ]
+        findings += [one for one in others if one is not None]
+        if not self._limits_training():
+            self._notes.append("the training's steps hide loading: faster loading would not show")
+        return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
+
+    def _limits_training(self) -> bool:
+        """Whether the training waits for loading noticeably, as far as it is known how long its steps take."""
+        step = self._step_seconds
+        if step is None:
+            return True
+        load = float(self._times["mean_batch_time"])
+        wait = max(load - step, 0.0) if self._loader.num_workers else load
+        return wait > _WORTH * (step + wait)
+
+    def _can_try(self) -> bool:
+        if isinstance(self._loader.dataset, IterableDataset):
+            self._notes.append("an iterable dataset gives other data to other numbers of workers: none was tried")
+            return False
+        return self._limits_training()
+
+    def _faster(self) -> list[Finding]:
+        """Other ways to load that were shown to be faster, or as fast with fewer processes."""
+        workers, ratio = self._other_workers()
+        found = [] if workers is None else [workers]
+        if not isinstance(self._loader, BatchedDataLoader):
+            at_once = self._ratio(lambda: whole_batch_twin(self._loader))
+            if at_once is not None and at_once >= _FASTER * ratio:
+                kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
+                found.append(Finding("loader", kind, suggested, f"reading whole batches it was {_as_fast(at_once)}"))
+        return found
+
+    def _other_workers(self) -> tuple[Finding | None, float]:
+        """A better number of workers, and how many times as fast the loader was with it."""
+        now = self._loader.num_workers
+        if now:
+            alone = self._ratio(lambda: loader_twin(self._loader, 0))
+            if alone is not None and alone >= _AS_FAST:
+                return Finding("num_workers", now, 0, f"without worker processes it was {_as_fast(alone)}"), alone
+        more, ratio = self._more_workers(now)
+        if more is not None or now < 2:
+            return more, ratio
+        fewer = self._ratio(lambda: loader_twin(self._loader, now // 2))
+        if fewer is None or fewer < _AS_FAST:
+            return None, 1.0
+        return Finding("num_workers", now, now // 2, f"with half the processes it was {_as_fast(fewer)}"), fewer
+
+    def _more_workers(self, now: int) -> tuple[Finding | None, float]:
+        """As many workers as go on being faster than fewer."""
+        context = {"multiprocessing_context": self._loader.multiprocessing_context}
+        refused = why_no_processes(context, self._seconds / _CHANGES)
+        if refused is not None:
+            self._notes.append(refused)
+            return None, 1.0
+        best, shown = 1.0, now
+        for count in (count for count in (2, 4, 8) if count > now):
+            ratio = self._ratio(lambda count=count: loader_twin(self._loader, count))  # type: ignore[misc]
+            if ratio is None or ratio < _FASTER * best:
+                break
+            best, shown = ratio, count
+        return (Finding("num_workers", now, shown, f"it was {_as_fast(best)}") if shown != now else None), best
+
+    def _ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
+        """How many times as fast the loader is that ``make`` makes, in turns with this one: the lesser of two ratios.
+
+        None where there is no time for it, or where an epoch is too short to tell.
+        """
+        mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
+        batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
+        if batches < _FEWEST_BATCHES:
+            wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
+            self._notes.append(f"{self._seconds:g} s are too short to try other settings: give seconds={wanted}")
+            return None
+        ratios = []
+        for _ in range(2):
+            other, this = (_time(one, _measurable(one, batches)) for one in (make(), loader_twin(self._loader)))
+            if other["head_start_batches"] or other["start_up_included"]:
+                self._notes.append("an epoch is too short to tell whether other numbers of worker processes help")
+                return None
+            ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
+        return min(ratios)
+
+    def _start_up(self) -> Finding | None:
+        if not self._loader.num_workers or self._loader.persistent_workers:
+            return None
+        batches = _length(self._loader)
+        if batches is None:
+            return None
+        return start_up_finding(self._times, self._loader.num_workers, batches)
+
+    def _prefetching(self) -> Finding | None:
+        if not self._loader.num_workers or self._step_seconds is None:
+            return None
+        return prefetch_finding(
+            self._times, self._loader.num_workers, self._loader.prefetch_factor or 2, self._step_seconds
+        )
+
+
+def _length(loader: DataLoader[Any]) -> int | None:
+    """Batches of an epoch; None where neither dataset nor sampler tells."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def _measurable(loader: DataLoader[Any], batches: int) -> int:
+    """So many of ``batches`` that those which workers had under way when the first one came can be left out."""
+    length = _length(loader)
+    if not loader.num_workers or length is None:
+        return batches
+    return max(min(batches, length - 1 - loader.num_workers * (loader.prefetch_factor or 0)), 1)
+
+
+def _time(loader: DataLoader[Any], num_batches: int) -> Times:
+    epochs = 1 if loader.num_workers else _EPOCHS
+    try:
+        with warnings.catch_warnings():  # whether more workers than CPUs help is what is measured
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+            return measure(loader, num_batches, epochs=epochs)[0]
+    finally:
+        shut_down_workers(loader)
+
+
+def _as_fast(ratio: float) -> str:
+    return f"{ratio:.2f} times as fast"

@@ -1,0 +1,63 @@
+"""A second loader like a given one, to try things with while the first one notices nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.prefetch import KeptThreads
+from chirpid_patch.tune.search import _twin as sampler_twin
+
+_TORCH_PREFETCH = 2
+
+
+def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
+    """A loader of the same class and arguments, with ``num_workers`` of its own (None: as many), none of them started.
+
+    It reads the same dataset through copies of the samplers. Generators are shared: see ``unmoved_generators``.
+    """
+    twin = copy.copy(loader)
+    changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
+    if isinstance(twin, BatchedDataLoader):
+        changed |= {"_overlap": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
+    if num_workers is not None and num_workers != loader.num_workers:
+        changed |= {
+            "num_workers": num_workers,
+            "prefetch_factor": (loader.prefetch_factor or _TORCH_PREFETCH) if num_workers else None,
+            "timeout": loader.timeout if num_workers else 0,
+        }
+        if not num_workers:
+            changed["persistent_workers"] = False
+    vars(twin).update(changed)  # past DataLoader's own guard of its attributes
+    return twin
+
+
+def whole_batch_twin(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
+    """The same batches, read in this process by this package's loader: a batch at once where the dataset allows it."""
+    samplers = _samplers(loader)
+    if loader.batch_sampler is None:
+        batching: dict[str, Any] = {"batch_size": None, "sampler": samplers["sampler"]}
+    else:
+        batching = {"batch_sampler": samplers["batch_sampler"]}
+    return BatchedDataLoader(
+        loader.dataset,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        generator=loader.generator,
+        **batching,
+    )
+
+
+def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:
+    """Copies of the samplers of ``loader``, so that its own do not notice that they are asked."""
+    if isinstance(loader.dataset, IterableDataset):
+        return {}
+    batches: Any = loader.batch_sampler
+    if batches is None:
+        return {"sampler": sampler_twin(loader.sampler)}
+    twin = sampler_twin(batches)
+    same = getattr(batches, "sampler", None) is loader.sampler
+    return {"batch_sampler": twin, "sampler": twin.sampler if same else sampler_twin(loader.sampler)}

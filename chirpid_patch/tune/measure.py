@@ -1,0 +1,111 @@
+"""What a loader takes for its batches, measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.torch_private import end_workers
+
+#: Figures of ``measure``.
+Times = Mapping[str, float | int | bool]
+
+
+@dataclass(frozen=True)
+class _Wait:
+    seconds: float
+    samples: int
+    starting: bool  # the loader was being started: its first batch, or the first of workers started anew
+
+
+def measure(
+    loader: Any, num_batches: int, *, epochs: int = 1, at_end: Callable[[], object] | None = None
+) -> tuple[Times, list[float]]:
+    """Time the wait for each next batch of a loader, or of any iterable of batches.
+
+    The first batch is start-up and not part of the rate. A loader with workers has batches under way by then, for
+    which the waits are short whatever the rate: as many go by unmeasured first, where the loader is long enough.
+    Global random states, and the loader's own generators, are as before afterwards.
+
+    Args:
+        loader: the loader.
+        num_batches: how many waits to measure.
+        epochs: how often a short loader may be iterated over to get them.
+        at_end: called when an iteration ends, while its workers are still there.
+
+    Returns:
+        The figures that ``DataLoaderPerformanceMonitor.time_batch_loading`` documents, and the waits in seconds.
+
+    Raises:
+        ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
+    """
+    if num_batches < 1 or epochs < 1:
+        raise ValueError("num_batches and epochs must be at least 1")
+    ahead = _ordered_ahead(loader)
+    waits: list[_Wait] = []
+    with unmoved_generators(loader):
+        wanted = 1 + ahead + num_batches
+        passes = 0
+        # A loader of one batch is iterated over once more: its first wait alone would be start-up only.
+        while len(waits) < wanted and (passes < epochs or len(waits) == 1):
+            found = _waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
+            waits += found
+            passes += 1
+            if not found:
+                break  # an iterator, now used up
+    if not waits:
+        raise ValueError("the loader has no batches to time: is its dataset empty, or smaller than a dropped batch?")
+    steady = [wait for wait in waits if not wait.starting]
+    measured = (steady or waits)[-num_batches:]
+    seconds = [wait.seconds for wait in measured]
+    head_start = min(len(measured), max(0, ahead - (len(steady) - len(measured)))) if steady else 0
+    times = {
+        "mean_batch_time": float(np.mean(seconds)),
+        "std_batch_time": float(np.std(seconds)),
+        "p50_batch_time": float(np.percentile(seconds, 50)),
+        "p99_batch_time": float(np.percentile(seconds, 99)),
+        "total_time": float(np.sum(seconds)),
+        "samples_per_second": sum(wait.samples for wait in measured) / max(sum(seconds), 1e-9),
+        "num_batches": len(measured),
+        "first_batch_time": waits[0].seconds,
+        "head_start_batches": head_start,
+        "start_up_included": not steady,
+    }
+    return times, seconds
+
+
+def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
+    """Up to ``most`` waits of one iteration; the first of them from before its iterator was asked for."""
+    restarts = getattr(loader, "num_workers", 0) > 0 and not getattr(loader, "persistent_workers", False)
+    begun = time.perf_counter()
+    timer = BatchTimer(iter(loader))
+    try:
+        for _ in zip(range(most), timer, strict=False):
+            pass
+    finally:
+        if at_end is not None:
+            at_end()
+    if timer.waits:
+        timer.waits[0] = timer.first - begun
+    starting = [first_pass or restarts, *[False] * len(timer.waits)]
+    return [_Wait(*wait) for wait in zip(timer.waits, timer.samples, starting, strict=False)]
+
+
+def _ordered_ahead(loader: Any) -> int:
+    """Batches that the workers of a loader have been asked for when its first one arrives."""
+    workers = getattr(loader, "num_workers", 0)
+    return workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
+
+
+def shut_down_workers(loader: Any) -> None:
+    """End the persistent workers of a loader now, instead of when it is garbage-collected (trap 13)."""
+    if callable(getattr(loader, "shutdown", None)):
+        loader.shutdown()
+    else:
+        end_workers(loader)

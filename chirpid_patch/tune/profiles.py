@@ -1,0 +1,147 @@
+"""Measured choices of how to load, remembered for the same dataset on the same machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.tune.search import LoaderChoice, Trial
+
+logger = logging.getLogger("chirpid_patch")
+
+_VERSION = 1
+#: The oldest choices beyond so many are forgotten.
+_MOST_KEPT = 200
+_DEEPEST = 6
+
+
+def default_profile() -> Path:
+    """Where choices are kept: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
+    given = os.environ.get("CHIRPID_PROFILE")
+    if given:
+        return Path(given)
+    if sys.platform == "win32":
+        root = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "chirpid_patch" / "loader-profile.json"
+
+
+def signature(dataset: Any, options: Mapping[str, Any]) -> str:
+    """What a choice holds for, as a hash: kind and size of the dataset, how batches are made, machine, versions.
+
+    An option that is None, False or 0 says what leaving it out says.
+    """
+    facts = {
+        "dataset": _describe(dataset, _DEEPEST),
+        "options": {name: _describe(value, 2) for name, value in sorted(options.items()) if not _is_off(value)},
+        "machine": [platform.node(), platform.machine(), platform.processor(), usable_cpus(), torch.get_num_threads()],
+        "versions": [platform.python_version(), torch.__version__],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or (isinstance(value, bool | int | float) and not value)
+
+
+def _describe(value: Any, depth: int) -> Any:
+    """What makes loading ``value`` cost what it costs, as JSON."""
+    if isinstance(value, Tensor):
+        return [str(value.dtype), list(value.shape), str(value.device)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if depth == 0:
+        return kind
+    described: dict[str, Any] = {"kind": kind}
+    if isinstance(value, Dataset | nn.Module):
+        described |= {name: _describe(part, depth - 1) for name, part in sorted(vars(value).items()) if name[0] != "_"}
+    methods = [vars(base).get(name) for base in type(value).__mro__ for name in ("__getitem__", "__call__", "forward")]
+    codes = [code for code in (getattr(method, "__code__", None) for method in (value, *methods)) if code is not None]
+    described["code"] = [hashlib.sha256(repr(_meaning(code)).encode()).hexdigest() for code in codes]
+    if isinstance(value, list | tuple) and len(value) <= 8:
+        described["items"] = [_describe(part, depth - 1) for part in value]
+    with suppress(Exception):  # whatever an attribute of a user's dataset makes of it
+        described["length"] = len(value)
+    return described
+
+
+def _meaning(constant: Any) -> Any:
+    """What compiled code does, or a constant of it is, the same in every process: no addresses, no hash order."""
+    if isinstance(constant, CodeType):
+        return constant.co_code, constant.co_names, [_meaning(one) for one in constant.co_consts]
+    if isinstance(constant, frozenset):
+        return sorted(map(repr, constant))
+    return [_meaning(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
+
+
+def recall(path: Path, key: str) -> LoaderChoice | None:
+    """The choice kept for ``key``; None if there is none, or the file cannot be read (which is logged)."""
+    kept = _read(path).get(key)
+    if kept is None:
+        return None
+    try:
+        trials = tuple(Trial(**trial) for trial in kept["trials"])
+        workers, threads, prefetch = kept["num_workers"], kept["prefetch_threads"], kept.get("prefetch_factor")
+        choice = LoaderChoice(
+            int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)
+        )
+        choice.why  # noqa: B018 - the chosen way and the one without must be among the trials
+    except (KeyError, TypeError, ValueError, AssertionError):
+        logger.warning("%s: the choice %s is damaged and not used", path, key[:12])
+        return None
+    return choice
+
+
+def remember(path: Path, key: str, choice: LoaderChoice) -> None:
+    """Keep a choice. A file that cannot be written is logged: measuring again costs seconds, not a training."""
+    choices = _read(path)
+    choices.pop(key, None)
+    choices[key] = asdict(choice)
+    recent = dict(list(choices.items())[-_MOST_KEPT:])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"version": _VERSION, "choices": recent}, file, indent=1)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        logger.warning("the measured choice of loader is not kept: %s", error)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read as a loader profile: %s", path, error)
+        return {}
+    choices = content.get("choices") if isinstance(content, dict) and content.get("version") == _VERSION else None
+    if not isinstance(choices, dict):
+        logger.warning("%s is no loader profile of version %d", path, _VERSION)
+        return {}
+    return dict(choices)

@@ -1,0 +1,339 @@
+"""The fastest way to load one dataset on this machine, found by trying."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import math
+import multiprocessing
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Sampler
+
+from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.randomness.random_states import unmoved_generators
+from chirpid_patch.randomness.seeding import local_ranks
+
+#: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
+_WORTH = 1.05
+_MOST_THREADS = 16
+_MOST_WORKERS = 8
+#: Loading that keeps its CPU busy for less than this part of its time waits for something.
+_WAITING = 0.5
+#: Seconds that starting a worker takes: known for "fork", far too long for the default time with the others.
+_FORK_SECONDS = 0.2
+_SPAWN_SECONDS = 4.0
+#: The arguments that decide which samples make a batch.
+_SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
+_MOST_GIVEN = 256
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way of loading and the rate it reached.
+
+    ``samples_per_second`` is the rate once running and ``start_seconds`` the time to the first batch, which is paid
+    once. ``error`` stands instead of a rate where that way failed.
+    """
+
+    num_workers: int
+    prefetch_threads: int
+    samples_per_second: float | None = None
+    start_seconds: float | None = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        if self.num_workers:
+            return f"{self.num_workers} worker process{'es' if self.num_workers > 1 else ''}"
+        if self.prefetch_threads:
+            return f"{self.prefetch_threads} prefetch thread{'s' if self.prefetch_threads > 1 else ''}"
+        return "loading in this process"
+
+
+@dataclass(frozen=True)
+class LoaderChoice:
+    """The way of loading that a measurement chose, with all that were tried, the first being none at all."""
+
+    num_workers: int
+    prefetch_threads: int
+    trials: tuple[Trial, ...]
+    notes: tuple[str, ...] = field(default=())
+    #: Batches that each worker loads ahead, where that was measured; None for what the call says.
+    prefetch_factor: int | None = None
+
+    @property
+    def why(self) -> str:
+        """The choice against the alternative, in words."""
+        rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
+        alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
+        assert alone is not None and chosen is not None
+        if not (self.num_workers or self.prefetch_threads):
+            others = ", ".join(f"{trial} {_rate(trial)}" for trial in self.trials[1:]) or "nothing else to try"
+            return f"measured {alone:.0f} samples/s; {others}"
+        return f"measured {chosen:.0f} samples/s against {alone:.0f} without"
+
+
+def _rate(trial: Trial) -> str:
+    return f"failed ({trial.error})" if trial.samples_per_second is None else f"{trial.samples_per_second:.0f}"
+
+
+def choose_loading(
+    dataset: Any,
+    options: Mapping[str, Any],
+    *,
+    threads_allowed: bool,
+    most_workers: int | None,
+    seconds: float = 3.0,
+    step: Callable[[Any], object] | None = None,
+) -> LoaderChoice:
+    """Try ways of loading ``dataset`` for about ``seconds`` in all, and say which is fastest.
+
+    Loading in the process is tried first, then as many threads or worker processes as help, each for a fair share of
+    the time, on random samples, or some of those that a sampler of the caller's gives. Every random generator is as
+    before afterwards. Processes are only tried where starting them is safe and short enough.
+
+    Args:
+        dataset: a map-style dataset with at least one sample.
+        options: ``DataLoader`` arguments; those that say how a batch is made are honoured.
+        threads_allowed: whether several threads may read the dataset at once.
+        most_workers: how many worker processes to try at most; None for as many as may help.
+        seconds: the time to spend.
+        step: called with each batch, as the training would be: what it leaves of the CPUs counts.
+    """
+    notes: list[str] = []
+    with unmoved_generators(dataset, step, *options.values()):
+        measuring = _Measuring(dataset, options, time.perf_counter() + seconds, step)
+        alone = measuring.trial(0, 0, seconds / 4)
+        trials = [alone]
+        if alone.samples_per_second is None:
+            raise measuring.errors[0]
+        draws_freely = _draws_freely(dataset, options)
+        if not draws_freely and not most_workers:
+            notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
+        else:
+            cpus = max(usable_cpus() // local_ranks(), 1)
+            if threads_allowed:
+                most = _MOST_THREADS if measuring.waits else min(cpus, _MOST_THREADS)
+                _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
+            most = _MOST_WORKERS if measuring.waits else min(cpus, _MOST_WORKERS)
+            if most_workers is not None:
+                most = most_workers
+            refused = why_no_processes(options, measuring.left())
+            if refused is not None and most:
+                notes.append(refused)
+            elif draws_freely:
+                _climb(trials, measuring, seconds / 6, "num_workers", most)
+            else:  # another number of workers would have indices drawn at another time
+                trials.append(measuring.trial(most, 0, seconds / 6))
+    best = alone
+    for trial in trials[1:]:
+        if trial.samples_per_second is not None and trial.samples_per_second > _WORTH * (best.samples_per_second or 0):
+            best = trial
+    return LoaderChoice(best.num_workers, best.prefetch_threads, tuple(trials), tuple(notes))
+
+
+def _climb(trials: list[Trial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
+    """Try ever more threads or workers for as long as more are faster and there is time."""
+    before = trials[0].samples_per_second or 0.0
+    # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
+    count = min(most, 8 if measuring.waits else 2)
+    while 0 < count <= most and measuring.left() >= seconds:
+        trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
+        trials.append(trial)
+        if trial.samples_per_second is None or trial.samples_per_second < _WORTH * before:
+            return
+        before, count = trial.samples_per_second, count * 2
+
+
+class _Measuring:
+    """Trials on one dataset until a moment on the clock."""
+
+    def __init__(
+        self, dataset: Any, options: Mapping[str, Any], until: float, step: Callable[[Any], object] | None
+    ) -> None:
+        self._dataset = dataset
+        self._options = {
+            name: options[name]
+            for name in ("collate_fn", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
+            if options.get(name) is not None
+        }
+        self._sampler = EndlessDraws(len(dataset), options)
+        self._until = until
+        self._step = step
+        #: Whether loading left its CPU idle: it waits for a disk, a network, or a device.
+        self.waits = False
+        self.errors: list[Exception] = []
+
+    def left(self) -> float:
+        """Seconds left."""
+        return self._until - time.perf_counter()
+
+    def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> Trial:
+        """The rate of one way of loading, over whole rounds of its threads or workers."""
+        at_once = max(num_workers, prefetch_threads, 1)
+        options = self._sampler.sampling() | self._options
+        if num_workers:
+            options.setdefault("multiprocessing_context", _default_start_method())
+        else:
+            options.pop("multiprocessing_context", None)
+            options.pop("prefetch_factor", None)
+        begun = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of more workers than CPUs, and of workers that cannot start
+                with BatchedDataLoader[Any](
+                    self._dataset,
+                    num_workers=num_workers,
+                    persistent_workers=num_workers > 0,
+                    draws_ahead=prefetch_threads,
+                    prefetch_threads=prefetch_threads,
+                    thread_safe=prefetch_threads > 0,
+                    **options,
+                ) as loader:
+                    batches = iter(loader)
+                    self._use(next(batches))
+                    first = time.perf_counter() - begun
+                    rate, waits = self._rate(batches, at_once, min(seconds, max(self.left(), 0.0)), first)
+                    if loader.lost_workers:
+                        return Trial(num_workers, prefetch_threads, error="worker processes could not be used")
+        except Exception as error:  # what one way of loading breaks on is its result
+            self.errors.append(error)
+            return Trial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
+        if at_once == 1:
+            self.waits = waits
+        return Trial(num_workers, prefetch_threads, rate, first)
+
+    def _rate(self, batches: Iterator[Any], at_once: int, seconds: float, first: float) -> tuple[float, bool]:
+        """Samples a second, and whether this thread idled meanwhile."""
+        # The batches begun together with the first one arrive together: they are over before measuring begins.
+        for _ in range(at_once - 1):
+            self._use(next(batches))
+        wall, cpu, count = time.perf_counter(), time.thread_time(), 0
+        while True:
+            for _ in range(at_once):
+                self._use(next(batches))
+            count += at_once
+            passed = time.perf_counter() - wall
+            if passed >= seconds or passed + passed / count * at_once > 2 * seconds + first:
+                break
+        return count * self._sampler.per_draw / passed, (time.thread_time() - cpu) / passed < _WAITING
+
+    def _use(self, batch: Any) -> None:
+        if self._step is not None:
+            self._step(batch)
+
+
+class EndlessDraws(Sampler[Any]):
+    """Without end, some of what the caller's sampler gives, or random indices, by a generator of its own.
+
+    Args:
+        n: samples of the dataset, at least 1.
+        options: ``DataLoader`` arguments; ``batch_size``, ``sampler`` and ``batch_sampler`` are honoured.
+    """
+
+    def __init__(self, n: int, options: Mapping[str, Any]) -> None:
+        self._n = n
+        self._batch_size: int | None = options.get("batch_size", 1)
+        batches, sampler = options.get("batch_sampler"), options.get("sampler")
+        given: Any = ()
+        if batches is not None:
+            given, self._batch_size = _twin(batches), 1
+        elif sampler is not None:
+            given = _twin(sampler)
+            if self._batch_size is not None:
+                given = BatchSampler(given, self._batch_size, drop_last=False)
+        #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
+        self._given = list(itertools.islice(given, _MOST_GIVEN))
+        #: Samples in one draw, on average.
+        self.per_draw: float = self._batch_size or 1
+        if self._given and self._batch_size is not None:
+            self.per_draw = sum(map(len, self._given)) / len(self._given)
+
+    def sampling(self) -> dict[str, Any]:
+        """The arguments of a loader that draws from this."""
+        return {"batch_size": None, "sampler": self} if self._batch_size is None else {"batch_sampler": self}
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __iter__(self) -> Iterator[Any]:
+        generator = np.random.default_rng(0)
+        while True:
+            if self._given:
+                yield self._given[int(generator.integers(len(self._given)))]
+            else:
+                yield np.asarray(generator.integers(0, self._n, self._batch_size)).tolist()
+
+
+def _twin(sampler: Any) -> Any:
+    """A copy of a sampler and the samplers in it, so that the caller's own do not notice that they are asked."""
+    twin = copy.copy(sampler)
+    for name, part in getattr(twin, "__dict__", {}).items():
+        if isinstance(part, Sampler):
+            setattr(twin, name, _twin(part))
+        elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
+            setattr(twin, name, copy.deepcopy(part))
+    return twin
+
+
+def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
+    """Whether the indices of an epoch may be drawn early without the training's random numbers moving."""
+    sampling = {name: options[name] for name in _SAMPLING if name in options}
+    return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0
+
+
+def _default_start_method() -> str:
+    """How processes are started where nothing is said, without thereby fixing it for the program."""
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
+    """Why worker processes are not started within so many seconds; None if they can be."""
+    if multiprocessing.parent_process() is not None:
+        return "worker processes are not started by a process that is one itself"
+    context = options.get("multiprocessing_context")
+    if context is None:
+        method = _default_start_method()
+    else:
+        method = context if isinstance(context, str) else getattr(context, "_name", "spawn")
+    needed = _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
+    if seconds < needed:
+        return f"{math.ceil(seconds)} s are too short to try worker processes started by {method!r}"
+    if method != "fork" and not main_is_guarded():
+        return (
+            f"worker processes started by {method!r} would run the main script again: "
+            'put its code under `if __name__ == "__main__":`'
+        )
+    return None
+
+
+def main_is_guarded() -> bool:
+    """Whether a worker process can import the main script without running it: it has a ``__main__`` guard, or is none.
+
+    The script is read, not run. What cannot be read counts as not guarded.
+    """
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    name = getattr(getattr(main, "__spec__", None), "name", "")
+    if path is None or name == "__main__" or name.endswith(".__main__"):
+        return True  # interactive or a notebook, or a package run with `python -m`: workers import none of these
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(
+        isinstance(statement, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(statement.test))
+        for statement in tree.body
+    )

@@ -1,1 +1,0 @@
-"""The fastest way to load, found by trying, and remembered."""
