@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
+from chirp_migrate.diff import count_changes
 from chirp_migrate.plan import FilePlan, Finding, Hunk, Status
 from chirp_migrate.report.layout import FOLLOWS, Layout
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory
@@ -61,7 +62,7 @@ def tell_file(
     others = hunk_story(FOLLOWS, rest, None, choices.get(WHOLE_FILE))
     if others.sections or not hunks:
         hunks.append(others)
-    added, removed = layout.changed
+    added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
     reported = (story for one, story in told if owner[id(one)] is None and one.status is not Status.FINE)
     story = FileStory(file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link(file.path, run))

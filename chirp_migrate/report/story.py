@@ -66,8 +66,8 @@ class FileStory:
         path: posix path relative to the backend.
         action: ``rewrite`` or ``create``.
         note: why: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
-        added: lines added.
-        removed: lines removed.
+        added: lines added to the file, as git counts them: of a notebook, lines of its JSON.
+        removed: lines removed from it.
         hunks: in the order of the file, what follows from them last.
         edited_since: whether it is no longer what the run made of it.
         id: names it in links, as that of its hunks.
