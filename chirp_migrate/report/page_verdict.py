@@ -109,7 +109,7 @@ def _times(found: VerdictStory) -> str:
     rows = "".join(_time_row(entry, sides, longest, together=entry is found.total) for entry in entries)
     legend = "".join(f'<span><i class="swatch {side}"></i>{SIDES[side]}</span>' for side in sides)
     note = (
-        f"Medians of {count(found.rounds['count'], 'round')}; thin lines go from the least to the most. "
+        "Medians of the rounds that count; thin lines go from the least to the most. "
         "[ ] are 95 % intervals of the paired ratios."
         + (" “Model only” is the same training fed from one cached batch." if "cached" in sides else "")
     )
@@ -219,14 +219,10 @@ def _output(found: VerdictStory) -> str:
 
 
 def _conditions(found: VerdictStory) -> str:
-    rounds = ""
-    if found.rounds["made"]:
-        rounds = f"{found.rounds['made']} made, {found.rounds['count']} count, {found.rounds['discarded']} discarded"
-        rounds += f"; ended with {found.ended_with}" if found.ended_with else ""
     known = (
         ("Compared with", found.before),
         ("Trained", found.workload),
-        ("Rounds", rounds),
+        ("Rounds", found.rounds),
         ("Machine", found.machine),
         ("Verified", found.created.replace("T", " ").replace("Z", " UTC")),
         ("By", found.tool),

@@ -87,11 +87,7 @@ def _times(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
     rows = [_time_row(entry, _LONG_BAR if wide else _BAR, wide) for entry in timed]
     left = (0, 3, len(header))
     yield from screen.table([*header, "verdict"], rows, left=left)
-    if verdict.rounds.get("made"):
-        made, used, discarded = (verdict.rounds.get(name, 0) for name in ("made", "count", "discarded"))
-        ended = f"; ended with {verdict.ended_with}" if verdict.ended_with else ""
-        text = f"Medians of {used} rounds ({made} made, {discarded} discarded because others used the CPUs{ended})."
-        yield from screen.text(text, 2)
+    yield from screen.text("Medians of the rounds that count.", 2)
 
 
 def _time_row(entry: EntryStory, room: int, wide: bool) -> list[str]:
@@ -151,6 +147,7 @@ def _conditions(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
     told = {
         "Before": verdict.before,
         "Training": verdict.workload,
+        "Rounds": verdict.rounds,
         "Machine": verdict.machine,
         "Verified": " by ".join(filter(None, (when(verdict.created), verdict.tool))),
     }

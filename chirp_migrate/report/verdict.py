@@ -108,13 +108,12 @@ class VerdictStory:
         notes: what could not be compared, or is amiss on both sides.
         smallest_p: per augmented entry point, the smallest adjusted p of the tests of its distribution.
         noticed: per augmented entry point, by how much a probability had to change to be noticed 9 times in 10.
-        rounds: how many were ``made``, how many ``count``, how many were ``discarded``.
-        ended_with: why there were no more rounds; may be empty.
+        rounds: how many were made and count, which were disturbed, and why there were no more, as ``verify`` says it.
         waits_ms: side → waits for training batches, ascending, first batches left out.
         simulated: what was simulated, one sentence; None for nothing.
         before: what the side before is, such as ``the files before `apply`, from its journal``.
-        machine: one line.
-        workload: one line on what was trained.
+        machine: what it ran on, as ``verify`` says it.
+        workload: what was trained and with which settings, as ``verify`` says it.
         tool: what verified it.
         created: when it ended, ISO 8601 in UTC; empty where it does not say.
         run: number of the run it is kept with; None when it was read from a file.
@@ -135,8 +134,7 @@ class VerdictStory:
     notes: tuple[str, ...]
     smallest_p: dict[str, float]
     noticed: dict[str, float]
-    rounds: dict[str, int]
-    ended_with: str
+    rounds: str
     waits_ms: dict[str, tuple[float, ...]]
     simulated: str | None
     before: str
@@ -183,7 +181,7 @@ def verified_digests(data: bytes) -> dict[str, str | None]:
 
 
 def _verdict(whole: Mapping[str, Any]) -> VerdictStory:
-    rounds = whole.get("rounds") or {}
+    described = whole.get("described") or {}
     seconds = {side: dict(of) for side, of in (whole.get("seconds") or {}).items() if side in _SIDES}
     samples = _samples(whole.get("passes") or {})
     return VerdictStory(
@@ -191,7 +189,7 @@ def _verdict(whole: Mapping[str, Any]) -> VerdictStory:
         exit_code=int(whole["exit_code"]),
         reason=str(whole["reason"]),
         threshold=float(whole.get("threshold") or 0.0),
-        total=_total(whole, seconds, samples),
+        total=_total(whole, samples),
         entries=tuple(_entry(label, whole, seconds, samples.get(label, 0)) for label in whole.get("ratios") or {}),
         measures=_measures(whole.get("measures") or {}),
         targets=tuple(_target(one) for one in whole.get("targets") or ()),
@@ -202,16 +200,12 @@ def _verdict(whole: Mapping[str, Any]) -> VerdictStory:
             str(label): max(float(one["share"]) for one in of.values())
             for label, of in (whole.get("noticed") or {}).items()
         },
-        rounds={
-            "made": len(rounds.get("made") or ()),
-            **{key: int(rounds.get(key) or 0) for key in ("count", "discarded", "disturbed_but_counted")},
-        },
-        ended_with=str(rounds.get("ended_with") or ""),
+        rounds=str(described.get("rounds") or ""),
         waits_ms=_waits(whole.get("measures") or {}),
         simulated=None if not whole.get("simulated") else str(whole["simulated"]["what"]),
         before=str(whole.get("before") or ""),
-        machine=_machine(whole.get("machine") or {}),
-        workload=_workload(whole.get("workload") or {}),
+        machine=str(described.get("machine") or ""),
+        workload=str(described.get("workload") or ""),
         tool=str(whole.get("tool") or ""),
         created=str(whole.get("created") or ""),
         output_tail=str(whole.get("output_tail") or ""),
@@ -219,16 +213,13 @@ def _verdict(whole: Mapping[str, Any]) -> VerdictStory:
     )
 
 
-def _total(whole: Mapping[str, Any], seconds: _Seconds, samples: Mapping[str, int]) -> EntryStory | None:
+def _total(whole: Mapping[str, Any], samples: Mapping[str, int]) -> EntryStory | None:
     ratio = _interval(whole.get("ratio"))
     if ratio is None:
         return None
-    # One training of everything is the sum of a round; sides whose entry points were timed differently often have none.
-    sums = {}
-    for side, of in seconds.items():
-        lengths = {len(taken) for taken in of.values()}
-        if len(lengths) == 1 and lengths != {0}:
-            sums[side] = tuple(math.fsum(map(float, round_)) for round_ in zip(*of.values(), strict=True))
+    # A side that was left out of a round took no time in it.
+    taken = {side: tuple(filter(None, map(float, of))) for side, of in (whole.get("total_seconds") or {}).items()}
+    sums = {side: of for side, of in taken.items() if of}
     perfect = _interval(whole.get("perfect"))
     return EntryStory("all", sums, ratio, perfect, str(whole["verdict"]), sum(samples.values()))
 
@@ -281,26 +272,3 @@ def _waits(measures: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
         if waits and side in _SIDES:
             found[side] = tuple(sorted(waits))
     return found
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    if not machine:
-        return ""
-    keys = ("processor", "usable_cpus", "torch", "threads", "python", "system")
-    processor, cpus, torch, threads, python, system = (machine.get(key, "?") for key in keys)
-    device = machine.get("accelerator") or "no GPU"
-    return f"{processor}, {cpus} usable CPUs, {device}, torch {torch} with {threads} threads, Python {python}, {system}"
-
-
-def _workload(workload: Mapping[str, Any]) -> str:
-    if not workload:
-        return ""
-    # Only what was found by itself is known to train on samples of this shape.
-    shape = "x".join(map(str, workload.get("shape") or ())) if workload.get("source", "found") == "found" else ""
-    data = "of your samples" if workload.get("data") else f"synthetic samples of {shape}" if shape else "samples"
-    sizes = ", ".join(
-        f"{workload[key]} {word}"
-        for key, word in (("epochs", "epochs"), ("folds", "folds"), ("classes", "classes"))
-        if workload.get(key)
-    )
-    return f"{workload.get('samples', '?')} {data}, batches of {workload.get('batch_size', '?')}, {sizes}"

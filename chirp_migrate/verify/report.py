@@ -48,13 +48,13 @@ def to_text(
     lines += _time_table(measurements, outcome) if measurements.rounds else ["Not timed: the sides differ."]
     if measurements.rounds:
         lines += ["", *timing_report.entry_lines(outcome, settings.threshold, _short)]
-        lines += ["", timing_report.rounds_line(measurements.timed)]
+        lines += ["", f"Rounds: {timing_report.rounds_line(measurements.timed)}"]
     saw_loaders = any(entry.passes for entry in measurements.probe["before"].values())
     if saw_loaders:
         lines += ["", *_training_table(measurements)]
     lines += ["", *measures_report.lines(measurements, settings)] if measurements.measured else []
     lines += ["", *_equivalence(measurements, discovery.compared(saw_loaders))]
-    lines += ["", discovery.describe(settings.sizes)]
+    lines += ["", f"Workload: {discovery.describe(settings.sizes)}"]
     if discovery.source is Source.FOUND and simulation is None:
         lines += ["The CPU model is chosen small so that loading matters as it does beside a GPU."]
     if saw_loaders:
@@ -86,6 +86,7 @@ def to_json(
         "ratio": None if outcome.total is None else asdict(outcome.total),
         "ratios": {label: asdict(ratio) for label, ratio in outcome.entries.items()},
         "seconds": measurements.seconds,
+        "total_seconds": {side: measurements.total(side) for side in _SIDES},
         **timing_report.to_json(outcome, measurements.timed),
         **measures_report.to_json(measurements, settings, discovery),
         "differences": [difference.to_json() for difference in measurements.equivalence.found],
@@ -111,6 +112,11 @@ def to_json(
             "command": discovery.entry_points[0].command or None,
         },
         "machine": machine_found,
+        "described": {
+            "rounds": timing_report.rounds_line(measurements.timed) if measurements.rounds else "",
+            "workload": discovery.describe(settings.sizes),
+            "machine": machine.line(machine_found),
+        },
     }
 
 

@@ -43,7 +43,7 @@ def entry_lines(outcome: Outcome, threshold: float, shorten: Callable[[str], str
 
 def rounds_line(rounds: Rounds) -> str:
     """How many rounds were made, discarded and why, how busy the machine was, and why there were no more."""
-    text = f"Rounds: {len(rounds.made)} made, {len(rounds.used)} count"
+    text = f"{len(rounds.made)} made, {len(rounds.used)} count"
     some = len(rounds.used) - len(rounds.whole)
     if some:
         text += f" ({some} of them with the entry points that were still open)"

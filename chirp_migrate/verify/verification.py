@@ -141,6 +141,7 @@ def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[
 def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
     """Print, write and keep the verdict ``failed``, with the end of what the backend printed."""
     tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
+    found = machine.describe(machine.usable_cpus())
     values = {
         "schema": 1,
         "verdict": Verdict.FAILED.text,
@@ -148,7 +149,8 @@ def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
         "reason": str(failure),
         "side": failure.side,
         "output_tail": tail,
-        "machine": machine.describe(machine.usable_cpus()),
+        "machine": found,
+        "described": {"rounds": "", "workload": "", "machine": machine.line(found)},
         **_conditions(None, describe_environment()),
     }
     json_output.write(output.json_file, values)

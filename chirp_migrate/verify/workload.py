@@ -178,18 +178,18 @@ class Discovery:
     def describe(self, sizes: Sizes) -> str:
         """The workload, as one sentence for the report."""
         if self.source is Source.COMMAND:
-            return f"Workload: the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
+            return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
         amount = f"batch {sizes.batch_size}, {_count(sizes.epochs, 'epoch')}"
         if self.source is Source.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
-                f"Workload: {_count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"{_count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
                 f"was asked for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
         return (
-            f"Workload: {sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
+            f"{sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
             f"{_count(sizes.folds, 'fold')}, {self.model}."
         )
 

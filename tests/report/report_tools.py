@@ -83,7 +83,7 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
             "after": {"train.one": [1.0, 1.1, 1.0], "train.two": [0.5, 0.6, 0.5]},
             "cached": {"train.one": [0.9, 0.9, 0.9], "train.two": [0.4, 0.4, 0.4]},
         },
-        "rounds": {"made": [{}, {}, {}, {}], "count": 3, "discarded": 1, "ended_with": "every question settled"},
+        "total_seconds": {"before": [3.0, 3.2, 3.2], "after": [1.5, 1.7, 1.5], "cached": [1.3, 1.3, 1.3]},
         "verdicts": {
             "train.one": {"verdict": "meets the threshold", "perfect": {**ratio, "value": 0.45}},
             "train.two": {"verdict": "not shown", "perfect": None},
@@ -112,15 +112,10 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "smallest_adjusted_p": {"train.two": 0.4},
         "noticed": {"train.two": {"mean": {"share": 0.19, "shift": 0.02, "samples": [500, 500]}}},
         "passes": {"before": {"train.one": [{"samples": 100}, {"samples": 20}], "train.two": [{"samples": 50}]}},
-        "workload": {"samples": 300, "shape": [1, 224, 313], "classes": 4, "epochs": 3, "batch_size": 32, "folds": 2},
-        "machine": {
-            "processor": "some CPU",
-            "usable_cpus": 2,
-            "torch": "2.13.0",
-            "threads": 2,
-            "accelerator": None,
-            "python": "3.11.7",
-            "system": "Linux x86_64",
+        "described": {
+            "rounds": "4 made, 3 count, 1 discarded because others used more than 10% of the CPUs.",
+            "workload": "300 synthetic spectrograms of 1x224x313, 4 classes, batch 32, 3 epochs, 2 folds, SmallModel.",
+            "machine": "some CPU, 2 usable CPUs, no GPU",
         },
         "tool": "chirp-migrate 0.1.0",
         "before": "the files before `apply`, from its journal",

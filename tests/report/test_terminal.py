@@ -47,8 +47,7 @@ def verdict(text: str = "faster", **changes: object) -> VerdictStory:
         notes=(),
         smallest_p={SINGLE: 0.47},
         noticed={SINGLE: 0.19},
-        rounds={"made": 4, "count": 3, "discarded": 1},
-        ended_with="every question settled",
+        rounds="4 made, 3 count, 1 of them though others used more than 10% of the CPUs.",
         waits_ms={},
         simulated=None,
         before="the files before `apply`, from its journal",
@@ -181,7 +180,7 @@ def test_every_verdict_is_put_into_words(found: str, meaning: str) -> None:
 
 def test_times_come_with_share_interval_bar_and_verdict() -> None:
     assert "2.50 1.00 ####...... 60 % [55, 64] meets the threshold" in text()
-    assert "3 rounds (4 made, 1 discarded" in text()
+    assert "4 made, 3 count, 1 of them though others used more than 10% of the CPUs." in text()
     wide = text(width=160)
     assert f"{'#' * 12}{'.' * 18} 60 % [55, 64] 68 % [66, 70] meets the threshold" in wide
 
