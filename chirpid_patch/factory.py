@@ -1,21 +1,31 @@
-"""Loaders made for the dataset, the CPUs and the device at hand (R-000-2.1)."""
+"""Loaders made for the dataset, the CPUs and the device at hand (R-000-2.1).
+
+The rules by which a loader gets workers, threads or neither stand in ``_RULES``, in the order of ``docs/factory.md``:
+the first that fits gives the ``LoadPlan``.
+"""
 
 from __future__ import annotations
 
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Generator
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.loader import DistributedDataLoader
-from chirpid_patch.distributed.sampling import take_share
+from chirpid_patch.loader_options import (
+    ABOUT_WORKERS,
+    FactoryArguments,
+    LoaderArguments,
+    LoaderOptions,
+    draws_its_own_order,
+)
 from chirpid_patch.loading.batch_timer import BatchTimer, tell, tell_waits
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.machine.accelerator import pinning_device
@@ -26,26 +36,12 @@ from chirpid_patch.tune.profiles import default_profile, recall, remember, signa
 from chirpid_patch.tune.search import LoaderChoice, choose_loading, why_no_processes
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from chirpid_patch.device.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Parameters of ``torch.utils.data.DataLoader`` behind the dataset that may be given by position.
-_POSITIONAL = (
-    "batch_size",
-    "shuffle",
-    "sampler",
-    "batch_sampler",
-    "num_workers",
-    "collate_fn",
-    "pin_memory",
-    "drop_last",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "generator",
-)
-_ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 _TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
 
 
@@ -92,6 +88,11 @@ class OptimalDataLoaderFactory:
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
     benchmark: tell the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
     has_augmentation, has_standardization: what the samples go through, as the guide's calls say it: nothing follows.
+
+    Raises:
+        TypeError: an argument that neither this nor ``DataLoader`` has; ``rank``, ``world_size`` or ``seed`` without
+            ``distributed``; an iterable dataset with it.
+        ValueError: what ``DataLoader`` raises; arguments that exclude each other; a ``device`` that is not there.
     """
 
     @staticmethod
@@ -121,148 +122,183 @@ class OptimalDataLoaderFactory:
 
     @classmethod
     def create_training_loader(
-        cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | _Unsaid | None = _UNSAID, **kwargs: Any
+        cls,
+        dataset: Any,
+        batch_size: int | None = 1,
+        *,
+        shuffle: bool | _Unsaid | None = _UNSAID,
+        **options: Unpack[LoaderArguments],
     ) -> DataLoader[Any]:
         """A loader for training; shuffles unless told otherwise, given a sampler, or for an iterable dataset."""
-        orders_itself = isinstance(dataset, IterableDataset) or any(
-            kwargs.get(name) is not None for name in ("sampler", "batch_sampler")
-        )
-        return _create(dataset, batch_size, not orders_itself if shuffle is _UNSAID else shuffle, kwargs, training=True)
+        order = not draws_its_own_order(dataset, options) if isinstance(shuffle, _Unsaid) else shuffle
+        return _create(LoaderOptions.parse(dataset, batch_size, order, options, training=True))
 
     @classmethod
-    def create_loader(cls, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader[Any]:
+    def create_loader(
+        cls,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool | None = None,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        **options: Unpack[FactoryArguments],
+    ) -> DataLoader[Any]:
         """A loader for the arguments of ``torch.utils.data.DataLoader``, for whatever it is used.
 
         ``num_workers`` is what the caller would have had at most, as ``max_workers`` elsewhere.
-
-        Raises:
-            TypeError: more positional arguments than ``DataLoader`` takes, or one that is given twice.
         """
-        if len(args) > len(_POSITIONAL):
-            raise TypeError(f"a DataLoader takes {len(_POSITIONAL) + 1} positional arguments, not {len(args) + 1}")
-        given = dict(zip(_POSITIONAL, args, strict=False))
-        twice = sorted(given.keys() & kwargs.keys())
-        if twice:
-            raise TypeError(f"DataLoader got multiple values for argument {twice[0]!r}")
-        options = {**given, **kwargs}
-        batch_size, shuffle = options.pop("batch_size", 1), options.pop("shuffle", None)
-        options["max_workers"] = options.pop("num_workers", 0)
-        return cls.create_training_loader(dataset, batch_size, shuffle=shuffle, **options)
+        given = {
+            **options,
+            "sampler": sampler,
+            "batch_sampler": batch_sampler,
+            "max_workers": num_workers,
+            "collate_fn": collate_fn,
+            "pin_memory": pin_memory,
+            "drop_last": drop_last,
+            "timeout": timeout,
+            "worker_init_fn": worker_init_fn,
+            "multiprocessing_context": multiprocessing_context,
+            "generator": generator,
+        }
+        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, given, training=True))
 
     @classmethod
     def create_validation_loader(
-        cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
+        cls,
+        dataset: Any,
+        batch_size: int | None = 1,
+        *,
+        shuffle: bool | None = False,
+        **options: Unpack[LoaderArguments],
     ) -> DataLoader[Any]:
         """A loader for validation: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), training=False)
+        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
     @classmethod
     def create_test_loader(
-        cls, dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **kwargs: Any
+        cls,
+        dataset: Any,
+        batch_size: int | None = 1,
+        *,
+        shuffle: bool | None = False,
+        **options: Unpack[LoaderArguments],
     ) -> DataLoader[Any]:
         """A loader for testing: every sample, in order unless told otherwise; ``drop_last`` is refused."""
-        return _create(dataset, batch_size, shuffle, _keep_all(kwargs), training=False)
+        return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
 
-def _keep_all(kwargs: dict[str, Any]) -> dict[str, Any]:
-    if kwargs.get("drop_last"):
+def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
+    if options.get("drop_last"):
         warnings.warn(
             "drop_last=True is ignored for validation and test: they see every sample; leave it out.",
             UserWarning,
             stacklevel=3,
         )
-        kwargs["drop_last"] = False
-    return kwargs
+    return {**options, "drop_last": False}
 
 
-class _MeasuredDataLoader(DataLoader[Any]):
-    """PyTorch's loader with its waits logged."""
-
-    def __iter__(self) -> Any:
-        return BatchTimer(super().__iter__(), tell_waits)
+# -- how it is loaded
 
 
-def _create(
-    dataset: Any, batch_size: int | None, shuffle: Any, given: dict[str, Any], *, training: bool
-) -> DataLoader[Any]:
-    """The loader for arguments as the caller gave them."""
-    options = {**given, "batch_size": batch_size}
-    distributed = bool(options.get("distributed"))
-    share = take_share(dataset, bool(shuffle), options, training=training)
-    options["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
-    for name in ("has_augmentation", "has_standardization"):
-        options.pop(name, None)
-    max_workers = options.pop("max_workers", None)
-    measuring = _Measuring.of(options)
-    optimize, benchmark = bool(options.pop("optimize", True)), bool(options.pop("benchmark", False))
-    thread_safe, threads = bool(options.pop("thread_safe", False)), options.pop("prefetch_threads", None)
-    adjust = bool(options.pop("adjust_workers", False))
-    if adjust and share is not None:
-        raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
-    explicit, persistent = options.pop("num_workers", None), bool(options.pop("persistent_workers", False))
-    prefetch = options.pop("prefetch_factor", None)
-    placement = _placement(options)
-    asked = explicit if explicit is not None else max_workers or 0  # what the replaced call would have had
-    is_open = explicit is None and (measuring.asked or adjust)  # how many there will be
-    _check_as_torch_does(options, 1 if is_open else asked, prefetch, persistent)
+@dataclass(frozen=True)
+class LoadPlan:
+    """How a loader loads, and why.
 
-    # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
-    # Single samples may be the dataset's own tensors, and stay these.
-    pins = placement is None and options.get("batch_size", 1) is not None
-    options["pin_memory"] = bool(options.get("pin_memory", pins)) and pinning_device() is not None
-    if not optimize:
-        plain: Callable[..., Any] = _MeasuredDataLoader if benchmark else DataLoader
-        moved = "" if placement is None else f"; {placement.why}"
-        if placement is not None:
-            plain = placement.plain_loader(benchmark=benchmark)
-        loader = plain(dataset, **_with_workers(options, asked, prefetch, persistent))
-        return _decided(loader, f"original loading (optimize=False): {_processes(asked)}{moved}", benchmark)
+    Attributes:
+        workers: worker processes.
+        threads: threads of this process that load ahead; None: that is tried in the running loop.
+        prefetch: batches that each worker loads ahead; None: as many as ``DataLoader`` has.
+        why: the reason, in words.
+        measured: whether this way was measured to be the fastest.
+    """
 
-    resident = placement if placement is not None and placement.holds(dataset, options) else None
-    choice = None
-    if resident is None and explicit is None and measuring.asked and _has_samples(dataset):
-        choice = measuring.choice(dataset, {**options, "prefetch_factor": prefetch}, thread_safe, max_workers)
-    if resident is not None:
-        workers, why = 0, resident.why + ("; worker processes have nothing to do there" if asked else "")
-    elif choice is None:
-        workers, why = _choose_workers(dataset, explicit, max_workers, options, thread_safe)
-        if distributed and explicit is None and workers > _spare_cpus():
-            workers, why = _spare_cpus(), _few_cpus(workers)
-    else:
-        workers, why = choice.num_workers, choice.why
-        threads = (choice.prefetch_threads or None) if threads is None else threads
-    if not workers and (asked or is_open):
-        options = {name: given for name, given in options.items() if name not in _ABOUT_WORKERS}
-    ahead = prefetch if prefetch or choice is None else choice.prefetch_factor
-    if not workers and prefetch is not None:
-        why += "; prefetch_factor has no meaning there"
-    kind: type[BatchedDataLoader[Any]] = BatchedDataLoader
-    further: dict[str, Any] = {}
-    if share is not None:
-        kind, further = DistributedDataLoader, {"seed": share.seed, "rank": share.rank}
-        why += f"; rank {share.rank} of {share.world_size}"
-    elif adjust and resident is None:
-        kind, further = AdjustingDataLoader, {"most_workers": max_workers or None}
-    make: Callable[..., BatchedDataLoader[Any]] = kind
-    if placement is not None:
-        make = placement.loader(kind)
-        why += "" if resident is not None else f"; {placement.why}"
-    with warnings.catch_warnings():
-        if choice is not None:  # more workers than CPUs were measured to be faster
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader = make(
-            dataset,
-            **further,
-            draws_ahead=0 if workers else (prefetch or _TORCH_PREFETCH) * asked,
-            draws_like_persistent_workers=persistent and asked > 0 and not workers,
-            prefetch_threads=threads,
-            thread_safe=thread_safe,
-            keep_workers=choice is not None and workers > 0,
-            benchmark=benchmark,
-            **_with_workers(options, workers, ahead, persistent and asked > 0),
-        )
-    way = _way(workers, threads) if resident is None else f"on {resident.device}"
-    return _decided(loader, f"{way}: {why}", benchmark)
+    workers: int
+    threads: int | None
+    prefetch: int | None
+    why: str
+    measured: bool = False
+
+    @property
+    def way(self) -> str:
+        """The way of loading in words."""
+        if self.workers:
+            return f"{self.workers} worker process{'' if self.workers == 1 else 'es'}"
+        return f"{self.threads} prefetch thread{'s' if self.threads > 1 else ''}" if self.threads else _HERE
+
+
+_HERE = "loading in this process"
+
+
+def plan_loading(options: LoaderOptions) -> LoadPlan:
+    """The plan of the first rule that fits; on a rank, with no more workers than its share of the CPUs."""
+    plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
+    bounded = options.distributed and options.num_workers is None and not plan.measured
+    if bounded and plan.workers > _spare_cpus():
+        plan = replace(plan, workers=_spare_cpus(), why=_few_cpus(plan.workers))
+    if not plan.workers and options.prefetch_factor is not None:
+        plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
+    return plan
+
+
+def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
+    return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
+
+
+def _as_told(options: LoaderOptions) -> LoadPlan | None:
+    workers = options.num_workers
+    return None if workers is None else _workers(options, workers, f"num_workers={workers} was asked for")
+
+
+def _as_measured(options: LoaderOptions) -> LoadPlan | None:
+    choice = _measured_choice(options) if options.tuning.asked and _has_samples(options.dataset) else None
+    if choice is None:
+        return None
+    threads = options.prefetch_threads
+    if threads is None:
+        threads = choice.prefetch_threads or None
+    prefetch = options.prefetch_factor or choice.prefetch_factor
+    return LoadPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
+
+
+def _none_before(options: LoaderOptions) -> LoadPlan | None:
+    return None if options.max_workers else _workers(options, 0, "none were asked for")
+
+
+def _stream(options: LoaderOptions) -> LoadPlan | None:
+    if not isinstance(options.dataset, IterableDataset):
+        return None
+    # Each worker iterates over its own copy of the dataset: another number would be other data.
+    return _workers(options, options.max_workers, "an iterable dataset keeps the number it was written for")
+
+
+def _in_memory(options: LoaderOptions) -> LoadPlan | None:
+    # Single items (batch_size=None) would be parts of the dataset's own memory here; workers send copies.
+    stacked = options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
+    if not stacked or not is_in_memory(options.dataset):
+        return None
+    return _workers(options, 0, "the samples are in memory, batches are gathered at once")
+
+
+def _thread_safe(options: LoaderOptions) -> LoadPlan | None:
+    why = "threads load ahead, as the dataset is said to be thread-safe"
+    return _workers(options, 0, why) if options.thread_safe else None
+
+
+def _as_before(options: LoaderOptions) -> LoadPlan:
+    return _workers(options, options.max_workers, "as many as were asked for")
+
+
+_RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
+    _as_told, _as_measured, _none_before, _stream, _in_memory, _thread_safe, _as_before,
+)  # fmt: skip
 
 
 def _spare_cpus() -> int:
@@ -277,13 +313,6 @@ def _few_cpus(asked: int) -> str:
     return f"{asked} were asked for, {usable_cpus()} CPUs are usable{shared}"
 
 
-def _check_as_torch_does(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> None:
-    """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
-    about = {name: options[name] for name in _ABOUT_WORKERS if name in options}
-    # Only whether there are workers matters; many would have it warn of too few CPUs.
-    DataLoader((), num_workers=min(workers, 1), prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]
-
-
 def _has_samples(dataset: Any) -> bool:
     """Whether there is something to measure: a map-style dataset that is not empty."""
     try:
@@ -292,64 +321,122 @@ def _has_samples(dataset: Any) -> bool:
         return False
 
 
-def _placement(options: dict[str, Any]) -> Placement | None:
-    """Where the caller's ``options`` want batches, taken out of them; None: where PyTorch's loader has them."""
-    device, share = options.pop("device", None), options.pop("resident_share", None)
-    if device is None:
+def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
+    """The remembered or newly measured choice; None where none is known and none may be measured."""
+    tuning, arguments = options.tuning, {**_arguments(options), "prefetch_factor": options.prefetch_factor}
+    path = tuning.profile or default_profile()
+    about = {"thread_safe": options.thread_safe, "max_workers": options.max_workers}
+    key = signature(options.dataset, {**arguments, **about})
+    known = recall(path, key)
+    if known is not None:
+        refused = why_no_processes(arguments) if known.num_workers else None
+        if refused is None:
+            return known
+        logger.info("the remembered choice is not used: %s", refused)
+    if not tuning.tune:
+        return None
+    logger.info("measuring how best to load, for about %g s", tuning.seconds)
+    choice = choose_loading(
+        options.dataset,
+        arguments,
+        threads_allowed=options.thread_safe,
+        most_workers=options.max_workers or None,
+        seconds=tuning.seconds,
+        step=tuning.step,
+    )
+    for note in choice.notes:
+        logger.info(note)
+    remember(path, key, choice)
+    return choice
+
+
+# -- the loader for it
+
+
+def _create(options: LoaderOptions) -> DataLoader[Any]:
+    placement = _placement(options)
+    if not options.optimize:
+        return _original(options, placement)
+    if placement is not None and placement.holds(options.dataset, options.batching):
+        nothing_to_do = "; worker processes have nothing to do there" if options.asked_workers else ""
+        unused = "; prefetch_factor has no meaning there" if options.prefetch_factor is not None else ""
+        plan = _workers(options, 0, f"{placement.why}{nothing_to_do}{unused}")
+        way = f"on {placement.device}"
+    else:
+        plan = plan_loading(options)
+        way = plan.way
+    kind, further = _kind(options, plan, held=placement is not None and placement.is_held)
+    make: Callable[..., DataLoader[Any]] = kind if placement is None else placement.loader(kind)
+    said = [way + ": " + plan.why]
+    if options.share is not None:
+        said.append(f"rank {options.share.rank} of {options.share.world_size}")
+    if placement is not None and not placement.is_held:
+        said.append(placement.why)
+    asked, persistent = options.asked_workers, options.persistent_workers and options.asked_workers > 0
+    arguments = _arguments(options)
+    if not plan.workers and (asked or options.leaves_workers_open):
+        arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
+    with warnings.catch_warnings():
+        if plan.measured:  # more workers than CPUs were measured to be faster
+            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        loader = make(
+            options.dataset,
+            **further,
+            draws_ahead=0 if plan.workers else (options.prefetch_factor or _TORCH_PREFETCH) * asked,
+            draws_like_persistent_workers=persistent and not plan.workers,
+            prefetch_threads=plan.threads,
+            thread_safe=options.thread_safe,
+            keep_workers=plan.measured and plan.workers > 0,
+            benchmark=options.benchmark,
+            **_with_workers(arguments, plan.workers, plan.prefetch, persistent),
+        )
+    return _decided(loader, "; ".join(said), options.benchmark)
+
+
+def _kind(options: LoaderOptions, plan: LoadPlan, *, held: bool) -> tuple[type[BatchedDataLoader[Any]], dict[str, Any]]:
+    """The class of the loader, and the arguments that only it takes."""
+    if options.share is not None:
+        return DistributedDataLoader, {"seed": options.share.seed, "rank": options.share.rank}
+    if options.adjust_workers and not held:
+        return AdjustingDataLoader, {"most_workers": options.max_workers or None}
+    return BatchedDataLoader, {}
+
+
+class _MeasuredDataLoader(DataLoader[Any]):
+    """PyTorch's loader with its waits logged."""
+
+    def __iter__(self) -> Any:
+        return BatchTimer(super().__iter__(), tell_waits)
+
+
+def _original(options: LoaderOptions, placement: Placement | None) -> DataLoader[Any]:
+    """PyTorch's own loader, as the replaced call built it."""
+    make: Callable[..., DataLoader[Any]] = _MeasuredDataLoader if options.benchmark else DataLoader
+    if placement is not None:
+        make = placement.plain_loader(benchmark=options.benchmark)
+    workers, prefetch, persistent = options.asked_workers, options.prefetch_factor, options.persistent_workers
+    loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
+    moved = "" if placement is None else f"; {placement.why}"
+    way = LoadPlan(workers, None, prefetch, "").way
+    return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
+
+
+def _placement(options: LoaderOptions) -> Placement | None:
+    """Where the caller wants batches; None: where PyTorch's loader has them."""
+    if options.device is None:
         return None
     from chirpid_patch.device.placement import Placement  # most loaders need nothing of it
 
-    return Placement(device, share)
+    return Placement(options.device, options.resident_share)
 
 
-@dataclass(frozen=True)
-class _Measuring:
-    """The arguments that ask for a measured choice."""
-
-    tune: bool
-    seconds: float
-    step: Callable[[Any], object] | None
-    profile: Path | None
-
-    @property
-    def asked(self) -> bool:
-        """Whether a measured choice was asked for."""
-        return self.tune or self.profile is not None
-
-    @classmethod
-    def of(cls, options: dict[str, Any]) -> _Measuring:
-        """Taken out of the caller's ``options``."""
-        tune, seconds = bool(options.pop("tune", False)), float(options.pop("tune_seconds", 3.0))
-        step, profile = options.pop("tune_step", None), options.pop("profile", None)
-        return cls(tune, seconds, step, None if profile is None else Path(profile))
-
-    def choice(
-        self, dataset: Any, options: Mapping[str, Any], thread_safe: bool, max_workers: int | None
-    ) -> LoaderChoice | None:
-        """The remembered or newly measured choice; None where none is known and none may be measured."""
-        path = self.profile or default_profile()
-        key = signature(dataset, {**options, "thread_safe": thread_safe, "max_workers": max_workers})
-        known = recall(path, key)
-        if known is not None:
-            refused = why_no_processes(options) if known.num_workers else None
-            if refused is None:
-                return known
-            logger.info("the remembered choice is not used: %s", refused)
-        if not self.tune:
-            return None
-        logger.info("measuring how best to load, for about %g s", self.seconds)
-        choice = choose_loading(
-            dataset,
-            options,
-            threads_allowed=thread_safe,
-            most_workers=max_workers or None,
-            seconds=self.seconds,
-            step=self.step,
-        )
-        for note in choice.notes:
-            logger.info(note)
-        remember(path, key, choice)
-        return choice
+def _arguments(options: LoaderOptions) -> dict[str, Any]:
+    """What is read and how, for ``DataLoader``, without what says who loads it."""
+    # With a device, batches are staged in pinned memory of the loader's own: pinning each would be one more copy.
+    # Single samples may be the dataset's own tensors, and stay these.
+    given = options.pin_memory
+    wanted = options.device is None and options.batching["batch_size"] is not None if given is None else given
+    return {**options.batching, "pin_memory": bool(wanted) and pinning_device() is not None}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
@@ -362,34 +449,6 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
             "persistent_workers": persistent,
         }
     return {**options, "num_workers": 0}
-
-
-def _choose_workers(
-    dataset: Any, explicit: int | None, max_workers: int | None, options: Mapping[str, Any], thread_safe: bool
-) -> tuple[int, str]:
-    """Number of worker processes and the reason for it: the first that fits, as in ``docs/factory.md``."""
-    if explicit is not None:
-        return explicit, f"num_workers={explicit} was asked for"
-    if not max_workers:
-        return 0, "none were asked for"
-    if isinstance(dataset, IterableDataset):
-        # Each worker runs through its own copy of the dataset: another number would be other data.
-        return max_workers, "an iterable dataset keeps the number it was written for"
-    # Single items (batch_size=None) would be parts of the dataset's own memory here; workers send copies.
-    batches = options["batch_size"] is not None or options.get("batch_sampler") is not None
-    if batches and is_in_memory(dataset) and stacks_samples(options.get("collate_fn")):
-        return 0, "the samples are in memory, batches are gathered at once"
-    if thread_safe:
-        return 0, "threads load ahead, as the dataset is said to be thread-safe"
-    return max_workers, "as many as were asked for"
-
-
-def _way(workers: int, threads: int | None) -> str:
-    return _processes(workers) if workers or not threads else f"{threads} prefetch thread{'s' if threads > 1 else ''}"
-
-
-def _processes(workers: int) -> str:
-    return f"{workers} worker process{'' if workers == 1 else 'es'}" if workers else "loading in this process"
 
 
 def _decided(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:

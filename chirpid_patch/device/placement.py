@@ -72,6 +72,11 @@ class Placement:
             self.why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"
         return True
 
+    @property
+    def is_held(self) -> bool:
+        """Whether samples are held on the device."""
+        return self._held is not None
+
     def loader(self, kind: type[BatchedDataLoader[Any]]) -> Callable[..., BatchedDataLoader[Any]]:
         """What makes the loader in the place of ``kind``: one that shares the upload, if there is one."""
         if self._held is None:

@@ -44,7 +44,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
                 f"rank={rank} was given to rank {here} of {known}; it loads the samples of rank {here}: leave rank "
                 "and world_size out, they are taken from torch.distributed or torchrun.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         return here, known
     if rank is None:
@@ -56,7 +56,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
             f"neither torch.distributed nor torchrun tells of {count} ranks; this loader has the samples of rank "
             f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return rank, count
 
@@ -73,7 +73,7 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
             f"drop_last=True would drop all {len(dataset)} samples ({share.world_size} ranks): they are repeated "
             "so that each rank has one; start fewer ranks to silence this.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         drop_last = False
     return DistributedSampler(

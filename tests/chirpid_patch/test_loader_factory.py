@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from originals import PairDataset, same, tensor_data
 from torch.utils.data import (
     DataLoader,
+    IterableDataset,
     RandomSampler,
     SequentialSampler,
     Subset,
@@ -28,6 +30,7 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     usable_cpus,
 )
+from chirpid_patch.tune.search import LoaderChoice, Trial
 
 Factory = OptimalDataLoaderFactory
 CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Factory.create_test_loader]
@@ -78,6 +81,44 @@ def test_no_process_is_started_unless_asked_for(create: Any) -> None:
         loader = create(dataset, 2)
         assert isinstance(loader, BatchedDataLoader)
         assert loader.num_workers == 0
+
+
+class _Stream(IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(range(4))
+
+
+#: Of docs/factory.md: the arguments of each line, with those of the lines after it as far as they go together.
+RULES: list[tuple[Any, dict[str, Any], str]] = [
+    (tensor_data(8), {"optimize": False, "num_workers": 2, "max_workers": 3},
+     "original loading (optimize=False): 2 worker processes"),
+    (tensor_data(8), {"device": "cpu", "resident_share": 0.5, "num_workers": 2},
+     "on cpu: 0.8 KiB of samples are held there, and batches made from them; worker processes have nothing to do there"),
+    (tensor_data(8), {"num_workers": 2, "tune": True, "max_workers": 3, "thread_safe": True},
+     "2 worker processes: num_workers=2 was asked for"),
+    (tensor_data(8), {"tune": True, "max_workers": 3, "thread_safe": True},
+     "4 prefetch threads: measured 9 samples/s against 5 without"),
+    (PairDataset(8), {"thread_safe": True}, "loading in this process: none were asked for"),
+    (_Stream(), {"max_workers": 3, "thread_safe": True},
+     "3 worker processes: an iterable dataset keeps the number it was written for"),
+    (tensor_data(8), {"max_workers": 3, "thread_safe": True},
+     "loading in this process: the samples are in memory, batches are gathered at once"),
+    (PairDataset(8), {"max_workers": 3, "thread_safe": True},
+     "loading in this process: threads load ahead, as the dataset is said to be thread-safe"),
+    (PairDataset(8), {"max_workers": 3}, "3 worker processes: as many as were asked for"),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize(("dataset", "options", "decision"), RULES, ids=[decision for *_, decision in RULES])
+def test_the_first_rule_that_fits_decides(
+    dataset: Any, options: dict[str, Any], decision: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured = LoaderChoice(0, 4, (Trial(0, 0, 5.0, 0.1), Trial(0, 4, 9.0, 0.1)))
+    monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **given: measured)
+    monkeypatch.setenv("CHIRPID_PROFILE", str(tmp_path / "profile.json"))
+    loader: Any = Factory.create_training_loader(dataset, 2, **options)
+    assert loader.decision == decision
 
 
 @pytest.mark.usefixtures("many_cpus")

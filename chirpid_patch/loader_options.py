@@ -1,0 +1,181 @@
+"""What a loader is asked for: the arguments of a call, parsed and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from chirpid_patch.distributed.sampling import RankShare, take_share
+
+#: Arguments that have a meaning only where there are worker processes.
+ABOUT_WORKERS = ("timeout", "multiprocessing_context")
+
+
+class FactoryArguments(TypedDict, total=False):
+    """What can be said to ``OptimalDataLoaderFactory`` beside what ``DataLoader`` takes by position."""
+
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+    max_workers: int | None
+    thread_safe: bool
+    prefetch_threads: int | None
+    tune: bool
+    tune_seconds: float
+    tune_step: Callable[[Any], object] | None
+    profile: str | Path | None
+    distributed: bool
+    world_size: int | None
+    rank: int | None
+    seed: int | None
+    adjust_workers: bool
+    device: str | torch.device | None
+    resident_share: float | None
+    optimize: bool
+    benchmark: bool
+    has_augmentation: bool
+    has_standardization: bool
+
+
+class LoaderArguments(FactoryArguments, total=False):
+    """What can be said to ``OptimalDataLoaderFactory`` beside dataset, batch size and ``shuffle``."""
+
+    sampler: Any
+    batch_sampler: Any
+    num_workers: int | None
+    collate_fn: Callable[[list[Any]], Any] | None
+    pin_memory: bool | None
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Callable[[int], Any] | None
+    multiprocessing_context: Any
+    generator: torch.Generator | None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a choice is to be measured, or where it was remembered."""
+
+    tune: bool
+    seconds: float
+    step: Callable[[Any], object] | None
+    profile: Path | None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a measured choice was asked for."""
+        return self.tune or self.profile is not None
+
+
+@dataclass(frozen=True)
+class LoaderOptions:
+    """What one call asked for. Attributes that say nothing else are what ``OptimalDataLoaderFactory`` documents.
+
+    Attributes:
+        batching: arguments of ``DataLoader`` that say what is read and how, passed on as they are; ``batch_size`` and
+            ``shuffle`` among them.
+        pin_memory: as given; None where nothing was said.
+        num_workers: how many worker processes were asked for; None where that is left open.
+        max_workers: how many there would have been without the factory.
+        share: this rank's part of the samples; None where there is one rank.
+    """
+
+    dataset: Any
+    batching: Mapping[str, Any]
+    pin_memory: bool | None
+    num_workers: int | None
+    max_workers: int
+    prefetch_factor: int | None
+    persistent_workers: bool
+    thread_safe: bool
+    prefetch_threads: int | None
+    tuning: Tuning
+    distributed: bool
+    share: RankShare | None
+    adjust_workers: bool
+    device: str | torch.device | None
+    resident_share: float | None
+    optimize: bool
+    benchmark: bool
+
+    @property
+    def asked_workers(self) -> int:
+        """How many worker processes the replaced call would have had."""
+        return self.max_workers if self.num_workers is None else self.num_workers
+
+    @property
+    def leaves_workers_open(self) -> bool:
+        """Whether how many there will be is only found out by measuring."""
+        return self.num_workers is None and (self.tuning.asked or self.adjust_workers)
+
+    @property
+    def makes_batches(self) -> bool:
+        """Whether samples are put together, and not passed on one by one."""
+        return self.batching["batch_size"] is not None or self.batching.get("batch_sampler") is not None
+
+    @classmethod
+    def parse(
+        cls, dataset: Any, batch_size: int | None, shuffle: bool | None, given: Mapping[str, Any], *, training: bool
+    ) -> LoaderOptions:
+        """The options of a call for training, or for validation and test.
+
+        Raises:
+            TypeError, ValueError: what ``DataLoader`` raises for arguments about workers; arguments that exclude each
+                other; see also ``distributed.sampling.take_share``. What is left is for ``DataLoader`` to refuse.
+        """
+        rest = {**given, "batch_size": batch_size}
+        distributed = bool(rest.get("distributed"))
+        share = take_share(dataset, bool(shuffle), rest, training=training)
+        rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
+        for name in ("has_augmentation", "has_standardization"):
+            rest.pop(name, None)
+        profile = rest.pop("profile", None)
+        options = cls(
+            dataset=dataset,
+            batching=rest,
+            pin_memory=rest.pop("pin_memory", None),
+            num_workers=rest.pop("num_workers", None),
+            max_workers=rest.pop("max_workers", None) or 0,
+            prefetch_factor=rest.pop("prefetch_factor", None),
+            persistent_workers=bool(rest.pop("persistent_workers", False)),
+            thread_safe=bool(rest.pop("thread_safe", False)),
+            prefetch_threads=rest.pop("prefetch_threads", None),
+            tuning=Tuning(
+                tune=bool(rest.pop("tune", False)),
+                seconds=float(rest.pop("tune_seconds", 3.0)),
+                step=rest.pop("tune_step", None),
+                profile=None if profile is None else Path(profile),
+            ),
+            distributed=distributed,
+            share=share,
+            adjust_workers=bool(rest.pop("adjust_workers", False)),
+            device=rest.pop("device", None),
+            resident_share=rest.pop("resident_share", None),
+            optimize=bool(rest.pop("optimize", True)),
+            benchmark=bool(rest.pop("benchmark", False)),
+        )
+        if options.adjust_workers and share is not None:
+            raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
+        options._check_as_torch_does()
+        return options
+
+    def _check_as_torch_does(self) -> None:
+        """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
+        about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
+        # Only whether there are workers matters; many would have it warn of too few CPUs.
+        workers = 1 if self.leaves_workers_open else min(self.asked_workers, 1)
+        prefetch, persistent = self.prefetch_factor, self.persistent_workers
+        DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]
+
+
+def draws_its_own_order(dataset: Any, given: Mapping[str, Any]) -> bool:
+    """Whether the order of the samples is that of the dataset or of a sampler, so that nothing is shuffled."""
+    return isinstance(dataset, IterableDataset) or any(
+        given.get(name) is not None for name in ("sampler", "batch_sampler")
+    )
