@@ -2,12 +2,11 @@
 
 Migrates a temporary copy of the fixture backend and verifies it with longer training and more time than by default.
 The report is printed, and the raw values go to the file given as the first argument (default `benchmark.json`); further
-arguments go to `verify`. With `--readme` among them the verdict and its tables take their place in the README.
+arguments go to `verify`. With `--readme` among them the report takes its place in the README.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import subprocess
@@ -53,12 +52,8 @@ def effective(options: list[str]) -> list[str]:
 
 
 def with_report(text: str, report: str, options: list[str]) -> str:
-    """``text`` with the report's verdict, tables of the entry points, sameness and machine between the markers."""
-    blocks = re.split(r"\n\s*\n", report.strip("\n"))
-    shown_ones = re.compile("Verdict|seconds of training|each one by itself|Rounds|Equivalent")
-    wanted = [one for one in blocks if shown_ones.match(one)]
-    machine = re.search(r"^Machine: .*(\n  .*)*", report, re.M)
-    shown = "\n\n".join([*wanted, machine.group() if machine else ""])
+    """``text`` with the report between the markers, but for the line that says where everything else is."""
+    shown = report.partition("\nEverything measured: ")[0].strip("\n")
     lines = "\n".join(f"    {line}".rstrip() for line in shown.splitlines())
     command = shlex.join(["chirp-migrate", "verify", "backend/", *options])
     block = f"{BEGIN}\n\n`{command}`, on a migrated copy of the fixture backend:\n\n{lines}\n\n{END}"

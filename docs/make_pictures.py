@@ -55,23 +55,16 @@ def diff_picture() -> str:
 
 
 def verdict_picture() -> str:
-    """The report in README.md: the verdict, the time of each entry point, sameness and machine."""
+    """The report in README.md: the verdict, and what is asked about it first."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     recorded = readme.partition("<!-- verify: begin -->")[2].partition("<!-- verify: end -->")[0]
     command = re.search(r"`(chirp-migrate verify [^`]*)`", recorded)
     report = re.sub(r"^    ", "", recorded.partition(":\n\n")[2], flags=re.MULTILINE).strip("\n")
     if command is None or not report.startswith("Verdict: "):
         raise ValueError("README.md holds no report: run `python benchmarks/verify_fixture.py --readme` first.")
-    lines: list[str] = [_typed(command[1])]
-    for block in report.split("\n\n"):
-        if block.startswith(("each one by itself", "Rounds: ")):
-            lines += [_GAP] if lines[-1] != _GAP else []
-        else:
-            lines += ["", *block.splitlines()] if lines[-1] != _GAP else block.splitlines()
-    verdict = re.compile(r"^Verdict: [\w -]+")
-    painted = Paint(True)
-    lines = [verdict.sub(lambda found: painted(found.group(), "1;32"), line) for line in lines]
-    return terminal_svg("A verdict by chirp-migrate", lines)
+    verdict, code = re.compile(r"^Verdict: [\w, -]+"), "1;32" if "Verdict: faster." in report else "1;33"
+    lines = [verdict.sub(lambda found: Paint(True)(found.group(), code), line) for line in report.splitlines()]
+    return terminal_svg("A verdict by chirp-migrate", [_typed(command[1]), "", *lines])
 
 
 def terminal_svg(title: str, lines: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ Examples:
 )
 @json_option("all raw values")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone.")
-@click.option("-v", "--verbose", is_flag=True, help="Also show what was left out and what it ran in.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything that was measured, and what it ran in.")
 @color_option
 def verify(
     path: Path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import textwrap
 from collections.abc import Mapping
@@ -19,17 +18,12 @@ from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.showing import TABLE_WIDTH
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.statistics import Ratio
+from chirp_migrate.verify.summary import sentence, short, summary_lines
 from chirp_migrate.verify.workload import Discovery, Source
 
 __all__ = ["exit_code", "to_json", "to_text"]
 
 _DIFFERENCES_SHOWN = 10
-_SHORTER = (
-    ("single_fold_training", "single"),
-    ("k_fold_cross_validation", "k_fold"),
-    ("_with_predefined_", " given "),
-    ("_with_", " "),
-)
 _SIDES = ("before", "after", "cached")
 
 
@@ -39,15 +33,38 @@ def to_text(
     settings: Settings,
     discovery: Discovery,
     machine_found: dict[str, Any],
+    verbose: bool = False,
+    width: int = TABLE_WIDTH,
 ) -> str:
-    """The report: verdict first, table, equivalence, conditions. At most 100 columns wide in the table."""
+    """The report, verdict first.
+
+    Args:
+        verbose: everything that was measured, with tables of 100 columns, instead of at most 25 lines.
+        width: columns of the terminal.
+    """
     decision = outcome.decision
+    lines = [f"Verdict: {decision.verdict.text}. {sentence(_reason(measurements, outcome, settings))}"]
+    head = [piece for line in lines for piece in _wrapped(line, width)]
+    head += ["", *summary_lines(measurements, outcome, settings, discovery, width)]
+    if not verbose:
+        return "".join(f"{line}\n" for line in head)
+    details = _details(measurements, outcome, settings, discovery, machine_found)
+    return "".join(f"{line}\n" for line in [*head, *(piece for line in details for piece in _wrapped(line, width))])
+
+
+def _details(
+    measurements: Measurements,
+    outcome: Outcome,
+    settings: Settings,
+    discovery: Discovery,
+    machine_found: dict[str, Any],
+) -> list[str]:
+    """Tables, equivalence, conditions."""
     simulation = measures_report.simulation_line(measurements, settings, discovery)
-    lines = [f"Verdict: {decision.verdict.text}. {_sentence(_reason(measurements, outcome, settings))}", ""]
-    lines += [simulation, ""] if simulation is not None else []
-    lines += _time_table(measurements, outcome) if measurements.rounds else ["Not timed: the sides differ."]
+    lines = ["", simulation] if simulation is not None else []
     if measurements.rounds:
-        lines += ["", *timing_report.entry_lines(outcome, settings.threshold, _short)]
+        lines += ["", *_time_table(measurements, outcome)]
+        lines += ["", *timing_report.entry_lines(outcome, settings.threshold, short)]
         lines += ["", f"Rounds: {timing_report.rounds_line(measurements.timed)}"]
     saw_loaders = any(entry.passes for entry in measurements.probe["before"].values())
     if saw_loaders:
@@ -60,12 +77,11 @@ def to_text(
     if saw_loaders:
         lines += ["'model only' is the same training fed from one cached batch."]
     lines += [
-        "Medians of the rounds; [ ] are 95 % intervals of the paired ratios before / after. Starting workers "
-        "counts, so few epochs weigh it more than a long training does.",
+        "Medians of the rounds; [ ] are the intervals of the paired ratios before / after that the verdict rests on. "
+        "Starting workers counts, so few epochs weigh it more than a long training does.",
         f"Machine: {machine.line(machine_found)}.",
     ]
-    lines += [f"Left out: {reason}." for reason in discovery.left_out]
-    return "".join(f"{wrapped}\n" for line in lines for wrapped in _wrapped(line))
+    return [*lines, *(f"Left out: {reason}." for reason in discovery.left_out)]
 
 
 def to_json(
@@ -147,11 +163,11 @@ def _time_table(measurements: Measurements, outcome: Outcome) -> list[str]:
         times = [_median(measurements.seconds[side][label]) for side in _SIDES]
         samples = _samples_taken(measurements.probe["before"][label])
         samples_taken += samples
-        lines.append(_time_row(_short(label), times, outcome.entries[label], samples))
+        lines.append(_time_row(short(label), times, outcome.entries[label], samples))
     total_times = [_median([s for s in measurements.total(side) if s > 0]) for side in _SIDES]
     lines.append(_time_row(f"all ({len(measurements.timed.whole)} rounds)", total_times, outcome.total, samples_taken))
     perfect = "" if outcome.headspace is None else f"Perfect loading would save {outcome.headspace:.0%} of the time; "
-    lines.append(_sentence(f"{perfect}the migration saved {1 - outcome.total.value:.0%}"))
+    lines.append(sentence(f"{perfect}the migration saved {1 - outcome.total.value:.0%}"))
     return lines
 
 
@@ -177,14 +193,14 @@ def _training_table(measurements: Measurements) -> list[str]:
     for label in measurements.labels:
         before, after = (measurements.probe[side][label] for side in ("before", "after"))
         counts = [_both(_per_pass(before, role), _per_pass(after, role)) for role in ("train", "validation")]
-        lines.append(f"{_short(label):42.42} {counts[0]:>9} {counts[1]:>9}  {_losses(before):15} {_losses(after):15}")
+        lines.append(f"{short(label):42.42} {counts[0]:>9} {counts[1]:>9}  {_losses(before):15} {_losses(after):15}")
     return lines
 
 
 def _equivalence(measurements: Measurements, limited: str | None) -> list[str]:
     found = measurements.equivalence
     if found.differences:
-        lines = ["Differences:", *(f"  {_sentence(text)}" for text in found.differences[:_DIFFERENCES_SHOWN])]
+        lines = ["Differences:", *(f"  {sentence(text)}" for text in found.differences[:_DIFFERENCES_SHOWN])]
         hidden = len(found.differences) - _DIFFERENCES_SHOWN
         return [*lines, f"  and {hidden} more (see --json)"] if hidden > 0 else lines
     augmented = dict(found.smallest_p or {})
@@ -195,7 +211,7 @@ def _equivalence(measurements: Measurements, limited: str | None) -> list[str]:
     ]
     for label, p in augmented.items():
         lines.append(
-            f"  {_short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g}). "
+            f"  {short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g}). "
             f"Noticed 9 times in 10: {_noticed(found.noticed.get(label, {}))}."
         )
     return [*lines, *(f"  Note: {note}." for note in found.notes)]
@@ -234,26 +250,9 @@ def _losses(entry: EntryResult) -> str:
     return " / ".join(texts)
 
 
-def _short(label: str) -> str:
-    """Long names lose what every one of them has in common."""
-    module, dot, name = label.partition(".")
-    if not dot:
-        return label
-    name = name.removeprefix("TrainingEngine.")
-    for word, short in _SHORTER:
-        name = name.replace(word, short)
-    return f"{module}.{name}"
-
-
-def _wrapped(line: str) -> list[str]:
+def _wrapped(line: str, width: int) -> list[str]:
     """The line in pieces that fit the width, continued with the indentation it has; tables fit as they are."""
-    if len(line) <= TABLE_WIDTH:
+    if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(line, TABLE_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _sentence(text: str) -> str:
-    text = text.rstrip(".")
-    # The label of an entry point stays as it is written.
-    return f"{text}." if re.match(r"[\w.]+: ", text) else f"{text[:1].upper()}{text[1:]}."
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

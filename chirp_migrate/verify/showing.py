@@ -36,7 +36,7 @@ class Output:
     Attributes:
         json_file: where all raw values go, ``-`` for standard output; None for nowhere.
         quiet: the verdict alone.
-        verbose: also what was left out, and what the processes ran in.
+        verbose: everything that was measured, and what the processes ran in.
         color: ``auto``, ``always`` or ``never``.
     """
 

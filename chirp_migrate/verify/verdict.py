@@ -15,6 +15,8 @@ __all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict"]
 MARGIN = 0.05
 """Share of the time by which "slower" is told apart from equal."""
 
+_NAMED = 4
+
 
 class Verdict(Enum):
     """The outcome of a verification: text for the report and exit code of the command."""
@@ -161,15 +163,15 @@ class Judge:
         slower, undecided = self.slower(), self.undecided()
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
-            return Decision(Verdict.SLOWER, f"{', '.join(slower)} {takes} over {margin} longer after the migration")
+            names = ", ".join(slower[:_NAMED]) + (f" and {len(slower) - _NAMED} more" if len(slower) > _NAMED else "")
+            return Decision(Verdict.SLOWER, f"{names} {takes} over {margin} longer after the migration")
         if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
         verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(total)
         if verdict is Verdict.FASTER and undecided:
             count = f"{len(undecided)} of {of} entry points undecided"
             return Decision(
-                Verdict.UNDECIDED,
-                f"{together}; {count}, neither shown to take over {margin} longer nor not to: {', '.join(undecided)}",
+                Verdict.UNDECIDED, f"{together}; {count}, neither shown to take over {margin} longer nor not to"
             )
         if verdict is Verdict.FASTER:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")

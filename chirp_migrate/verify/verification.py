@@ -31,7 +31,7 @@ from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.report import exit_code, to_json, to_text
 from chirp_migrate.verify.session import judge, measure
 from chirp_migrate.verify.settings import Settings
-from chirp_migrate.verify.showing import Output
+from chirp_migrate.verify.showing import TABLE_WIDTH, Output
 from chirp_migrate.verify.sides import find_training, make_sides
 from chirp_migrate.verify.trial import Trial, fitting, try_out
 from chirp_migrate.verify.verdict import Verdict
@@ -95,9 +95,11 @@ def verification(
     outcome = judge(measurements, settings.threshold, settings.margin, settings.each)
     found = machine.describe(threads)
     environment = describe_environment()
-    text = to_text(measurements, outcome, settings, discovery, found)
-    lines = [f"Before: {before.described}."]
+    narrow = output.narrow_width()
+    text = to_text(measurements, outcome, settings, discovery, found, output.verbose, narrow or TABLE_WIDTH)
+    lines = []
     if output.verbose:
+        lines += [f"Before: {before.described}."]
         lines += [_sentence(note) for note in sides.notes]
         lines += [f"Packages: {_listed(environment['packages'])}."]
         lines += [f"Environment variables: {_listed(environment['variables']) or 'none that matter'}."]
@@ -111,9 +113,10 @@ def verification(
     lines += [not_kept] if not_kept is not None else []
     if measuring.plots is not None:
         lines.append(no_plots or drawn(measuring.plots, measurements, settings, machine.line(found)))
+    if not output.verbose:
+        lines.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {root.name} -o report.html.")
     conditions = "\n".join(piece for line in lines for piece in wrapped(line, "  ", ""))
-    narrow = output.narrow_width()
-    if narrow is not None:
+    if narrow is not None and output.verbose:
         told = read_verdict(json.dumps(values).encode())
         text = "".join(f"{line}\n" for line in render_verdict(told, width=narrow))
     output.show(text + conditions, outcome.decision.verdict)

@@ -86,7 +86,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     found = measurements(result, labels)
     chosen = settings(MeasureOptions(STEP_MS, (0, 2), plots=tmp_path))
     outcome = judge(found, 0.2)
-    text = " ".join(to_text(found, outcome, chosen, discovery, describe(1)).split())
+    text = " ".join(to_text(found, outcome, chosen, discovery, describe(1), verbose=True).split())
     assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
     assert "Targets, after the migration:" in text and "every sample once and no worker lost" in text

@@ -76,7 +76,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     outcome = judge(found, 0.2)
     assert outcome.decision.verdict not in (Verdict.NOT_EQUIVALENT, Verdict.FAILED)
     discovery = discover(before)
-    text = to_text(found, outcome, settings(), discovery, describe(1))
+    text = to_text(found, outcome, settings(), discovery, describe(1), verbose=True)
     assert outcome.decision.verdict.text in text.splitlines()[0]
     assert "identical to the last bit" in text and "smallest adjusted p" in text
     values = json.loads(json.dumps(to_json(found, outcome, settings(), discovery, describe(1))))
@@ -102,7 +102,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     assert found.rounds == 0
     outcome = judge(found, 0.2)
     assert outcome.decision.verdict is Verdict.NOT_EQUIVALENT
-    text = to_text(found, outcome, settings(), discover(before), describe(1))
+    text = to_text(found, outcome, settings(), discover(before), describe(1), verbose=True)
     assert "44 samples before, 32 after" in " ".join(text.split()) and "44>32" in text
 
 

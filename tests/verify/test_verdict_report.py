@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from chirp_migrate.verify.difference import Equivalence
 from chirp_migrate.verify.looks import Look
 from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.session import Outcome, judged
+from chirp_migrate.verify.session import Measurements, Outcome, judge
 from chirp_migrate.verify.timing_report import entry_lines, rounds_line, to_json
 
 QUIET, BUSY = 0.01, 0.4
@@ -33,16 +34,7 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
 
 
 def outcome(of: Rounds) -> Outcome:
-    by = judged(of, 0.2)
-    return Outcome(
-        by.decide(),
-        by.total.ratio,
-        {label: timing.ratio for label, timing in by.entries.items()},
-        by.total.headspace,
-        by.total.perfect,
-        {label: timing.perfect for label, timing in by.entries.items() if timing.perfect is not None},
-        by.verdicts(),
-    )
+    return judge(Measurements(tuple(AFTER), {}, of, Equivalence()), 0.2)
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

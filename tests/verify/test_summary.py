@@ -1,0 +1,110 @@
+"""What a verification says first, on one screen: the seconds are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from chirp_migrate.verify.difference import Difference, Equivalence, Noticed
+from chirp_migrate.verify.looks import Look
+from chirp_migrate.verify.machine import describe
+from chirp_migrate.verify.report import to_text
+from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.spec import EntryResult, PassRecord
+from chirp_migrate.verify.workload import Discovery, EntryPoint, Sizes
+
+SETTINGS = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
+DISCOVERY = Discovery((EntryPoint("utils.training_core", "single"),), "utils.models:BirdCNN")
+
+
+def measured(
+    after: Mapping[str, float],
+    noise: Mapping[str, float] | None = None,
+    others: float = 0.01,
+    equivalence: Equivalence | None = None,
+    failing: Mapping[str, str] | None = None,
+) -> Measurements:
+    """Four rounds: every entry point takes 1 s before, 0.4 s with perfect loading, and so long after."""
+    rng = np.random.default_rng(1)
+    rounds = tuple(
+        TimedRound(
+            ("before", "after"),
+            {
+                "before": dict.fromkeys(after, 1.0),
+                "after": {k: v * np.exp(rng.normal(0, (noise or {}).get(k, 0.01))) for k, v in after.items()},
+                "cached": dict.fromkeys(after, 0.4),
+            },
+            others,
+            1.0,
+        )
+        for _ in range(4)
+    )
+    of = Rounds(rounds, rounds, (Look(4, 1.0),), Stopped.BUDGET)
+    seen = {label: EntryResult(1.0, {}, [PassRecord(0, "train")]) for label in after}
+    probe = {"before": seen, "after": seen}
+    return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})
+
+
+def said(found: Measurements, verbose: bool = False) -> str:
+    return to_text(found, judge(found, 0.2), SETTINGS, DISCOVERY, describe(1), verbose=verbose)
+
+
+def facts(found: Measurements) -> dict[str, str]:
+    """Name of each line of the summary, and what it says."""
+    told: dict[str, str] = {}
+    for line in said(found).partition("\n\n")[2].splitlines():
+        name = line[:12].strip() or name  # noqa: F821 - a line without a name goes on with the last
+        told[name] = f"{told.get(name, '')} {line[12:]}".strip()
+    return told
+
+
+def test_the_total_what_was_possible_and_the_ends_come_first() -> None:
+    found = facts(measured({"core.quick": 0.4, "core.half": 0.5, "core.slow": 0.9}))
+    assert list(found)[:4] == ["total", "possible", "best", "worst"]
+    assert found["total"].startswith("3.00 s before, 1.8") and found["total"].endswith("after: medians of 4 rounds.")
+    assert found["possible"] == "perfect loading would save 60%; 66% of that is reached."
+    assert found["best"].startswith("60 % less time [") and found["best"].endswith("core.quick.")
+    assert found["worst"].startswith("1") and found["worst"].endswith("core.slow.")
+
+
+def test_undecided_and_left_out_entry_points_are_named() -> None:
+    one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
+    assert facts(one)["undecided"] == "core.doubtful."
+    assert facts(one)["left out"] == "1 fail before, too: core.broken."
+
+
+def test_no_time_is_told_where_the_training_differs() -> None:
+    texts = ("other results in 1 value", "no longer in the result")
+    differs = Equivalence(tuple(Difference("results-differ", "core.single", text) for text in texts))
+    found = Measurements(("core.single",), {"before": {}, "after": {}}, Rounds(), differs)
+    assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
+    assert facts(found)["time"].startswith("not measured")
+    assert facts(found)["differs"] == "1 more: core.single: no longer in the result."
+
+
+def test_what_would_have_been_noticed_is_told() -> None:
+    noticed = {"core.single": {"mean": Noticed(0.19, 0.1, (500, 500))}}
+    same = Equivalence(smallest_p={"core.single": 1.0}, noticed=noticed)
+    found = facts(measured({"core.single": 0.5}, equivalence=same))
+    assert "a probability that changed by 0.19 would be noticed 9 times in 10" in found["the same"]
+
+
+@pytest.mark.parametrize("slower", [False, True])
+def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> None:
+    labels = [f"cross_validation.a_training_function_with_a_very_long_name_{number}" for number in range(40)]
+    after = dict.fromkeys(labels, 1.5 if slower else 1.0) | {"cross_validation.most_of_it": 0.4}
+    lots = Equivalence(
+        tuple(Difference("results-differ", label, "it differs " * 50) for label in labels) if slower else (),
+        ("a note",) * 9,
+        dict.fromkeys(labels, 1.0),
+        {label: {"mean": Noticed(0.2, 0.1, (500, 500))} for label in labels},
+    )
+    found = measured(after, {} if slower else dict.fromkeys(labels, 0.5), 0.9, lots, dict.fromkeys(labels, "E"))
+    lines = said(found).splitlines()
+    assert len(lines) <= 24, "and one says where the rest is"
+    assert all(len(line) <= 100 for line in lines)
+    assert len(said(found, verbose=True).splitlines()) > 80
