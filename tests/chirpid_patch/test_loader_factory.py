@@ -92,8 +92,8 @@ class _Stream(IterableDataset[Any]):
 RULES: list[tuple[Any, dict[str, Any], str]] = [
     (tensor_data(8), {"optimize": False, "num_workers": 2, "max_workers": 3},
      "original loading (optimize=False): 2 worker processes"),
-    (tensor_data(8), {"device": "cpu", "resident_share": 0.5, "num_workers": 2},
-     "on cpu: 0.8 KiB of samples are held there, and batches made from them; worker processes have nothing to do there"),
+    (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
+     "on cpu: 0.8 KiB of samples are held there, and batches made from them"),
     (tensor_data(8), {"num_workers": 2, "tune": True, "max_workers": 3, "thread_safe": True},
      "2 worker processes: num_workers=2 was asked for"),
     (tensor_data(8), {"tune": True, "max_workers": 3, "thread_safe": True},
