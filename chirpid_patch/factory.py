@@ -27,10 +27,11 @@ from chirpid_patch.loader_options import (
     draws_its_own_order,
 )
 from chirpid_patch.loading.batch_timer import BatchTimer, tell, tell_waits
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.seeding import local_ranks
+from chirpid_patch.machine.ranks import local_ranks
 from chirpid_patch.tune.adjusting import AdjustingDataLoader
 from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
 from chirpid_patch.tune.search import LoaderChoice, choose_loading, why_no_processes
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from chirpid_patch.device.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
-
-_TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
 
 
 class _Unsaid(Enum):
@@ -111,7 +110,7 @@ class OptimalDataLoaderFactory:
             workers = min(workers, 4)
         elif dataset_size > 10000:
             workers = min(workers + 2, 16)
-        workers = min(workers, _spare_cpus())
+        workers = min(workers, cpus.spare_cpus())
         return {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,
@@ -241,8 +240,8 @@ def plan_loading(options: LoaderOptions) -> LoadPlan:
     """The plan of the first rule that fits; on a rank, with no more workers than its share of the CPUs."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     bounded = options.distributed and options.num_workers is None and not plan.measured
-    if bounded and plan.workers > _spare_cpus():
-        plan = replace(plan, workers=_spare_cpus(), why=_few_cpus(plan.workers))
+    if bounded and plan.workers > cpus.spare_cpus():
+        plan = replace(plan, workers=cpus.spare_cpus(), why=_few_cpus(plan.workers))
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
     return plan
@@ -301,16 +300,11 @@ _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
 )  # fmt: skip
 
 
-def _spare_cpus() -> int:
-    """CPUs of this rank beside the one it trains on."""
-    return max(usable_cpus() // local_ranks() - 1, 0)
-
-
 def _few_cpus(asked: int) -> str:
     """Why a rank has fewer workers than were asked for."""
     ranks = local_ranks()
     shared = f" by {ranks} ranks" if ranks > 1 else ""
-    return f"{asked} were asked for, {usable_cpus()} CPUs are usable{shared}"
+    return f"{asked} were asked for, {cpus.usable_cpus()} CPUs are usable{shared}"
 
 
 def _has_samples(dataset: Any) -> bool:
@@ -382,7 +376,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         loader = make(
             options.dataset,
             **further,
-            draws_ahead=0 if plan.workers else (options.prefetch_factor or _TORCH_PREFETCH) * asked,
+            draws_ahead=0 if plan.workers else (options.prefetch_factor or TORCH_PREFETCH) * asked,
             draws_like_persistent_workers=persistent and not plan.workers,
             prefetch_threads=plan.threads,
             thread_safe=options.thread_safe,

@@ -18,11 +18,11 @@ from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.verify.samples import described
 from chirpid_patch import BatchedDataLoader
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 
-_TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
 
@@ -101,8 +101,8 @@ def of_loader(loader: Any, role: str) -> Subject:
     options |= {name: value for name in _KEPT if (value := getattr(loader, name, None))}
     migrated = isinstance(loader, BatchedDataLoader)
     workers = loader.num_workers
-    ahead = (loader.prefetch_factor or _TORCH_PREFETCH) if workers else None
-    asked = workers or (loader.draws_ahead // _TORCH_PREFETCH if isinstance(loader, BatchedDataLoader) else 0)
+    ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
+    asked = workers or (loader.draws_ahead // TORCH_PREFETCH if isinstance(loader, BatchedDataLoader) else 0)
     threads = (loader.prefetch_threads or 0) if isinstance(loader, BatchedDataLoader) and not workers else 0
     return Subject(
         dataset, role, loader.batch_size, options, Candidate(workers, ahead, threads), migrated, asked_workers=asked
@@ -118,7 +118,7 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate,
         "pin_memory": pinning_device() is not None,
     }
     if candidate.num_workers:
-        options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or _TORCH_PREFETCH}
+        options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
     else:
         options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
     if not migrated:

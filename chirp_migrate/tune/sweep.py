@@ -11,17 +11,16 @@ from __future__ import annotations
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.plateau import Place, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirp_migrate.verify.disturbance import Watch
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.tune.measure import shut_down_workers
+from chirpid_patch.tune.measure import measure_rate
 from chirpid_patch.tune.search import EndlessDraws
 
 __all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "measure"]
@@ -62,36 +61,15 @@ def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: flo
         Exception: what the user's dataset or collation raises.
     """
     draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
-    begun = time.perf_counter()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        loader = new_loader(subject, draws.sampling(), candidate, migrated)
-        try:
-            batches = iter(loader)
-            next(batches)
-            first = time.perf_counter() - begun
-            for _ in range(candidate.at_once - 1):  # begun with the first one, they are nearly over
-                next(batches)
-            once = _steady(batches, candidate.at_once, seconds, draws.per_draw, first)
-            if getattr(loader, "lost_workers", False):
-                raise RuntimeError(_why_lost([str(one.message) for one in warned]))
-        finally:
-            shut_down_workers(loader)
-    return once
-
-
-def _steady(batches: Iterator[Any], at_once: int, seconds: float, per_draw: float, first_s: float) -> Once:
-    """Whole turns of ``at_once`` batches until the time is over, or the next one would take it far beyond."""
-    wall, cpu, count = time.perf_counter(), time.thread_time(), 0
-    while True:
-        for _ in range(at_once):
-            next(batches)
-        count += at_once
-        passed = time.perf_counter() - wall
-        if passed >= seconds or passed + passed / count * at_once > 2 * seconds:
-            break
-    share = min((time.thread_time() - cpu) / passed, 1.0)
-    return Once(count * per_draw / passed, first_s, count, passed / count, share)
+        rate = measure_rate(
+            lambda: new_loader(subject, draws.sampling(), candidate, migrated), candidate.at_once, seconds
+        )
+    if rate.lost_workers:
+        raise RuntimeError(_why_lost([str(one.message) for one in warned]))
+    samples_per_s = rate.batches * draws.per_draw / rate.seconds
+    return Once(samples_per_s, rate.first_s, rate.batches, rate.seconds / rate.batches, rate.cpu_share)
 
 
 def _why_lost(warned: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import DistributedSampler, IterableDataset
 
-from chirpid_patch.randomness.seeding import current_rank, current_world_size, worker_init_fn
+from chirpid_patch.machine.ranks import current_rank, current_world_size
+from chirpid_patch.randomness.seeding import worker_init_fn
 
 _ABOUT_RANKS = ("world_size", "rank", "seed")
 _DEFAULT_SEED = 0  # as DistributedSampler has it

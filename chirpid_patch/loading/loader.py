@@ -24,8 +24,8 @@ from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import parts_of
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalStates
-from chirpid_patch.randomness.seeding import current_rank
 from chirpid_patch.torch_private import IS_COMPLETE
 
 logger = logging.getLogger("chirpid_patch")

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
-from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.seeding import local_ranks
+from chirpid_patch.loading.limits import MOST_THREADS, WAITING
+from chirpid_patch.machine.cpus import rank_cpus
 
 #: The first batches of a loop pay for warming up and tell nothing.
 _IGNORED = 2
@@ -23,13 +23,9 @@ _WORTH = 0.9
 #: Loading that takes less than this, in seconds or as a part of the time from batch to batch, is left as it is.
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
-#: Loading that keeps its CPU busy for less than this part of its time waits for something.
-_WAITING = 0.5
 #: Seconds a thread waits before it loads, where there is time: the loop goes on in Python with the batch it has just
 #: been given, and would have to wait for the interpreter lock again and again.
 _PAUSE = 5e-4
-_MOST_THREADS = 8
-_MOST_WAITING_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -132,12 +128,12 @@ class Overlap:
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
             self._watch_again("loading takes next to no time")
             return
-        cpus = max(usable_cpus() // local_ranks(), 1)
-        waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < _WAITING
+        cpus = rank_cpus()
+        waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
             self._watch_again("the training keeps every CPU busy")
             return
-        most = _MOST_WAITING_THREADS if waiting else min(cpus, _MOST_THREADS)
+        most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
         wanted = math.ceil(load / max(away, load / most))
         if most < 2 and away < load / 2:
             self._watch_again("there is one CPU, and the training does not leave it")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
+from chirpid_patch.machine.ranks import local_ranks
+
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _CGROUP_OF_PROCESS = Path("/proc/self/cgroup")
 
@@ -72,3 +74,13 @@ def usable_cpus(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCE
     quota = cgroup_quota(root, process_file)
     count = _affinity()
     return max(1, count if quota is None else min(count, int(quota)))
+
+
+def rank_cpus() -> int:
+    """CPUs of this process where the ranks on this machine share them, at least 1."""
+    return max(usable_cpus() // local_ranks(), 1)
+
+
+def spare_cpus() -> int:
+    """CPUs of this rank beside the one it trains on."""
+    return max(usable_cpus() // local_ranks() - 1, 0)

@@ -13,10 +13,9 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.cpus import spare_cpus
 from chirpid_patch.multi.interleave import SamplingStrategy
 from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
-from chirpid_patch.randomness.seeding import local_ranks
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -89,7 +88,7 @@ def create_multi_dataloaders(
     stacked = stacks_samples(options.get("collate_fn"))  # data in memory then needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
-    shares = share_workers(needs, min(num_workers, _spare_cpus()), most)
+    shares = share_workers(needs, min(num_workers, spare_cpus()), most)
     logger.info(
         "%d of up to %d worker processes shared out: %s",
         sum(shares),
@@ -146,11 +145,6 @@ def _batch_size(
     if isinstance(batch_sizes, Sequence) and len(batch_sizes) == len(names):
         return int(batch_sizes[names.index(name)])
     raise ValueError(f"the dataset {name!r} has no batch size: give (dataset, batch size), or batch_sizes")
-
-
-def _spare_cpus() -> int:
-    """CPUs of this process beside the one it trains on."""
-    return max(usable_cpus() // local_ranks() - 1, 0)
 
 
 def _seed_of(seed: int, number: int) -> int:

@@ -1,43 +1,13 @@
-"""Seeds for worker processes, and this process among the ranks of its training."""
+"""Seeds for worker processes."""
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
-
-def current_rank() -> int:
-    """Rank of this process: from ``torch.distributed`` when initialised, else from ``RANK``, else 0."""
-    return dist.get_rank() if _connected() else _number("RANK", 0)
-
-
-def current_world_size() -> int:
-    """Number of ranks: from ``torch.distributed`` when initialised, else from ``WORLD_SIZE``, else 1."""
-    return dist.get_world_size() if _connected() else max(_number("WORLD_SIZE", 1), 1)
-
-
-def local_ranks() -> int:
-    """Ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
-
-    Without it, but with ``torch.distributed`` initialised, all ranks, or as many as there are CUDA devices here.
-    """
-    told = _number("LOCAL_WORLD_SIZE", 0)
-    if told or not _connected():
-        return max(told, 1)
-    return min(dist.get_world_size(), torch.cuda.device_count() or dist.get_world_size())
-
-
-def _connected() -> bool:
-    return dist.is_available() and dist.is_initialized()
-
-
-def _number(variable: str, default: int) -> int:
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() else default
+from chirpid_patch.machine.ranks import current_rank
 
 
 def worker_init_fn(worker_id: int) -> None:

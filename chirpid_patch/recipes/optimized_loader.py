@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.seeding import local_ranks, worker_init_fn
+from chirpid_patch.machine.ranks import local_ranks
+from chirpid_patch.randomness.seeding import worker_init_fn
 
 _WORKERS_A_DEVICE = 4
 

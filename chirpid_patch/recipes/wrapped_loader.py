@@ -22,10 +22,10 @@ from torch.utils.data import (
 from chirpid_patch.datasets.gather import load_batch
 from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.measure import shut_down_workers
 
-_PREFETCH = 2  # batches each worker loads ahead, where nothing is given
 _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws with
 
 #: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
@@ -124,7 +124,7 @@ class WrappedDataLoader:
         if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
             options["num_workers"] = num_workers
         if asked:
-            options["prefetch_factor"] = _PREFETCH if prefetch_factor is None else prefetch_factor
+            options["prefetch_factor"] = TORCH_PREFETCH if prefetch_factor is None else prefetch_factor
         if chosen is not None:
             options["sampler"] = chosen
         elif options.get("batch_sampler") is None and not isinstance(dataset, IterableDataset):

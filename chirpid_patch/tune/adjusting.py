@@ -14,15 +14,13 @@ from torch.utils.data import IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.randomness.seeding import local_ranks
+from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.tune.search import why_no_processes
 
 logger = logging.getLogger("chirpid_patch")
-
-_TORCH_PREFETCH = 2  # what DataLoader uses with workers when nothing is given
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ class AdjustingDataLoader(BatchedDataLoader[Any]):
         super().__init__(dataset, *args, **kwargs)
         self.least_workers = least_workers
         if most_workers is None:
-            most_workers = max(usable_cpus() // local_ranks(), self.num_workers)
+            most_workers = max(rank_cpus(), self.num_workers)
         self.most_workers = most_workers
         self._adjuster = WorkerAdjuster(self.num_workers, self.least_workers, self.most_workers)
         self._running: list[weakref.ref[BatchTimer]] = []
@@ -195,10 +193,10 @@ class AdjustingDataLoader(BatchedDataLoader[Any]):
         if self.draws_like_persistent_workers:
             object.__setattr__(self, "persistent_workers", True)  # which PyTorch's loader fixes when it is made
         if before and not workers:
-            self.draws_ahead = before * (self.prefetch_factor or _TORCH_PREFETCH)
+            self.draws_ahead = before * (self.prefetch_factor or TORCH_PREFETCH)
             self.draws_like_persistent_workers = self.persistent_workers
         if workers and self.prefetch_factor is None:
-            self.prefetch_factor = _TORCH_PREFETCH
+            self.prefetch_factor = TORCH_PREFETCH
         self.num_workers = workers
         self.load_state_dict(counters)
         logger.info("worker processes: %s", self._adjuster.why)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
@@ -208,7 +209,7 @@ class _Diagnosis:
         if not self._loader.num_workers or self._step_seconds is None:
             return None
         return prefetch_finding(
-            self._times, self._loader.num_workers, self._loader.prefetch_factor or 2, self._step_seconds
+            self._times, self._loader.num_workers, self._loader.prefetch_factor or TORCH_PREFETCH, self._step_seconds
         )
 
 
@@ -225,7 +226,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
     length = _length(loader)
     if not loader.num_workers or length is None:
         return batches
-    return max(min(batches, length - 1 - loader.num_workers * (loader.prefetch_factor or 0)), 1)
+    return max(min(batches, length - 1 - batches_ahead(loader)), 1)
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:

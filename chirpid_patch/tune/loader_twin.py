@@ -7,11 +7,10 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.prefetch import KeptThreads
 from chirpid_patch.tune.search import _twin as sampler_twin
-
-_TORCH_PREFETCH = 2
 
 
 def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
@@ -26,7 +25,7 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     if num_workers is not None and num_workers != loader.num_workers:
         changed |= {
             "num_workers": num_workers,
-            "prefetch_factor": (loader.prefetch_factor or _TORCH_PREFETCH) if num_workers else None,
+            "prefetch_factor": (loader.prefetch_factor or TORCH_PREFETCH) if num_workers else None,
             "timeout": loader.timeout if num_workers else 0,
         }
         if not num_workers:

@@ -1,7 +1,12 @@
-"""What a loader takes for its batches, measured."""
+"""What a loader takes for its batches, measured: its waits, or its rate while it never ends.
+
+All that compares ways of loading is made of these two: ``tune=True``, ``diagnose_dataloader_speed``,
+``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.loading.limits import batches_ahead
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.torch_private import end_workers
 
@@ -47,7 +53,7 @@ def measure(
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")
-    ahead = _ordered_ahead(loader)
+    ahead = batches_ahead(loader)
     waits: list[_Wait] = []
     with unmoved_generators(loader):
         wanted = 1 + ahead + num_batches
@@ -97,10 +103,70 @@ def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], obj
     return [_Wait(*wait) for wait in zip(timer.waits, timer.samples, starting, strict=False)]
 
 
-def _ordered_ahead(loader: Any) -> int:
-    """Batches that the workers of a loader have been asked for when its first one arrives."""
-    workers = getattr(loader, "num_workers", 0)
-    return workers * (getattr(loader, "prefetch_factor", None) or 2) if workers else 0
+@dataclass(frozen=True)
+class Rate:
+    """What a way of loading reached once running.
+
+    Attributes:
+        first_s: seconds until the first batch, the making of the loader included.
+        batches, seconds: how many batches came after those begun with the first one, and how long that took.
+        cpu_share: the part of it in which the thread that asked for them was on a CPU.
+        lost_workers: whether worker processes could not be started, or died.
+    """
+
+    first_s: float
+    batches: int
+    seconds: float
+    cpu_share: float
+    lost_workers: bool
+
+
+def measure_rate(
+    make: Callable[[], Any],
+    at_once: int,
+    seconds: float,
+    *,
+    until: float = math.inf,
+    step: Callable[[Any], object] | None = None,
+) -> Rate:
+    """Load for about ``seconds`` with the loader that ``make`` makes, and end its workers.
+
+    Args:
+        make: makes the loader, which gives batches without end.
+        at_once: batches that are loaded at once; whole rounds of them are counted, one at least.
+        seconds: how long to measure, without the start.
+        until: when to end at the latest (``time.perf_counter``).
+        step: called with each batch.
+
+    Raises what making or reading the loader raises.
+    """
+    use = step or _nothing
+    begun = time.perf_counter()
+    loader = make()
+    try:
+        batches = iter(loader)
+        use(next(batches))
+        first = time.perf_counter() - begun
+        # The batches begun together with the first one arrive together: they are over before measuring begins.
+        for _ in range(at_once - 1):
+            use(next(batches))
+        wall, cpu, count = time.perf_counter(), time.thread_time(), 0
+        seconds = min(seconds, until - wall)
+        while True:
+            for _ in range(at_once):
+                use(next(batches))
+            count += at_once
+            passed = time.perf_counter() - wall
+            if passed >= seconds:
+                break
+        share = min((time.thread_time() - cpu) / passed, 1.0)
+        return Rate(first, count, passed, share, bool(getattr(loader, "lost_workers", False)))
+    finally:
+        shut_down_workers(loader)
+
+
+def _nothing(batch: Any) -> None:
+    """Train nothing."""
 
 
 def shut_down_workers(loader: Any) -> None:

@@ -19,18 +19,15 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 
+from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.machine.cpus import usable_cpus
+from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import unmoved_generators
-from chirpid_patch.randomness.seeding import local_ranks
+from chirpid_patch.tune.measure import measure_rate
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05
-_MOST_THREADS = 16
-_MOST_WORKERS = 8
-#: Loading that keeps its CPU busy for less than this part of its time waits for something.
-_WAITING = 0.5
 #: Seconds that starting a worker takes: known for "fork", far too long for the default time with the others.
 _FORK_SECONDS = 0.2
 _SPAWN_SECONDS = 4.0
@@ -122,11 +119,11 @@ def choose_loading(
         if not draws_freely and not most_workers:
             notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
         else:
-            cpus = max(usable_cpus() // local_ranks(), 1)
+            cpus = rank_cpus()
             if threads_allowed:
-                most = _MOST_THREADS if measuring.waits else min(cpus, _MOST_THREADS)
+                most = MOST_THREADS if measuring.waits else min(cpus, MOST_THREADS)
                 _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
-            most = _MOST_WORKERS if measuring.waits else min(cpus, _MOST_WORKERS)
+            most = MOST_WORKERS if measuring.waits else min(cpus, MOST_WORKERS)
             if most_workers is not None:
                 most = most_workers
             refused = why_no_processes(options, measuring.left())
@@ -188,50 +185,31 @@ class _Measuring:
         else:
             options.pop("multiprocessing_context", None)
             options.pop("prefetch_factor", None)
-        begun = time.perf_counter()
+
+        def make() -> BatchedDataLoader[Any]:
+            return BatchedDataLoader(
+                self._dataset,
+                num_workers=num_workers,
+                persistent_workers=num_workers > 0,
+                draws_ahead=prefetch_threads,
+                prefetch_threads=prefetch_threads,
+                thread_safe=prefetch_threads > 0,
+                **options,
+            )
+
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of more workers than CPUs, and of workers that cannot start
-                with BatchedDataLoader[Any](
-                    self._dataset,
-                    num_workers=num_workers,
-                    persistent_workers=num_workers > 0,
-                    draws_ahead=prefetch_threads,
-                    prefetch_threads=prefetch_threads,
-                    thread_safe=prefetch_threads > 0,
-                    **options,
-                ) as loader:
-                    batches = iter(loader)
-                    self._use(next(batches))
-                    first = time.perf_counter() - begun
-                    rate, waits = self._rate(batches, at_once, min(seconds, max(self.left(), 0.0)), first)
-                    if loader.lost_workers:
-                        return Trial(num_workers, prefetch_threads, error="worker processes could not be used")
+                rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
         except Exception as error:  # what one way of loading breaks on is its result
             self.errors.append(error)
             return Trial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
+        if rate.lost_workers:
+            return Trial(num_workers, prefetch_threads, error="worker processes could not be used")
         if at_once == 1:
-            self.waits = waits
-        return Trial(num_workers, prefetch_threads, rate, first)
-
-    def _rate(self, batches: Iterator[Any], at_once: int, seconds: float, first: float) -> tuple[float, bool]:
-        """Samples a second, and whether this thread idled meanwhile."""
-        # The batches begun together with the first one arrive together: they are over before measuring begins.
-        for _ in range(at_once - 1):
-            self._use(next(batches))
-        wall, cpu, count = time.perf_counter(), time.thread_time(), 0
-        while True:
-            for _ in range(at_once):
-                self._use(next(batches))
-            count += at_once
-            passed = time.perf_counter() - wall
-            if passed >= seconds or passed + passed / count * at_once > 2 * seconds + first:
-                break
-        return count * self._sampler.per_draw / passed, (time.thread_time() - cpu) / passed < _WAITING
-
-    def _use(self, batch: Any) -> None:
-        if self._step is not None:
-            self._step(batch)
+            self.waits = rate.cpu_share < WAITING
+        samples = rate.batches * self._sampler.per_draw
+        return Trial(num_workers, prefetch_threads, samples / rate.seconds, rate.first_s)
 
 
 class EndlessDraws(Sampler[Any]):

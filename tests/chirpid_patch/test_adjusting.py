@@ -142,7 +142,7 @@ class Stream(IterableDataset[int]):
 
 
 def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.tune.adjusting.usable_cpus", lambda: 8)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 8)
     for ranks, most in ((1, 8), (4, 2), (16, 0)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
         assert AdjustingDataLoader(TensorDataset(torch.zeros(4))).most_workers == most

@@ -397,7 +397,7 @@ class TestWorkerBudget:
         self, cpus: int, ranks: int, workers: int, become: BecomeRank, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         become(0, ranks)
-        monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: cpus)
+        monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: cpus)
         assert Factory.get_optimal_config(5000, has_augmentation=True)["num_workers"] == workers
         loader = Factory.create_training_loader(PairDataset(1000), 2, max_workers=20, distributed=True)
         assert loader.num_workers <= max(0, cpus // ranks - 1)

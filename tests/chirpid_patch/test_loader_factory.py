@@ -38,7 +38,7 @@ CREATE = [Factory.create_training_loader, Factory.create_validation_loader, Fact
 
 @pytest.fixture
 def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: 64)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 64)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_config_follows_the_guide_where_there_are_cpus(size: int, work: bool, wo
 
 @pytest.mark.parametrize(("cpus", "workers"), [(1, 0), (2, 1), (5, 4), (9, 8), (33, 12)])
 def test_config_leaves_a_cpu_to_the_training(cpus: int, workers: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: cpus)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: cpus)
     config = Factory.get_optimal_config(5000)
     assert config["num_workers"] == workers
     with warnings.catch_warnings():

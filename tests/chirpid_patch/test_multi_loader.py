@@ -443,8 +443,7 @@ def test_a_budget_below_nothing_is_refused() -> None:
 
 @pytest.fixture
 def four_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("multi.worker_budget", "factory"):
-        monkeypatch.setattr(f"chirpid_patch.{module}.usable_cpus", lambda: 4)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 4)
 
 
 def test_the_documents_call(four_cpus: None) -> None:

@@ -174,7 +174,7 @@ def test_trap_11_augmented_dataset_has_a_length_copies_deeply_and_builds_nothing
 
 
 def test_trap_12_allowing_more_workers_does_not_start_them_for_data_in_memory(monkeypatch: Any) -> None:
-    monkeypatch.setattr("chirpid_patch.factory.usable_cpus", lambda: 64)
+    monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 64)
     for allowed in (1, 4, 12):
         assert Factory.create_training_loader(tensor_data(40), 8, max_workers=allowed).num_workers == 0
 

@@ -1,0 +1,20 @@
+"""How much is loaded at once: what all who decide about it have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Batches that each worker of PyTorch's loader loads ahead where nothing is given.
+TORCH_PREFETCH = 2
+#: Threads at most, of one loader.
+MOST_THREADS = 16
+#: Worker processes at most, where nobody said how many there may be.
+MOST_WORKERS = 8
+#: Loading that keeps its CPU busy for less than this part of its time waits for a disk, a network, or a device.
+WAITING = 0.5
+
+
+def batches_ahead(loader: Any) -> int:
+    """Batches that the workers of ``loader`` have been asked for when its first one arrives."""
+    workers = getattr(loader, "num_workers", 0)
+    return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0
