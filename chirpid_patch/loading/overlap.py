@@ -128,7 +128,7 @@ class Overlap:
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
             self._watch_again("loading takes next to no time")
             return
-        cpus = rank_cpus()
+        cpus = max(rank_cpus(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
             self._watch_again("the training keeps every CPU busy")

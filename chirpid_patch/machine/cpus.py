@@ -77,10 +77,10 @@ def usable_cpus(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCE
 
 
 def rank_cpus() -> int:
-    """CPUs of this process where the ranks on this machine share them, at least 1."""
-    return max(usable_cpus() // local_ranks(), 1)
+    """CPUs of this process where the ranks on this machine share them: 0 where there are more ranks than CPUs."""
+    return usable_cpus() // local_ranks()
 
 
 def spare_cpus() -> int:
     """CPUs of this rank beside the one it trains on."""
-    return max(usable_cpus() // local_ranks() - 1, 0)
+    return max(rank_cpus() - 1, 0)

@@ -119,7 +119,7 @@ def choose_loading(
         if not draws_freely and not most_workers:
             notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
         else:
-            cpus = rank_cpus()
+            cpus = max(rank_cpus(), 1)
             if threads_allowed:
                 most = MOST_THREADS if measuring.waits else min(cpus, MOST_THREADS)
                 _climb(trials, measuring, seconds / 6, "prefetch_threads", most)
