@@ -34,12 +34,12 @@ _T = TypeVar("_T")
 
 
 def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
-    """The side of each turn: warming up, then every entry point on both sides before the next one.
+    """The side of each turn: warming up, then pass by pass every entry point on both sides before the next one.
 
     A machine's speed drifts within seconds, so what is compared should be timed right after each other.
     """
-    once = [side for turn in range(max(map(len, modes.values()))) for side in sides if turn < len(modes[side])]
-    return [*sides, *once * entries]
+    passes = range(max(map(len, modes.values())))
+    return [*sides, *(side for turn in passes for side in entries * [one for one in sides if turn < len(modes[one])])]
 
 
 class Children:
@@ -81,11 +81,12 @@ class Children:
         return results, ready_s
 
     def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
-        """Time one process of each side; both also train from cached batches, if asked to.
+        """Time one process of each side, which do the same things in the same order.
 
         Args:
             number: of the round, from 0.
             labels: the entry points that run; all by default.
+            cached: whether the side after, once all is timed, also trains from cached batches.
 
         Raises:
             WorkloadFailed: the backend's code crashed or hung.
@@ -94,7 +95,7 @@ class Children:
         sides = order(self._settings.sizes.seed, number)
         modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
         if cached and self.has_loaders:
-            modes = dict.fromkeys(modes, (Mode.TIMED, Mode.CACHED))
+            modes["after"] = (Mode.TIMED, Mode.CACHED)
         entries = self._drawn(number, labels)
         spans: dict[str, list[Span | None]] = {side: [] for side in sides}
 
@@ -118,8 +119,6 @@ class Children:
         for side, result in results.items():
             self.first_timed.setdefault(side, result)
             for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
-                if name == "cached" and side != "after":
-                    continue  # made for the sake of fairness: both processes of a round do the same
                 found = result.modes.get(mode, {})
                 labelled = [entry.label for entry in self._discovery.entry_points if entry.label in found]
                 seconds[name].update({label: found[label].seconds for label in labelled})
@@ -156,7 +155,7 @@ class Children:
             stack: ends them.
             modes: passes of each.
             entries: what they train; every entry point by default.
-            by_entry: whether each entry point makes its passes before the next one does.
+            by_entry: whether there is a turn before each pass of each entry point.
             api_names: names to describe; none by default.
             trial_s: seconds in which they begin to try entry points instead; 0 for passes.
             hash_seed: ``PYTHONHASHSEED`` of both.

@@ -102,16 +102,12 @@ def run(spec: RunSpec, result: RunResult) -> None:
         turns.take()
     _warm_up(spec, small)
     gc.freeze()
-    if spec.by_entry:
-        for entry in spec.entry_points:
-            for mode in spec.modes:
+    for mode in spec.modes:
+        for entries in [(one,) for one in spec.entry_points] if spec.by_entry else [spec.entry_points]:
+            if spec.by_entry and turns is not None:
                 _let_workers_end()
-                if turns is not None:
-                    turns.take()
-                _make_pass(spec, (entry,), data, mode, result)
-    else:
-        for mode in spec.modes:
-            _make_pass(spec, spec.entry_points, data, mode, result)
+                turns.take()
+            _make_pass(spec, entries, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
 

@@ -6,6 +6,7 @@ which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -130,7 +131,7 @@ def measure(
     labels = tuple(entry.label for entry in discovery.entry_points)
     timed = Rounds()
     if not equivalence.differences:
-        timed = _time_rounds(children, settings, progress, deadline)
+        timed = _time_rounds(children, frozenset(labels), settings, progress, deadline)
         again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
         results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
         equivalence = equivalence.joined(results)
@@ -177,17 +178,23 @@ def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool 
 def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
     """All entry points together, and each, over those of these rounds that have them."""
     complete = whole(rounds)
-    labels = tuple(complete[0].seconds["before"])
-    columns = _columns(rounds, labels)
 
-    def timing(seconds: Mapping[str, Sequence[float]]) -> Timing:
-        before, cached = seconds["before"], seconds["cached"]
-        perfect = paired_ratio(before, cached) if cached else None
-        return Timing(paired_ratio(before, seconds["after"]), perfect)
+    def timing(some: Sequence[TimedRound], seconds: Callable[[TimedRound, str], float]) -> Timing:
+        fed = [each for each in some if each.seconds["cached"]]
 
-    entries = {label: timing({side: columns[side][label] for side in SIDES}) for label in labels}
-    sums = {side: [sum(each.seconds[side].values()) for each in complete if each.seconds[side]] for side in SIDES}
-    return timing(sums), entries
+        def ratio(of: Sequence[TimedRound], side: str) -> Ratio:
+            return paired_ratio([seconds(each, "before") for each in of], [seconds(each, side) for each in of])
+
+        return Timing(ratio(some, "after"), ratio(fed, "cached") if fed else None)
+
+    entries = {
+        label: timing(
+            [each for each in rounds if label in each.labels],
+            lambda each, side, label=label: each.seconds[side][label],  # type: ignore[misc]
+        )
+        for label in complete[0].seconds["before"]
+    }
+    return timing(complete, lambda each, side: math.fsum(each.seconds[side].values())), entries
 
 
 def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, dict[str, list[float]]]:
@@ -198,11 +205,18 @@ def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, d
     }
 
 
-def _time_rounds(children: Children, settings: Settings, progress: Callable[[str], None], deadline: float) -> Rounds:
+def _time_rounds(
+    children: Children,
+    every_one: frozenset[str],
+    settings: Settings,
+    progress: Callable[[str], None],
+    deadline: float,
+) -> Rounds:
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None) -> TimedRound:
-        made = children.time_round(number, labels)
+        # What perfect loading would save is asked of all together, and with --each of every one.
+        made = children.time_round(number, labels, cached=settings.each or labels is None or labels == every_one)
         times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
         some = "" if labels is None else f" ({len(labels)} still open)"
         beside = f", disturbed: other processes used {made.others:.0%} of the CPUs" if made.disturbed else ""

@@ -47,7 +47,7 @@ class RunSpec:
         extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
         turns: folder for :class:`chirp_migrate.verify.turns.Turns`: one is taken before warming up, and with
             ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
-        by_entry: whether each entry point makes all its passes before the next one does.
+        by_entry: whether a pass is made of one entry point after the other.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
             so many seconds no other one begins. 0 for passes.
         hash_seed: ``PYTHONHASHSEED`` of the process.

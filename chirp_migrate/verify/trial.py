@@ -54,8 +54,8 @@ class Trial:
         """Seconds that watching both sides and the fewest rounds will take; the trial is not in it.
 
         A process warms up by one short training of each entry point. One that watches also makes one for each other
-        seed, and trains twice: to see what is loaded, and with clocks. In a round both also train from cached batches,
-        which takes no longer than the training after.
+        seed, and trains twice: to see what is loaded, and with clocks. In a round the side after also trains from
+        cached batches, which takes no longer than its training.
         Its datasets are tried in workers, which the side before has no need of.
         """
         working = {side: [tried[label] for label in self.labels] for side, tried in self.tried.items()}
@@ -63,7 +63,7 @@ class Trial:
         whole = {side: sum(one.expected_s(settings.sizes) for one in tried) for side, tried in working.items()}
         start_s = self.start_s + sum(one.first_s for tried in working.values() for one in tried)
         watching = start_s + sum(len(OTHER_SEEDS) * short[side] + (_WATCHED + 1) * whole[side] for side in whole)
-        rounds = MIN_ROUNDS * (start_s + whole["before"] + 3 * whole["after"])
+        rounds = MIN_ROUNDS * (start_s + whole["before"] + 2 * whole["after"])
         return watching + rounds + settings.measuring.extra_s
 
 

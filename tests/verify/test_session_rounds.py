@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from chirp_migrate.verify.children import SIDES
 from chirp_migrate.verify.looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
 from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound, order, take_rounds
 from chirp_migrate.verify.session import timings
@@ -198,3 +199,11 @@ def test_after_a_look_only_what_is_still_open_runs() -> None:
 def test_rounds_of_a_few_entry_points_take_their_own_time_of_the_budget() -> None:
     _, rounds = asked_for([QUIET] * 30, budget_s=4 * 30 + 6 * 10)
     assert (len(rounds.made), rounds.stopped) == (10, Stopped.BUDGET)
+
+
+def test_perfect_loading_is_judged_by_the_rounds_that_have_it() -> None:
+    fed = TimedRound(("before", "after"), {side: {"a": 1.0, "b": 2.0} for side in SIDES}, QUIET, 1.0)
+    total, entries = timings([fed, fed, of("b"), of("b")])
+    assert (total.ratio.rounds, entries["b"].ratio.rounds) == (2, 4)
+    assert total.perfect is not None and total.perfect.rounds == 2
+    assert entries["b"].perfect is not None and entries["b"].perfect.rounds == 2
