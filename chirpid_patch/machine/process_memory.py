@@ -49,7 +49,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
     """
     if psutil is None:
         if pid is None and not include_children:
-            return _peak_of_this_process()
+            return MemoryReading(most_resident(), "peak-rss", 1)
         raise NotImplementedError("install psutil to read the memory of workers and other processes")
     try:
         process = psutil.Process(pid)
@@ -74,11 +74,11 @@ def _read(process: Any, kind: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _peak_of_this_process() -> MemoryReading:
+def most_resident() -> int:
+    """The most bytes that this process ever held resident. Raises NotImplementedError where nobody tells (Windows)."""
     try:
         import resource
     except ImportError:
         raise NotImplementedError("install psutil to read memory on this system") from None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # macOS counts bytes, the others KiB.
-    return MemoryReading(peak if sys.platform == "darwin" else peak * 1024, "peak-rss", 1)
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others KiB

@@ -14,27 +14,24 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 import torch
 
 from chirpid_patch.machine.polling import repeated
-from chirpid_patch.machine.process_memory import process_memory
+from chirpid_patch.machine.process_memory import most_resident, process_memory
 from chirpid_patch.machine.usable_memory import cgroup_memory_limit
 
 try:
     import psutil
-except ImportError:  # optional: Linux tells without it
+except ImportError:  # optional: only batch sizes on the CPU need it
     psutil = None
 
 logger = logging.getLogger("chirpid_patch")
 
 _OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory", "not enough memory")
 _SAMPLED_EVERY_S = 0.002
-_STATUS = Path("/proc/self/status")
-_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 class MemoryTrials(Protocol):
@@ -60,7 +57,7 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
     Raises:
         ValueError: the margin is not in [0, 1), the limit not above 0, or the device neither CUDA nor the CPU.
-        NotImplementedError: this system does not tell its memory without psutil.
+        NotImplementedError: on the CPU, without psutil.
     """
     if not 0 <= safety_margin < 1:
         raise ValueError(f"safety_margin must be from 0 to below 1, not {safety_margin}")
@@ -214,56 +211,43 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
 def peak_memory(call: Callable[[], object]) -> int:
     """The most memory, in bytes, that this process held resident while ``call`` ran.
 
-    Linux counts it; elsewhere, or where that may not be read, it is sampled.
+    Exact where that is more than the process ever held, which the system keeps; else it is sampled.
     """
-    if _restart_count():
-        call()
-        return _status("VmHWM")
+    most = _most_ever()
     seen = [resident_memory()]
     with repeated(lambda: seen.append(resident_memory()), _SAMPLED_EVERY_S, "chirpid-peak-memory"):
         call()
-    return max(*seen, resident_memory())
+    now = _most_ever()
+    return now if now > most else max(*seen, resident_memory())
+
+
+def _most_ever() -> int:
+    """The most memory, in bytes, that this process ever held resident; 0 where the system does not keep it."""
+    try:
+        return most_resident()
+    except NotImplementedError:
+        return 0
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process holds now (on macOS without psutil: the most it ever held)."""
-    return _status("VmRSS") if _STATUS.exists() else process_memory().bytes
+    """Bytes of memory that this process holds now. Raises NotImplementedError without psutil."""
+    return int(_psutil().Process().memory_info().rss)
 
 
 def available_memory() -> int:
     """Bytes that this process can take without the machine swapping or its cgroup's limit being reached.
 
-    Raises NotImplementedError where the system tells only psutil and that is not installed.
+    Raises NotImplementedError without psutil.
     """
-    if psutil is not None:
-        free = int(psutil.virtual_memory().available)
-    elif sys.platform == "linux":
-        free = _field(Path("/proc/meminfo"), "MemAvailable")
-    else:
-        raise NotImplementedError("install psutil to learn how much memory is free, or give memory_limit in bytes")
+    free = int(_psutil().virtual_memory().available)
     limit = cgroup_memory_limit()
     return free if limit is None else max(min(free, limit - process_memory(include_children=True).bytes), 0)
 
 
-def _restart_count() -> bool:
-    """Have Linux count the peak of this process from now on; whether it does."""
-    try:
-        _CLEAR_REFS.write_text("5", encoding="ascii")
-    except OSError:  # another system, or not permitted
-        return False
-    return True
-
-
-def _status(name: str) -> int:
-    return _field(_STATUS, name)
-
-
-def _field(file: Path, name: str) -> int:
-    """The value in bytes of a line like ``VmRSS:  2036 kB``."""
-    for line in file.read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise NotImplementedError(f"{file} does not tell {name}: install psutil to read memory on this system")
+def _psutil() -> Any:
+    if psutil is None:
+        raise NotImplementedError("install psutil to find out what fits into this machine's memory")
+    return psutil
 
 
 def _give_back_free_memory() -> None:

@@ -106,6 +106,6 @@ def test_the_peak_is_in_bytes_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> N
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3000))
     monkeypatch.setattr(memory.sys, "platform", "darwin")
-    assert memory._peak_of_this_process().bytes == 3000
+    assert memory.most_resident() == 3000
     monkeypatch.setattr(memory.sys, "platform", "linux")
-    assert memory._peak_of_this_process().bytes == 3000 * 1024
+    assert memory.most_resident() == 3000 * 1024
