@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 import libcst as cst
@@ -11,6 +12,31 @@ from chirp_migrate.layout import is_laid_out
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit
 from chirp_migrate.source import apply_edits
+
+#: What stands between code and a comment that is set off: it gives way before a line gets too long.
+_WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
+
+
+def call_text(
+    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
+) -> str:
+    """``callee(arguments)``, broken as black does where one line would be longer than the project wants.
+
+    Args:
+        module: the text that it becomes part of.
+        style: how the project lays out its code.
+        callee: what is called.
+        arguments: source of each.
+        indent: that of the line it begins in.
+        around: columns of that line that others take besides.
+    """
+    longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
+    line = ", ".join(arguments)
+    if len(f"{indent}{callee}({line})") + around <= longest or any("\n" in one or "\r" in one for one in arguments):
+        return f"{callee}({line})"
+    if len(f"{inner}{line}") <= longest:
+        return f"{callee}({newline}{inner}{line}{newline}{indent})"
+    return f"{callee}({newline}{''.join(f'{inner}{one},{newline}' for one in arguments)}{indent})"
 
 
 def remove_arguments(module: Module, call: cst.Call, removed: Collection[int]) -> list[Edit]:
@@ -158,7 +184,7 @@ def one_per_line(
     before = module.text[first:last]
     longest = max(style.longest_line(module.text), *(len(line) for line in before.splitlines()))
     shifted = [Edit(e.start - first, e.end - first, e.replacement) for e in in_place]
-    lines = apply_edits(before, shifted).splitlines()
+    lines = _WIDE_GAP.sub("  ", apply_edits(before, shifted)).splitlines()
     if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:
         return None
     indent = module.indentation(start)

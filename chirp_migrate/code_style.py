@@ -10,7 +10,7 @@ import ast
 import configparser
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,11 +135,19 @@ def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
         OSError: one cannot be read.
     """
     for folder in _folders(root):
-        for name in _RUFF_FILES:
-            content = _toml(folder / name)
-            table = _table(content, "ruff") if name == "pyproject.toml" else content or None
-            if table is not None:
-                return folder, table
+        table = _ruff_in(folder, _toml)
+        if table is not None:
+            return folder, table
+    return None
+
+
+def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Ruff's settings in a folder; None where it has none."""
+    for name in _RUFF_FILES:
+        content = read(folder / name)
+        table = _table(content, "ruff") if name == "pyproject.toml" else content or None
+        if table is not None:
+            return table
     return None
 
 
@@ -164,18 +172,16 @@ def _black_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _ruff_settings(folder: Path) -> Mapping[str, Any]:
-    for name in _RUFF_FILES:
-        content = _readable_toml(folder / name)
-        table = _table(content, "ruff") if name == "pyproject.toml" else content
-        if table:
-            layout = table.get("format", {})
-            return {
-                "line_length": _number(table.get("line-length"), _BLACK),
-                "string_normalization": bool(layout) and layout.get("quote-style", "double") == "double",
-                "magic_trailing_comma": not layout.get("skip-magic-trailing-comma"),
-                "trailing_commas": _selects(table, "COM812"),
-            }
-    return {}
+    table = _ruff_in(folder, _readable_toml)
+    if table is None:
+        return {}
+    layout = table.get("format", {})
+    return {
+        "line_length": _number(table.get("line-length"), _BLACK),
+        "string_normalization": bool(layout) and layout.get("quote-style", "double") == "double",
+        "magic_trailing_comma": not layout.get("skip-magic-trailing-comma"),
+        "trailing_commas": _selects(table, "COM812"),
+    }
 
 
 def _selects(ruff: Mapping[str, Any], code: str) -> bool:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.arguments import call_text
 from chirp_migrate.closures import bindings, is_variable
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.dataset_meaning import (
     INDEX,
     SELF,
@@ -49,10 +51,6 @@ def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseE
     base = bases[0].value if isinstance(bases[0], cst.Subscript) else bases[0]
     names = project.resolved_names(module, base)
     return bool(names) and names <= _DATASET
-
-
-#: Longer generated lines are broken, one argument a line.
-_LINE_LENGTH = 100
 
 
 @dataclass
@@ -429,6 +427,7 @@ def superclass_edits(
     arguments: Sequence[str],
     consumed: Sequence[Store],
     provided: frozenset[str],
+    style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
     """Edits that turn the class into a subclass of ``base``; or the reason why not.
 
@@ -437,6 +436,7 @@ def superclass_edits(
         arguments: source of the arguments of ``super().__init__``.
         consumed: stores whose values the shipped class now holds.
         provided: attributes that the shipped class itself has.
+        style: how the project lays out its code.
     """
     module, init = read.module, read.methods.get("__init__")
     if init is None:
@@ -457,10 +457,7 @@ def superclass_edits(
         if statement not in [store.statement for store in (*gone, *late)] and _reads_self(module, statement):
             return "its `__init__` reads attributes that the shipped class sets later"
     indent = module.indentation(module.span(anchor)[0])
-    lines = [f"super().__init__({', '.join(arguments)})"]
-    if len(indent) + len(lines[0]) > _LINE_LENGTH:
-        inner = "".join(f"{module.newline}{indent}    {argument}," for argument in arguments)
-        lines = [f"super().__init__({inner}{module.newline}{indent})"]
+    lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]
     edits = [Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines))]
     removed = {id(store.statement): store.statement for store in (*gone, *late)}

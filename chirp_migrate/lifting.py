@@ -20,10 +20,11 @@ __all__ = [
     "NotMovable",
     "definition_range",
     "free_name",
+    "function_offset",
     "import_edits",
     "import_lines",
     "in_string",
-    "insert_above",
+    "insert_at",
     "insert_behind",
     "insertion_offset",
     "joined",
@@ -88,15 +89,48 @@ def _shortened(name: str) -> str:
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
     """Start of the line above the top-level statement that holds ``node``, its decorators and its comments."""
+    return _above(module, module.top_level_statement(node))
+
+
+def function_offset(module: Module, node: cst.CSTNode) -> int:
+    """Where a function for ``node`` goes: above the definition that holds it; in a script behind the last definition
+    or import above it, and in a notebook above the statement, in whose cell it has to be.
+    """
     statement = module.top_level_statement(node)
+    if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
+        return _above(module, statement)
+    body: list[cst.CSTNode] = list(module.tree.body)
+    at = body.index(statement)
+    while at and not _defines_or_imports(body[at - 1]):
+        at -= 1
+    return _above(module, body[at] if at else statement)
+
+
+def _defines_or_imports(statement: cst.CSTNode) -> bool:
+    """Whether functions may stand behind a statement: after definitions, and after imports, guarded ones too."""
+    imports = m.SimpleStatementLine([m.ZeroOrMore(), m.Import() | m.ImportFrom(), m.ZeroOrMore()])
+    guarded = m.IndentedBlock([m.ZeroOrMore(), imports, m.ZeroOrMore()])
+    return m.matches(
+        statement,
+        m.FunctionDef() | m.ClassDef() | imports | m.If(body=guarded) | m.Try(body=guarded),
+    )
+
+
+def _above(module: Module, statement: cst.CSTNode) -> int:
     decorators = statement.decorators if isinstance(statement, cst.FunctionDef | cst.ClassDef) else ()
     return _with_comments(module, module.line_start(module.span(decorators[0] if decorators else statement)[0]), "")
 
 
-def insert_above(module: Module, node: cst.CSTNode, definition: str) -> Edit:
-    """Insert ``definition`` above the top-level statement that holds ``node``."""
-    offset = insertion_offset(module, node)
-    return Edit(offset, offset, definition.rstrip("\r\n") + module.newline * 3)
+def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
+    """Insert ``definition`` at the start of a line between top-level statements, with two blank lines around it.
+
+    Definitions that go to one place share the edit for the lines above the first.
+    """
+    above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
+    missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
+    lead = module.newline * missing if not module.path.endswith(".ipynb") else ""
+    edits = (Edit(offset, offset, lead), Edit(offset, offset, definition.rstrip("\r\n") + module.newline * 3))
+    return edits if lead else edits[1:]
 
 
 def insert_behind(module: Module, method: cst.FunctionDef, definition: str) -> Edit:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.arguments import call_text
 from chirp_migrate.closures import is_read
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.dataset_names import dotted
 from chirp_migrate.lifting import NotMovable, whole_span
 from chirp_migrate.module import Module, walk
@@ -24,8 +27,6 @@ __all__ = [
     "stays",
 ]
 
-#: Columns left for `name = partial(...)` by the name.
-_LINE_LENGTH = 75
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
@@ -165,34 +166,38 @@ def _pieces(parameters: cst.Parameters) -> list[cst.Param | cst.ParamStar | cst.
 
 
 def partial_call(
-    module: Module, node: cst.CSTNode, function: str, values: Sequence[tuple[str, str]]
+    module: Module,
+    style: CodeStyle,
+    node: cst.CSTNode,
+    function: str,
+    values: Sequence[tuple[str, str]],
+    around: int,
 ) -> tuple[str, frozenset[Import]]:
     """Source of ``function`` with keyword values bound to it at ``node``, and the import that takes.
+
+    Args:
+        module: the text.
+        style: how the project lays out its code.
+        node: what it takes the place of.
+        function: what the values are bound to.
+        values: keywords and values.
+        around: columns that the line has besides it and its indentation.
 
     Raises:
         NotMovable: ``partial`` means something else there.
     """
     if not values:
         return function, frozenset()
-    bound = _arguments(module, node, [function, *(f"{keyword}={value}" for keyword, value in values)])
+    arguments = [function, *(f"{keyword}={value}" for keyword, value in values)]
+    indent = module.indentation(module.span(node)[0])
+    bound = partial(call_text, module, style, arguments=arguments, indent=indent, around=around)
     spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
     for word, path, spelled in spellings:
         owner = module.scopes.lookup(word, node)
         places = owner[1] if owner is not None else []
         if places and all(one.qualified == path and module.span(one.node)[0] < module.span(node)[0] for one in places):
-            return spelled + bound, frozenset()
+            return bound(spelled), frozenset()
     owner = module.scopes.lookup("partial", node)
     if owner is not None and not isinstance(owner[0].node, cst.Module):
         raise NotMovable("the word `partial`, which would bind its values, means something else there")
-    return f"partial{bound}", frozenset({("functools", "partial")})
-
-
-def _arguments(module: Module, node: cst.CSTNode, arguments: Sequence[str]) -> str:
-    """Arguments in their parentheses, one a line where they would make too long a line."""
-    start = module.span(node)[0]
-    indent = module.indentation(start)
-    line = f"({', '.join(arguments)})"
-    if len(indent) + len(line) <= _LINE_LENGTH or any("\n" in one or "\r" in one for one in arguments):
-        return line
-    inner = indent + module.tree.default_indent
-    return f"({module.newline}{''.join(f'{inner}{one},{module.newline}' for one in arguments)}{indent})"
+    return bound("partial"), frozenset({("functools", "partial")})

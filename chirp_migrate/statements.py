@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from chirp_migrate.arguments import call_text
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Edit
-
-#: Longer generated lines are broken, one argument a line.
-_LINE_LENGTH = 100
 
 
 def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
@@ -19,12 +18,9 @@ def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
     return Edit(module.line_start(start), module.line_end(end - 1), "")
 
 
-def class_decorator(module: Module, node: cst.ClassDef, name: str, arguments: Sequence[str]) -> Edit:
+def class_decorator(module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]) -> Edit:
     """Put ``@name(arguments)`` above a class that has no decorator, one argument a line where it is long."""
-    line = f"@{name}({', '.join(arguments)})"
-    if len(line) > _LINE_LENGTH:
-        inner = "".join(f"    {argument},{module.newline}" for argument in arguments)
-        line = f"@{name}({module.newline}{inner})"
+    line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
     # With the keyword: what others insert above the class stays above the decorator, too.
     keyword = module.text[place : place + len("class")]

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.dataset_class import Declared, read_declared
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
@@ -68,14 +69,14 @@ class WorkerSafeDatasetClass(Rule):
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)
                 if isinstance(declared, Declared):
-                    yield _decorated(module, statement, declared)
+                    yield _decorated(module, statement, declared, project.code_style)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
                     yield Proposal(place, f"`{title}`: left alone, {declared}")
 
 
-def _decorated(module: Module, node: cst.ClassDef, declared: Declared) -> Proposal:
+def _decorated(module: Module, node: cst.ClassDef, declared: Declared, style: CodeStyle) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
-    edit = class_decorator(module, node, name, declared.arguments)
+    edit = class_decorator(module, style, node, name, declared.arguments)
     return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

@@ -101,7 +101,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         ]
         named = ", ".join(f'"{name}"' for name in called)
         calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
-        edit = class_decorator(module, node, decorator, [*said, *calls])
+        edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` draws sample by sample: `@{decorator}` declares it, so whole batches are drawn at once"
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None

@@ -11,6 +11,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.closures import Capture, is_target, reads_of
+from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.dataset_class import short
 from chirp_migrate.dataset_meaning import is_part, pair_of, standardized_pair
 from chirp_migrate.early_binding import has_value
@@ -23,8 +24,6 @@ from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, ite
 
 _SHIPPED = "standardized_samples"
 _MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
-#: Longer generated lines are broken.
-_LINE_LENGTH = 100
 #: Around these an `or` needs brackets.
 _BINDS_TIGHTER = (
     cst.BinaryOperation,
@@ -79,7 +78,7 @@ class MaterializedStandardization(Rule):
         for node in module.find(cst.ListComp):
             found = None if _stands_in(module, node) else _from_comprehension(module, project, node)
             if found is not None:
-                yield _rewrite_comprehension(module, node, found)
+                yield _rewrite_comprehension(module, node, found, project.code_style)
         for loop in module.find(cst.For):
             proposal = _examine_loop(module, project, loop)
             if proposal is not None:
@@ -181,12 +180,12 @@ def _surely_has_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     return has_value(module, module.tree.body[-1] if is_later else node, Capture(name, *owner))
 
 
-def _rewrite_comprehension(module: Module, node: cst.ListComp, built: _Built) -> Proposal:
+def _rewrite_comprehension(module: Module, node: cst.ListComp, built: _Built, style: CodeStyle) -> Proposal:
     span, newline = module.span(node), module.newline
     parts = [built.call, f"or {module.source(node)}"]
     text = " ".join(parts)
     indent = module.indentation(span[0])
-    if len(indent) + len(text) > _LINE_LENGTH:
+    if len(indent) + len(text) > style.longest_line(module.text):
         inner = f"{newline}{indent}{module.tree.default_indent}"
         text = f"({inner}{inner.join(parts)}{newline}{indent})"
     elif isinstance(module.parents[node], _BINDS_TIGHTER):

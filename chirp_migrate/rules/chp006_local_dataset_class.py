@@ -19,7 +19,7 @@ from chirp_migrate.lifting import (
     free_name,
     import_edits,
     import_lines,
-    insert_above,
+    insert_at,
     insertion_offset,
     joined,
     left_over_imports,
@@ -164,7 +164,7 @@ class _Moved:
         ]
         inside = [Edit(*module.span(node.name), name), *(Edit(*module.span(one), name) for one in own)]
         text = moved(module, (start, end), "", [*inside, *self._handed_in(), *self._imported()])
-        edits = [removal(module, start, end), insert_above(module, node, text)]
+        edits = [removal(module, start, end), *insert_at(module, insertion_offset(module, node), text)]
         edits += left_over_imports(module, (start, end), self.imports)
         for call in calls:
             edits += self._construction(call, name)

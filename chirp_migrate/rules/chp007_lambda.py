@@ -17,11 +17,11 @@ from chirp_migrate.lambda_meaning import shipped_meaning
 from chirp_migrate.lifting import (
     NotMovable,
     free_name,
+    function_offset,
     import_lines,
     in_string,
-    insert_above,
+    insert_at,
     insert_behind,
-    insertion_offset,
     joined,
     left_over_imports,
     whole_span,
@@ -101,8 +101,8 @@ class PicklableFunction(Rule):
                     yield Proposal(module.span(node)[0], message)
 
 
-#: The name of a function of the module, and the edit that defines it.
-_Made = tuple[str, Edit]
+#: The name of a function of the module, and the edits that define it.
+_Made = tuple[str, tuple[Edit, ...]]
 
 
 def _lift(
@@ -116,7 +116,8 @@ def _lift(
     check_body(module, node)
     imports_again = import_lines(module, imported)
     check_values(module, node, captured.values())
-    bound = bound_defaults(module, node.params, insertion_offset(module, node))
+    offset = function_offset(module, node)
+    bound = bound_defaults(module, node.params, offset)
     named = _named(module, node)
     early = _means_the_same_early(module, project, node)
     forwarded = _forwarded(module, project, node) if early else None
@@ -141,9 +142,10 @@ def _lift(
         raise NotMovable("in the body of a class it is a method, which what it would become is not")
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
-    value, imports = partial_call(
-        module, node, f"self.{name}" if method else name, bindings_of(module, bound, keywords)
-    )
+    style, given = project.code_style, bindings_of(module, bound, keywords)
+    line = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
+    around = len(line.strip())
+    value, imports = partial_call(module, style, node, f"self.{name}" if method else name, given, around)
 
     start = module.text.index("lambda", span[0]) + len("lambda")
     if isinstance(node.whitespace_after_lambda, cst.BaseParenthesizableWhitespace):
@@ -161,17 +163,17 @@ def _lift(
     shared = None if method else made.get(said) or _existing(module, project, node, said)
     if shared is not None:
         name, place = shared
-        value, imports = partial_call(module, node, name, bindings_of(module, bound, keywords))
+        value, imports = partial_call(module, style, node, name, given, around)
     else:
         head = f"{indent}def {name}({parameters}):"
         definition = module.newline.join([head, *(inner + line for line in lines)])
-        place = insert_behind(module, method, definition) if method else insert_above(module, node, definition)
+        place = (insert_behind(module, method, definition),) if method else insert_at(module, offset, definition)
         if method is None:
             made[said] = name, place
     taken.add(f"self.{name}" if method else name)
     what = f"the {'method' if method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    edits = [Edit(*span, value), place, *left_over_imports(module, span, imported)]
+    edits = [Edit(*span, value), *place, *left_over_imports(module, span, imported)]
     return Proposal(span[0], message, joined(edits), imports)
 
 
@@ -190,7 +192,7 @@ def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[st
         is_meant = owner is not None and owner[0] is module.scopes.module and len(owner[1]) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
         if same and is_meant and not is_replaced(module, project, name):
-            return name, Edit(start + 1, start + 1, "")
+            return name, (Edit(start + 1, start + 1, ""),)
     return None
 
 

@@ -91,7 +91,7 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     sources.append(f"transforms=[{mine}({made['arguments']}){made['condition'] or ''}]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
     provided = _PROVIDED | {augmenter.attribute}
-    edits = superclass_edits(read, _SHIPPED, sources, consumed, provided)
+    edits = superclass_edits(read, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
         return Proposal(
             offset, f"`{title}` masks a rescaled 8-bit image of each sample; mask the tensor by hand instead: {edits}"

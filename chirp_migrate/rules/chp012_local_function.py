@@ -16,7 +16,7 @@ from chirp_migrate.lifting import (
     free_name,
     import_edits,
     import_lines,
-    insert_above,
+    insert_at,
     insert_behind,
     insertion_offset,
     joined,
@@ -95,7 +95,7 @@ class LocalFunction(Rule):
         """Move local functions that reach a loader, a dataset or a transform."""
         destinations = Destinations(module, project)
         taken: set[str] = set()
-        made: dict[str, tuple[str, Edit]] = {}
+        made: dict[str, tuple[str, tuple[Edit, ...]]] = {}
         for node in module.find(cst.FunctionDef):
             purpose = destinations.of_function(node) if _is_local(module, node) else None
             if purpose is not None:
@@ -134,9 +134,9 @@ class _Lifted:
         self.imports = [one for one in self.captured.values() if one.is_import]
         self.values = [one for one in self.captured.values() if not one.is_import]
 
-    def proposal(self, taken: set[str], made: dict[str, tuple[str, Edit]]) -> Proposal:
+    def proposal(self, taken: set[str], made: dict[str, tuple[str, tuple[Edit, ...]]]) -> Proposal:
         """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with
-        the edit that defines it, to ``made``.
+        the edits that define it, to ``made``.
 
         Raises:
             NotMovable: it cannot be moved, for the reason given.
@@ -163,7 +163,8 @@ class _Lifted:
         shared = made.get(said) if method is None and not self.is_recursive else None
         name = self._name(goes, method, taken) if shared is None else shared[0]
         values = bindings_of(module, bound, keywords)
-        value, imports = partial_call(module, node, f"self.{name}" if method else name, values)
+        function, around = f"self.{name}" if method else name, len(f"{self.title} = ")
+        value, imports = partial_call(module, self.project.code_style, node, function, values, around)
 
         start, end = definition_range(module, node)
         indent = module.indentation(module.span(method)[0]) if method is not None else ""
@@ -181,8 +182,8 @@ class _Lifted:
         if method is not None:
             edits.append(insert_behind(module, method, text))
         else:
-            made[said] = shared or (name, insert_above(module, node, text))
-            edits.append(made[said][1])
+            made[said] = shared or (name, insert_at(module, place, text))
+            edits += made[said][1]
         edits += left_over_imports(module, (start, end), self.imports)
         if goes:
             edits.append(removal(module, start, end))

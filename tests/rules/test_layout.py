@@ -122,3 +122,46 @@ def test_a_guarded_import_is_in_order_among_its_neighbours(tmp_path: Path) -> No
     )
     lines = migrated(tmp_path, text, "[tool.isort]\nprofile = 'black'\n").splitlines()
     assert lines[1:3] == ["    import numpy", "    from chirpid_patch import OptimalDataLoaderFactory"]
+
+
+DEFINITION = "\n\ndef load():\n    return torch.arange(9)\n\n"
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+{}
+SIZE = 4
+data = torch.arange(9)
+train = DataLoader(data, batch_size=SIZE, collate_fn=lambda rows: rows[:SIZE])
+print(train, DataLoader(data, batch_size=SIZE, collate_fn=lambda rows: rows[SIZE:]))
+"""
+
+
+@pytest.mark.parametrize("definition", ["", DEFINITION])
+def test_the_functions_of_a_script_stand_behind_its_definitions_and_imports(tmp_path: Path, definition: str) -> None:
+    after = migrated(tmp_path, SCRIPT.format(definition), "[tool.black]\n")
+    assert after.count("\n\n\ndef _") == 2
+    assert after.rindex("def _") < after.index("\n\n\nSIZE = 4\ndata = torch.arange(9)\ntrain = ")
+    assert not definition or after.index("def load") < after.index("def _")
+    assert is_clean(tmp_path, "black", "--check") and is_clean(tmp_path, "flake8", "--max-line-length=88")
+
+
+COMMENTED = """\
+def make(train_set, data, batch_size):
+    loader = DataLoader(train_set,
+                        batch_size=batch_size,  # each
+                        num_workers=0,          # none
+                        drop_last=False,        # all
+                        shuffle=True)           # every epoch
+
+    size = len(train_set)                         # samples
+    other = DataLoader(data)                      # one by one
+    return loader, size, other, torch             # again
+"""
+
+
+def test_comments_that_stand_in_one_column_still_do(tmp_path: Path) -> None:
+    lines = migrated(tmp_path, IMPORTS + COMMENTED).splitlines()
+    columns = {line.partition("# ")[2]: line.find("#") for line in lines if "#" in line}
+    assert columns["each"] == columns["all"] == columns["every epoch"]
+    assert columns["samples"] == columns["again"] == COMMENTED.splitlines()[7].index("#")
+    assert columns["one by one"] == len("    other = OptimalDataLoaderFactory.create_loader(data)  "), "no room"

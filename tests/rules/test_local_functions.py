@@ -476,6 +476,7 @@ def test_comments_and_docstrings_go_along() -> None:
     after, _ = migrate(text)
     assert after == HEADER + textwrap.dedent(
         '''
+
         # Stack them.
         # Really.
         def collate(batch):
