@@ -21,15 +21,14 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 from chirpid_patch import (
     BatchedDataLoader,
     OptimalDataLoaderFactory,
-    RandomKey,
     WorkerSafeArrayDataset,
     WorkerSafeAugmentedDataset,
     WorkerSafeStandardizedDataset,
     compute_standardization_stats,
-    fetch_batch,
     streaming_standardization_stats,
 )
-from chirpid_patch.datasets.gather import fetch_samples, is_in_memory
+from chirpid_patch.datasets.gather import fetch_batch, fetch_samples, is_in_memory
+from chirpid_patch.randomness.keyed_random import RandomKey
 
 SIZE = 12
 SHAPE = (2, 3)

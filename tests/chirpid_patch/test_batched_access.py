@@ -19,8 +19,8 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
-    fetch_batch,
 )
+from chirpid_patch.datasets.gather import fetch_batch
 
 SIZE = 12
 

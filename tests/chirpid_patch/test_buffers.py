@@ -15,8 +15,9 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from chirpid_patch import OptimalDataLoaderFactory, fetch_batch
+from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.datasets.buffers import Buffers, batch_memory
+from chirpid_patch.datasets.gather import fetch_batch
 
 SHAPE = (16, 1, 150, 150)  # 1.4 MB
 

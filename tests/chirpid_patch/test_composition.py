@@ -18,13 +18,12 @@ from chirpid_patch import (
     GaussianNoise,
     Lambda,
     OptimalDataLoaderFactory,
-    RandomKey,
     SpecAugment,
     Standardize,
     WorkerSafeAugmentedDataset,
-    fetch_batch,
 )
-from chirpid_patch.datasets.gather import fetch_sample
+from chirpid_patch.datasets.gather import fetch_batch, fetch_sample
+from chirpid_patch.randomness.keyed_random import RandomKey
 
 Wrap = Callable[[list[Any]], Any]
 DATA = tensor_data(20, (1, 6, 9))

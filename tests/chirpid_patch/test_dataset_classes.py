@@ -18,8 +18,8 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
     compute_standardization_stats,
-    fetch_batch,
 )
+from chirpid_patch.datasets.gather import fetch_batch
 
 BOTH = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0}}
 

@@ -22,12 +22,11 @@ from chirpid_patch import (
     OptimalDataLoaderFactory,
     SpecAugment,
     augments,
-    fetch_batch,
     lists,
     standardized_samples,
     standardizes,
 )
-from chirpid_patch.datasets.gather import is_in_memory, reads_batches
+from chirpid_patch.datasets.gather import fetch_batch, is_in_memory, reads_batches
 from chirpid_patch.declaration import served
 from chirpid_patch.transforms.declared import masks
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from originals import same
 from torch.utils.data import TensorDataset
 
-from chirpid_patch import GaussianNoise, WorkerSafeStandardizedDataset, fetch_batch, native
+from chirpid_patch import GaussianNoise, WorkerSafeStandardizedDataset, native
+from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.transforms.noise import add_noise_, normal_noise
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="it could not be compiled here: no C compiler")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from fake_nvml import GIB, FakeNvml, Gpu, two_gpus
 
-from chirpid_patch import MemoryPressure, MemoryWatch
 from chirpid_patch.machine.nvml import FIELDS, GpuProbe, gpu_status
+from chirpid_patch.memory.watch import MemoryPressure, MemoryWatch
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,6 @@ from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset,
 from chirpid_patch import (
     BatchedDataLoader,
     Compose,
-    FlipsAndTurns,
     GaussianNoise,
     OptimalDataLoaderFactory,
     SpecAugment,
@@ -34,6 +33,7 @@ from chirpid_patch import (
 from chirpid_patch.device import resident_tensors
 from chirpid_patch.device.resident import ResidentDataLoader
 from chirpid_patch.device.resident_tensors import NotResidentError
+from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
 Factory = OptimalDataLoaderFactory
 SHAPE = (2, 7, 9)

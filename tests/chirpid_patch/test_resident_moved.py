@@ -12,8 +12,10 @@ import torch
 from originals import PairDataset, run, same, tensor_data
 from torch.utils.data import DataLoader
 
-from chirpid_patch import AdjustingDataLoader, BatchedDataLoader, DistributedDataLoader, OptimalDataLoaderFactory
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 from chirpid_patch.device.resident import ResidentDataLoader
+from chirpid_patch.distributed.loader import DistributedDataLoader
+from chirpid_patch.tune.adjusting import AdjustingDataLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:neither torch.distributed nor torchrun")
 

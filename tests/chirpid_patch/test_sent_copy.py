@@ -12,13 +12,8 @@ import torch
 from originals import same
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from chirpid_patch import (
-    BatchedDataLoader,
-    SpecAugment,
-    WorkerSafeAugmentedDataset,
-    WorkerSafeStandardizedDataset,
-    fetch_batch,
-)
+from chirpid_patch import BatchedDataLoader, SpecAugment, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.sent_copy import sent_copy
 
 N = 3000

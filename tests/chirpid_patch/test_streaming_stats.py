@@ -16,12 +16,8 @@ from originals import PairDataset, RandomPairDataset, global_states, seed_all, t
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from chirpid_patch import (
-    WorkerSafeStandardizedDataset,
-    compute_standardization_stats,
-    fetch_batch,
-    streaming_standardization_stats,
-)
+from chirpid_patch import WorkerSafeStandardizedDataset, compute_standardization_stats, streaming_standardization_stats
+from chirpid_patch.datasets.gather import fetch_batch
 
 
 def two_pass(values: Sequence[float]) -> tuple[float, float]:
