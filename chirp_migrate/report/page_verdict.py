@@ -156,7 +156,7 @@ def _same_training(found: VerdictStory) -> str:
         if exact:
             lines.append(f"<li>{count(exact, 'entry point')}: no difference in what was compared.</li>")
         lines += [
-            f"<li>{escape(label)}: augmented; validation identical, same distribution "
+            f"<li>{escape(label)}: compared by distribution, which is the same "
             f"(smallest adjusted p {p:.2g}{_noticed(found.noticed.get(label))}).</li>"
             for label, p in found.smallest_p.items()
         ]

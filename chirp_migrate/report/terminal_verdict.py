@@ -130,7 +130,7 @@ def _sameness(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
     for difference in verdict.differences:
         yield from screen.item("-", _sentence(difference), code=_RED)
     if verdict.smallest_p:
-        yield from screen.heading("Random augmentation, compared by statistical tests (smallest adjusted p)")
+        yield from screen.heading("Compared by distribution (smallest adjusted p)")
         rows = [
             [name, f"{p:.2g}", f"{verdict.noticed[name]:.2f}" if name in verdict.noticed else "-"]
             for name, p in verdict.smallest_p.items()

@@ -56,12 +56,14 @@ class Equivalence:
         notes: what could not be compared, and why; and what is amiss on both sides alike.
         smallest_p: smallest adjusted p-value by entry point with augmentation.
         noticed: entry point → statistic → what difference its test would have noticed.
+        unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
     """
 
     found: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     smallest_p: dict[str, float] | None = None
     noticed: Mapping[str, Mapping[str, Noticed]] = field(default_factory=dict)
+    unrepeatable: frozenset[str] = frozenset()
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -72,4 +74,5 @@ class Equivalence:
         """Both comparisons as one."""
         smallest = {**(self.smallest_p or {}), **(other.smallest_p or {})} or self.smallest_p or other.smallest_p
         noticed = {**self.noticed, **other.noticed}
-        return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed)
+        unrepeatable = self.unrepeatable | other.unrepeatable
+        return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed, unrepeatable)

@@ -1,26 +1,29 @@
 """Whether both sides train the same: what differs, in sentences that name the first difference.
 
-Where nothing is random, batches, losses and results must be equal to the last bit. Where samples are augmented,
+Where nothing is random, batches, losses and results must be equal to the last bit, as far as they repeat on the side
+before. Where samples are augmented,
 the same samples must be trained on, and the augmentation must have the same distribution: two-sample tests on
 statistics of each augmented sample, at alpha 0.001 after Holm's correction over all tests of a verification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from chirp_migrate.verify.api import Signature, missing_from
 from chirp_migrate.verify.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
 from chirp_migrate.verify.difference import Difference, Equivalence, Noticed
 from chirp_migrate.verify.passes import compare_entry
 from chirp_migrate.verify.seeds import ignored
+from chirp_migrate.verify.sketch import values_of
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 from chirp_migrate.verify.statistics import holm, ks_p_value, noticed_share, noticed_shift
 
 __all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_passes", "compare_results"]
 
 ALPHA = 0.001
+_VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,33 @@ class _Test:
     after: Sequence[float] = ()
 
 
-def compare_passes(before: Mapping[str, EntryResult], after: Mapping[str, EntryResult]) -> Equivalence:
-    """Compare what the loaders of both sides yielded in a PROBE pass, entry point by entry point."""
+def compare_passes(
+    before: Mapping[str, EntryResult],
+    after: Mapping[str, EntryResult],
+    again: Mapping[str, EntryResult] | None = None,
+) -> Equivalence:
+    """Compare what the loaders of both sides yielded in a PROBE pass, entry point by entry point.
+
+    Args:
+        again: another pass of the side before. Losses and batches that it does not repeat, as a GPU may not, are
+            compared by their distribution; None: everything repeats.
+    """
     found: list[Difference] = []
     notes: list[str] = []
     tests: list[_Test] = []
+    unrepeatable: set[str] = set()
     for label, old in before.items():
         new = after[label]
-        differences = compare_entry(old.passes, new.passes)
+        varying = set() if again is None else {name for name, _ in compare_entry(old.passes, again[label].passes)}
+        if varying and varying <= _VALUES:
+            values = varying != {"losses-differ"}
+            differences = compare_entry(*([_without_values(one, values) for one in of.passes] for of in (old, new)))
+            tests += _value_tests(label, old.passes, new.passes, values)
+            unrepeatable.add(label)
+            what = "batches and losses" if values else "losses"
+            notes.append(f"{label}: {what} differ in two runs of the side before, too: compared by their distribution")
+        else:
+            differences = compare_entry(old.passes, new.passes)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
@@ -68,7 +90,7 @@ def compare_passes(before: Mapping[str, EntryResult], after: Mapping[str, EntryR
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
             found.append(Difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
-    return Equivalence(tuple(found), tuple(notes), smallest, _noticed(tests))
+    return Equivalence(tuple(found), tuple(notes), smallest, _noticed(tests), frozenset(unrepeatable))
 
 
 def _noticed(tests: Sequence[_Test]) -> dict[str, dict[str, Noticed]]:
@@ -95,11 +117,13 @@ def compare_results(
     before_again: Mapping[str, EntryResult],
     after: Mapping[str, EntryResult],
     after_again: Mapping[str, EntryResult],
+    unrepeatable: Collection[str] = (),
 ) -> Equivalence:
     """Compare what the entry points returned; a second run of each side tells what repeats at all.
 
     Values that differ between two runs of the side before (times, for example) are noted and not compared.
-    Entry points with augmentation draw other random numbers, so of their results only the form is compared.
+    Entry points with augmentation draw other random numbers, so of their results only the form is compared, as of those
+    that are ``unrepeatable``.
     """
     found: list[Difference] = []
     notes: list[str] = []
@@ -110,10 +134,10 @@ def compare_results(
         if varying:
             notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
         unstable = {path for path in b.keys() | b_again.keys() if b.get(path) != b_again.get(path)} - varying
-        if unstable:
+        if unstable and label not in unrepeatable:
             text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
             found.append(Difference("seed-ignored", label, text))
-        elif any(record.random for record in old.passes):
+        elif label in unrepeatable or any(record.random for record in old.passes):
             if lost := a.keys() - b.keys() - varying:
                 found.append(Difference("result-missing", label, f"{_some(lost)}: no longer in the result"))
         elif changed := {p for p in a.keys() | b.keys() if a.get(p) != b.get(p)} - varying:
@@ -147,6 +171,32 @@ def _distribution_test(label: str, name: str, before: list[float], after: list[f
     means = [sum(values) / len(values) for values in (before, after)]
     text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
     return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
+
+
+def _without_values(record: PassRecord, batches: bool) -> PassRecord:
+    """The record without values of losses, and where asked for without those of batches, but with which samples."""
+    record = replace(record, losses=[float(0).hex()] * len(record.losses))
+    if not batches:
+        return record
+    which = record.base_indices
+    return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
+
+
+def _value_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord], batches: bool) -> list[_Test]:
+    """Tests on losses, and where asked for on values of batches, that do not repeat."""
+    tests = []
+    for role in ("train", "validation"):
+        sides = [[record for record in side if record.role == role] for side in (before, after)]
+        losses = [[float.fromhex(loss) for record in side for loss in record.losses] for side in sides]
+        found = [("losses-differ", f"{role} losses", losses)]
+        if batches:
+            values = [[v for record in side for text in record.sketches for v in values_of(text)] for side in sides]
+            found.append(("values-differ", f"{role} values", values))
+        for name, what, (old, new) in found:
+            if old and new:
+                text = f"{what} have another distribution"
+                tests.append(_Test(label, name, text, ks_p_value(old, new), what, old, new))
+    return tests
 
 
 def _repeat_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:

@@ -210,8 +210,9 @@ def _equivalence(measurements: Measurements, limited: str | None) -> list[str]:
         or f"Equivalent: {count(exact, 'entry point')} identical to the last bit in every batch, loss and result."
     ]
     for label, p in augmented.items():
+        kind = "not repeatable" if label in found.unrepeatable else "augmented; validation identical"
         lines.append(
-            f"  {short(label)}: augmented; validation identical, same distribution (smallest adjusted p {p:.2g}). "
+            f"  {short(label)}: {kind}, same distribution (smallest adjusted p {p:.2g}). "
             f"Noticed 9 times in 10: {_noticed(found.noticed.get(label, {}))}."
         )
     return [*lines, *(f"  Note: {note}." for note in found.notes)]

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from chirp_migrate.verify.api import public_names
 from chirp_migrate.verify.children import SIDES, Children
 from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
@@ -124,7 +126,13 @@ def measure(
             progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
     children.has_loaders = any(entry.passes for entry in watched["before"].values())
-    equivalence = compare_passes(watched["before"], watched["after"])
+    once_more = None
+    if torch.cuda.is_available() and discovery.source is not Source.COMMAND:
+        progress("watching the side before once more: what does not repeat there is compared by its distribution")
+        with ExitStack() as stack:
+            for _, child in children.in_turn(stack, ("before",), {"before": (Mode.PROBE,)}):
+                once_more = child.result().modes[Mode.PROBE]
+    equivalence = compare_passes(watched["before"], watched["after"], once_more)
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))
     if trial is not None:
         equivalence = equivalence.joined(trial.difference)
@@ -133,7 +141,9 @@ def measure(
     if not equivalence.differences:
         timed = _time_rounds(children, frozenset(labels), settings, progress, deadline)
         again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
-        results = compare_results(watched["before"], again["before"], watched["after"], again["after"])
+        results = compare_results(
+            watched["before"], again["before"], watched["after"], again["after"], equivalence.unrepeatable
+        )
         equivalence = equivalence.joined(results)
     measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
     failing, no_room = ({}, ()) if trial is None else (trial.failing, trial.no_room)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-__all__ = ["Gap", "gap", "sketch"]
+__all__ = ["Gap", "gap", "sketch", "values_of"]
 
 _PER_SAMPLE = 16
 _LEAST = 8
@@ -43,9 +44,14 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
     return ""
 
 
+def values_of(text: str) -> NDArray[np.float64]:
+    """The values in a :func:`sketch`."""
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
+
+
 def gap(before: str, after: str) -> Gap | None:
     """How two sketches differ; None when they cannot be compared, or are equal."""
-    a, b = (np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64) for text in (before, after))
+    a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
     largest = float(np.nanmax(np.abs(b - a)))

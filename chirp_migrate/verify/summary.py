@@ -122,7 +122,7 @@ def _sameness(measurements: Measurements, discovery: Discovery) -> Iterator[tupl
     text = limited or f"{count(exact, 'entry point')} to the last bit in every batch, loss and result"
     shares = [one.share for of in found.noticed.values() for one in of.values()]
     if augmented:
-        text = f"{text.rstrip('.')}; {len(augmented)} with augmentation of the same distribution"
+        text = f"{text.rstrip('.')}; {len(augmented)} in distribution"
     if shares:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
     yield "the same", text

@@ -51,3 +51,11 @@ def test_augmented_training_must_keep_the_form_of_its_results_not_the_numbers() 
     assert compared(before, before, result(True, loss="2"), result(True, loss="2")).differences == ()
     gone = result(True, other="2")
     assert compared(before, before, gone, gone).differences == ("entry: 1 value (loss): no longer in the result",)
+
+
+def test_results_of_a_training_that_does_not_repeat_must_keep_their_form() -> None:
+    runs = [result(loss=str(number)) for number in (1, 1, 2, 3)]
+    assert [one.name for one in compared(*runs).found] == ["seed-ignored"]
+    assert compare_results(*runs, unrepeatable={"entry"}).differences == ()
+    gone = result(other="2")
+    assert compare_results(*runs[:2], gone, gone, unrepeatable={"entry"}).differences

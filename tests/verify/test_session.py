@@ -91,6 +91,24 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 
 
+@pytest.mark.slow
+def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
+    write_backend: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in: the processes train on the CPU, with losses that never repeat."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    vary = (
+        "criterion(model(x), y)\n            model",
+        "criterion(model(x) * (1 + time.time_ns() % 97 * 1e-6), y)\n            model",
+    )
+    tree = write_backend("backend", vary)
+    found = verified(tree, tree, tmp_path / "scratch")
+    assert found.equivalence.differences == ()
+    assert found.equivalence.unrepeatable == {SINGLE}
+    text = to_text(found, judge(found, 0.2), settings(), discover(tree), describe(1), verbose=True)
+    assert "single given split: not repeatable, same distribution" in " ".join(text.split())
+
+
 def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     before = write_backend("before")
     after = write_backend("after", ("shuffle=True)", "shuffle=True, drop_last=True)"))
