@@ -69,6 +69,8 @@ def compare_passes(
             notes.append(f"{label}: {what} differ in two runs of the side before, too: compared by their distribution")
         else:
             differences = compare_entry(old.passes, new.passes)
+            if again is not None and _losses_vary(old.passes, again[label].passes):
+                unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
@@ -171,6 +173,10 @@ def _distribution_test(label: str, name: str, before: list[float], after: list[f
     means = [sum(values) / len(values) for values in (before, after)]
     text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
     return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
+
+
+def _losses_vary(once: Sequence[PassRecord], again: Sequence[PassRecord]) -> bool:
+    return [record.losses for record in once] != [record.losses for record in again]
 
 
 def _without_values(record: PassRecord, batches: bool) -> PassRecord:
