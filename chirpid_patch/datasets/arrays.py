@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds, batch_like, can_gather, gather, positions_of
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
+from chirpid_patch.datasets.rows import batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 

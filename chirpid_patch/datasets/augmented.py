@@ -13,15 +13,13 @@ from chirpid_patch.datasets.gather import (
     Batch,
     RowKinds,
     WrappingDataset,
-    fetch_pairs,
-    fetch_sample,
     has_fixed_samples,
     has_rows,
     is_in_memory,
     is_shipped,
     row_kinds,
-    stack_pairs,
 )
+from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
 from chirpid_patch.transforms.composition import Position, parts_of

@@ -1,27 +1,49 @@
-"""Reading a whole batch at once where a dataset allows it, to the exact effect of single samples."""
+"""Reading a whole batch at once where a dataset allows it, to the exact effect of single samples.
+
+One protocol says how. A dataset of this package is a ``BatchedDataset``; for those of PyTorch that are understood
+there is a node that answers the same: ``children`` (the datasets underneath), ``resolve`` (which samples of which child
+a batch is), what all samples have in common, and ``read_batch``. ``node_of`` finds the node of any dataset.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import cache
-from operator import index as as_int
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset, default_collate, get_worker_info
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from chirpid_patch.datasets.buffers import batch_memory
-from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
-from chirpid_patch.datasets.heap import keep_freed_memory
+from chirpid_patch.datasets.rows import gather, is_plain, map_indices, positions_of
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.torch_private import shared_memory
 
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
-Collate = Callable[[Any], Any]
+
+
+class Node(Protocol):
+    """How a dataset is read, which ``BatchedDataset`` documents."""
+
+    @property
+    def children(self) -> list[Any]: ...
+    @property
+    def in_memory(self) -> bool: ...
+    @property
+    def fixed_samples(self) -> bool: ...
+    @property
+    def gathers(self) -> bool: ...
+    @property
+    def row_kinds(self) -> RowKinds | None: ...
+    @property
+    def keyed(self) -> bool: ...
+    @property
+    def reads_batches(self) -> bool: ...
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None: ...
 
 
 class BatchedDataset(Dataset[Any], ABC):
@@ -59,6 +81,11 @@ class BatchedDataset(Dataset[Any], ABC):
         """The collated samples at ``indices`` in fresh memory; None where only single ones can be read."""
 
     @property
+    def children(self) -> list[Any]:
+        """The datasets whose samples these are made from."""
+        return []
+
+    @property
     @abstractmethod
     def in_memory(self) -> bool:
         """Whether batches are gathered from tensors that are in memory already."""
@@ -83,11 +110,21 @@ class BatchedDataset(Dataset[Any], ABC):
         """Whether samples draw random numbers by the key that they are read with."""
         return True
 
+    @property
+    def reads_batches(self) -> bool:
+        """True: it is read a batch at a time wherever that is possible."""
+        return True
+
 
 class WrappingDataset(BatchedDataset):
     """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
 
     base_dataset: Any
+
+    @property
+    def children(self) -> list[Any]:
+        """The dataset underneath."""
+        return [self.base_dataset]
 
     @property
     def in_memory(self) -> bool:
@@ -138,86 +175,232 @@ def is_exactly(dataset: Any, kind: Any) -> bool:
     )
 
 
-def _is_plain(tensor: Any) -> bool:
-    """Whether ``index_select`` on ``tensor`` gives what indexing and stacking gives."""
-    return (
-        type(tensor) is Tensor
-        and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and tensor.ndim > 0
-        and not tensor.is_quantized
-        and not tensor.requires_grad
-        and can_gather(tensor.dtype)
-    )
+# -- PyTorch's datasets
 
 
-@cache
-def can_gather(dtype: torch.dtype) -> bool:
-    """Whether this version of PyTorch gathers rows of ``dtype``; some of unsigned integers it does not."""
-    try:
-        torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
-    except (NotImplementedError, RuntimeError):
-        return False
-    return True
+@dataclass(frozen=True)
+class Part:
+    """What a batch needs of one child.
+
+    Attributes:
+        dataset: the child.
+        indices: which samples of it.
+        places: where they come in the batch; None: the batch has no others.
+    """
+
+    dataset: Any
+    indices: list[Any]
+    places: npt.NDArray[np.int64] | None = None
+
+    def key(self, key: RandomKey | None) -> RandomKey | None:
+        """The keys of these samples, of those of the batch."""
+        return key if key is None or self.places is None else key.take(self.places)
+
+
+class _Rows:
+    """A ``TensorDataset`` of plain tensors."""
+
+    in_memory = fixed_samples = gathers = reads_batches = True
+    keyed = False
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.children: list[Any] = []
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        return [(rows.dtype, rows.shape[1:]) for rows in self._dataset.tensors]
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        positions = positions_of(indices, len(self._dataset))
+        if positions is None:
+            return None
+        rows = torch.tensor(positions)
+        return [gather(tensor, rows) for tensor in self._dataset.tensors]
+
+
+class _Chosen:
+    """A ``Subset``."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._child = dataset.dataset
+
+    @property
+    def children(self) -> list[Any]:
+        return [self._child]
+
+    @property
+    def in_memory(self) -> bool:
+        return is_in_memory(self._child)
+
+    @property
+    def fixed_samples(self) -> bool:
+        return has_fixed_samples(self._child)
+
+    @property
+    def gathers(self) -> bool:
+        return has_rows(self._child)
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        return row_kinds(self._child)
+
+    @property
+    def keyed(self) -> bool:
+        return is_keyed(self._child)
+
+    @property
+    def reads_batches(self) -> bool:
+        return reads_batches(self._child)
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        mapped = map_indices(self._dataset.indices, indices)
+        return None if mapped is None else [Part(self._child, mapped)]
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        mapped = map_indices(self._dataset.indices, indices)
+        return None if mapped is None else fetch_batch(self._child, mapped, key)
+
+
+class _Joined:
+    """A ``ConcatDataset``."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.children: list[Any] = dataset.datasets
+
+    @property
+    def in_memory(self) -> bool:
+        return all(map(is_in_memory, self.children))
+
+    @property
+    def fixed_samples(self) -> bool:
+        return all(map(has_fixed_samples, self.children))
+
+    @property
+    def gathers(self) -> bool:
+        return self.row_kinds is not None
+
+    @property
+    def row_kinds(self) -> RowKinds | None:
+        kinds = [row_kinds(part) for part in self.children]
+        return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+
+    @property
+    def keyed(self) -> bool:
+        return any(map(is_keyed, self.children))
+
+    @property
+    def reads_batches(self) -> bool:
+        return self.in_memory
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        positions = positions_of(indices, len(self._dataset))
+        if positions is None:
+            return None
+        bounds = self._dataset.cumulative_sizes
+        numbers = np.searchsorted(bounds, positions, side="right")
+        parts = []
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            start = bounds[number - 1] if number else 0
+            local = [positions[place] - start for place in places.tolist()]
+            parts.append(Part(self.children[number], local, places))
+        return parts
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """One gather a part, put back into the order asked for."""
+        parts = self.resolve(indices) if self.in_memory else None
+        if parts is None:
+            return None
+        batches = []
+        for part in parts:
+            batch = fetch_batch(part.dataset, part.indices, part.key(key))
+            if batch is None or not all(isinstance(column, Tensor) for column in batch):
+                return None
+            batches.append(batch)
+        if not have_one_kind(batches):
+            return None
+        if len(batches) == 1:
+            return batches[0]
+        joined = [torch.empty((len(indices), *column.shape[1:]), dtype=column.dtype) for column in batches[0]]
+        for part, batch in zip(parts, batches, strict=True):
+            places = torch.from_numpy(part.places)
+            for whole, column in zip(joined, batch, strict=True):
+                whole.index_copy_(0, places, column)
+        return joined
+
+
+def have_one_kind(batches: Sequence[Batch]) -> bool:
+    """Whether the columns of all parts of a batch agree in dtype and shape, so that they can be put together."""
+    kinds = [[(column.dtype, column.shape[1:]) for column in batch] for batch in batches]
+    return all(kind == kinds[0] for kind in kinds)
 
 
 def _is_gatherable(dataset: Any) -> bool:
-    return is_exactly(dataset, TensorDataset) and all(_is_plain(tensor) for tensor in dataset.tensors)
+    return is_exactly(dataset, TensorDataset) and all(map(is_plain, dataset.tensors))
+
+
+def joint_of(dataset: Any) -> _Chosen | _Joined | None:
+    """The node of a ``Subset`` or ``ConcatDataset``, whose samples are those of its children; None for all else."""
+    if is_exactly(dataset, Subset):
+        return _Chosen(dataset)
+    return _Joined(dataset) if is_exactly(dataset, ConcatDataset) else None
+
+
+def node_of(dataset: Any) -> Node | None:
+    """What says how ``dataset`` is read; None where only its own code does."""
+    joint = joint_of(dataset)
+    if joint is not None:
+        return joint
+    dataset = served(dataset)
+    if is_shipped(dataset):
+        shipped: Node = dataset
+        return shipped
+    return _Rows(dataset) if _is_gatherable(dataset) else None
+
+
+# -- what is known of any dataset
 
 
 def is_in_memory(dataset: Any) -> bool:
     """Whether batches are gathered from memory, so that worker processes could only slow it down."""
-    if is_exactly(dataset, Subset):
-        return is_in_memory(dataset.dataset)
-    if is_exactly(dataset, ConcatDataset):
-        return all(is_in_memory(part) for part in dataset.datasets)
-    dataset = served(dataset)
-    if is_shipped(dataset):
-        return bool(dataset.in_memory)
-    return _is_gatherable(dataset)
+    node = node_of(dataset)
+    return node is not None and node.in_memory
 
 
 def has_rows(dataset: Any) -> bool:
     """Whether the samples of ``dataset`` are rows of tensors, hence equal in shape and dtype."""
-    if is_exactly(dataset, Subset):
-        return has_rows(dataset.dataset)
-    dataset = served(dataset)
-    if is_shipped(dataset):
-        return bool(dataset.gathers)
-    return row_kinds(dataset) is not None
+    node = node_of(dataset)
+    return node is not None and node.gathers
 
 
 def row_kinds(dataset: Any) -> RowKinds | None:
     """Dtypes and shapes of all samples of a dataset over tensors; None where they may differ, or are not known."""
-    if is_exactly(dataset, Subset):
-        return row_kinds(dataset.dataset)
-    if is_exactly(dataset, ConcatDataset):
-        kinds = [row_kinds(part) for part in dataset.datasets]
-        return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
-    dataset = served(dataset)
-    if is_shipped(dataset):
-        known: RowKinds | None = dataset.row_kinds
-        return known
-    return [(rows.dtype, rows.shape[1:]) for rows in dataset.tensors] if _is_gatherable(dataset) else None
+    node = node_of(dataset)
+    return None if node is None else node.row_kinds
 
 
-def positions_of(indices: Sequence[Any], length: int) -> list[int] | None:
-    """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
-    if set(map(type, indices)) == {int} and min(indices) >= 0 and max(indices) < length:
-        return list(indices)
-    positions = []
-    for index in indices:
-        # A bool indexes a tensor as a mask, not as 0 or 1.
-        if isinstance(index, bool) or (isinstance(index, Tensor) and index.dtype is torch.bool):
-            return None
-        try:
-            position = as_int(index)
-        except TypeError:
-            return None
-        if not -length <= position < length:
-            return None
-        positions.append(position % length)
-    return positions
+def has_fixed_samples(dataset: Any) -> bool:
+    """Whether reading a sample twice surely gives the same: tensors in memory, nothing random on top of them."""
+    node = node_of(dataset)
+    return node is not None and node.fixed_samples
+
+
+def is_keyed(dataset: Any) -> bool:
+    """Whether samples of ``dataset`` draw random numbers by the key that they are read with."""
+    node = node_of(dataset)
+    return node is not None and node.keyed
+
+
+def reads_batches(dataset: Any) -> bool:
+    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors.
+
+    A loader reads every other dataset with PyTorch's own code.
+    """
+    node = node_of(dataset)
+    return node is not None and node.reads_batches
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
@@ -230,43 +413,8 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     """
     if len(indices) == 0:
         return None
-    dataset = served(dataset)
-    if is_shipped(dataset):
-        batch: Batch | None = dataset.read_batch(indices, key)
-        return batch
-    if is_exactly(dataset, Subset):
-        mapped = map_indices(dataset.indices, indices)
-        return None if mapped is None else fetch_batch(dataset.dataset, mapped, key)
-    if is_exactly(dataset, ConcatDataset):
-        return _fetch_concatenated(dataset, indices, key)
-    found = tensors_behind(dataset, indices)
-    if found is None:
-        return None
-    rows = torch.tensor(found[1])
-    return [gather(tensor, rows) for tensor in found[0]]
-
-
-def gather(tensor: Tensor, rows: Tensor) -> Tensor:
-    """The rows of ``tensor`` in memory of their own."""
-    if tensor.ndim == 1 and get_worker_info() is None:
-        return torch.index_select(tensor, 0, rows)  # labels: too few bytes for memory that is worth keeping
-    return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
-
-
-def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Memory for a batch of ``count`` samples shaped as those of ``tensor``; shared memory in a worker process.
-
-    A worker hands its batches over through shared memory. Gathered on the heap and moved there afterwards,
-    they leave the heap of glibc before 2.38 growing by every batch; ``default_collate`` gathers straight into
-    shared memory too.
-    """
-    shape = (count, *tensor.shape[1:])
-    dtype = tensor.dtype if dtype is None else dtype
-    if get_worker_info() is not None:
-        return shared_memory(shape, dtype)
-    batch = batch_memory(shape, dtype)
-    keep_freed_memory(batch.nbytes)
-    return batch
+    node = node_of(dataset)
+    return None if node is None else node.read_batch(indices, key)
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
@@ -281,152 +429,3 @@ def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, 
         return None
     rows = positions_of(indices, len(dataset))
     return None if rows is None else (dataset.tensors, rows)
-
-
-def has_fixed_samples(dataset: Any) -> bool:
-    """Whether reading a sample twice surely gives the same: tensors in memory, nothing random on top of them."""
-    if is_exactly(dataset, Subset):
-        return has_fixed_samples(dataset.dataset)
-    if is_exactly(dataset, ConcatDataset):
-        return all(has_fixed_samples(part) for part in dataset.datasets)
-    dataset = served(dataset)
-    if is_shipped(dataset):
-        return bool(dataset.fixed_samples)
-    return _is_gatherable(dataset)
-
-
-def map_indices(table: Any, indices: Sequence[Any]) -> list[Any] | None:
-    """``[table[i] for i in indices]``; None if one is none of its places (the per-sample code raises then)."""
-    try:
-        return [table[index] for index in indices]
-    except (IndexError, KeyError, TypeError):
-        return None
-
-
-def _fetch_concatenated(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-    """A batch across the parts of a ConcatDataset: one gather a part, put back into the order asked for."""
-    positions = positions_of(indices, len(dataset))
-    if positions is None or not is_in_memory(dataset):
-        return None
-    bounds = torch.tensor(dataset.cumulative_sizes)
-    parts = torch.bucketize(torch.tensor(positions), bounds, right=True)
-    columns: list[tuple[Tensor, Batch]] = []
-    for part in sorted(set(parts.tolist())):
-        places = (parts == part).nonzero().flatten()
-        start = dataset.cumulative_sizes[part - 1] if part else 0
-        local = [positions[place] - start for place in places.tolist()]
-        batch = fetch_batch(dataset.datasets[part], local, None if key is None else key.take(places.numpy()))
-        if batch is None or not all(isinstance(column, Tensor) for column in batch):
-            return None
-        columns.append((places, batch))
-    first = columns[0][1]
-    kinds = [[(column.dtype, column.shape[1:]) for column in batch] for _, batch in columns]
-    if any(kind != kinds[0] for kind in kinds):
-        return None
-    if len(columns) == 1:
-        return first
-    joined = [torch.empty((len(positions), *column.shape[1:]), dtype=column.dtype) for column in first]
-    for places, batch in columns:
-        for whole, column in zip(joined, batch, strict=True):
-            whole.index_copy_(0, places, column)
-    return joined
-
-
-def reads_batches(dataset: Any) -> bool:
-    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors.
-
-    A loader reads every other dataset with PyTorch's own code.
-    """
-    if is_exactly(dataset, Subset):
-        return reads_batches(dataset.dataset)
-    return is_shipped(served(dataset)) or is_in_memory(dataset)
-
-
-def is_keyed(dataset: Any) -> bool:
-    """Whether samples of ``dataset`` draw random numbers by the key that they are read with."""
-    if is_exactly(dataset, Subset):
-        return is_keyed(dataset.dataset)
-    if is_exactly(dataset, ConcatDataset):
-        return any(map(is_keyed, dataset.datasets))
-    dataset = served(dataset)
-    return is_shipped(dataset) and bool(dataset.keyed)
-
-
-def _takes_key(dataset: Any) -> bool:
-    """Whether single samples of ``dataset`` can be read with a key."""
-    return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else is_shipped(dataset)
-
-
-def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
-    """``dataset[index]``, its randomness fixed by ``key`` (of one sample) where the dataset is ours."""
-    if key is not None and _takes_key(dataset):
-        if isinstance(dataset, Subset):
-            return fetch_sample(dataset.dataset, dataset.indices[index], key)
-        return dataset.read_sample(index, key)
-    return dataset[index]
-
-
-def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = None) -> list[Any]:
-    """The samples at ``indices``, one by one, as PyTorch's own loader reads them."""
-    if key is not None and _takes_key(dataset):
-        return [fetch_sample(dataset, index, key.take([place])) for place, index in enumerate(indices)]
-    many = getattr(dataset, "__getitems__", None)
-    if many:
-        samples: list[Any] = many(indices)
-        return samples
-    return [dataset[index] for index in indices]
-
-
-def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
-    """``collate([dataset[i] for i in indices])``, read at once where collation and dataset allow it."""
-    if stacks_samples(collate):
-        batch = fetch_batch(dataset, indices, key)
-        if batch is not None and collate is not collate_pairs:
-            return batch
-        if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
-            return tuple(batch)
-    return collate(fetch_samples(dataset, indices, key))
-
-
-def reads_singly(dataset: Any) -> bool:
-    """Whether a batch of ``dataset`` is read as single samples anyway, so that these may be read apart."""
-    if is_exactly(dataset, Subset):
-        return reads_singly(dataset.dataset)
-    if is_shipped(dataset):
-        base = getattr(dataset, "base_dataset", None)
-        return not dataset.in_memory and (base is None or reads_singly(base))
-    return not hasattr(dataset, "__getitems__") and not is_in_memory(dataset)
-
-
-def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """The batch of (x, y) samples as (X, Y), X a fresh tensor; None where it cannot be read at once.
-
-    A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
-    """
-    if is_shipped(served(dataset)) and not has_rows(dataset):
-        return None
-    batch = fetch_batch(dataset, indices, key)
-    if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
-        return None
-    return batch[0], batch[1]
-
-
-def stack_pairs(samples: Sequence[Any]) -> tuple[Tensor, Any] | None:
-    """(x, y) samples collated as (X, Y), X a fresh tensor; None unless all x agree in shape and dtype."""
-    if not all(isinstance(sample, tuple | list) and len(sample) == 2 for sample in samples):
-        return None
-    xs = [x for x, _ in samples]
-    if set(map(type, xs)) != {Tensor} or not _are_plain_samples(xs):
-        return None
-    first = xs[0]
-    # Other layouts, such as channels_last, are the batch's, too.
-    lent = get_worker_info() is None and all(x.is_contiguous() for x in xs)
-    stacked = torch.stack(xs, out=batch_memory((len(xs), *first.shape), first.dtype)) if lent else default_collate(xs)
-    labels: Any = tuple(y for _, y in samples)  # which PyTorch gives as they are, where they are text
-    return stacked, default_collate(labels)
-
-
-def _are_plain_samples(xs: Sequence[Tensor]) -> bool:
-    alike = len({x.dtype for x in xs}) == len({x.shape for x in xs}) == 1
-    kinds = alike and all(x.is_cpu and x.layout is torch.strided and not x.requires_grad for x in xs)
-    return kinds and not xs[0].is_quantized

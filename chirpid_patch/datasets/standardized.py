@@ -15,20 +15,16 @@ from chirpid_patch.datasets.gather import (
     BatchedDataset,
     RowKinds,
     WrappingDataset,
-    batch_like,
     fetch_batch,
-    fetch_pairs,
-    fetch_sample,
-    gather,
     has_fixed_samples,
     has_rows,
     is_in_memory,
     is_keyed,
-    map_indices,
     row_kinds,
-    stack_pairs,
     tensors_behind,
 )
+from chirpid_patch.datasets.rows import batch_like, gather, map_indices
+from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -228,6 +224,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     @data.setter
     def data(self, data: Any) -> None:
         self.data_list = data
+
+    @property
+    def children(self) -> list[Any]:
+        """What is listed, where that is a dataset."""
+        return [] if isinstance(self.data_list, list | tuple) else [self.data_list]
 
     @property
     def in_memory(self) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.datasets.gather import node_of
 from chirpid_patch.device.moved import (
     MovedAdjustingDataLoader,
     MovedDataLoader,
@@ -91,10 +92,8 @@ class Placement:
 
 def _draws_exact_noise(dataset: Any) -> bool:
     """Whether a dataset that can be resident has noise that another device computes otherwise."""
-    parts = [getattr(dataset, name, None) for name in ("dataset", "base_dataset", "data_list")]
-    parts += getattr(dataset, "datasets", [])
-    if isinstance(dataset, WorkerSafeAugmentedDataset):
-        own = any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in dataset._stages())
-        if own and dataset.training:
-            return True
-    return any(_draws_exact_noise(part) for part in parts if part is not None)
+    node = node_of(dataset)
+    stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
+    if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):
+        return True
+    return node is not None and any(map(_draws_exact_noise, node.children))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Subset, TensorDataset
+from torch.utils.data import TensorDataset
 
 from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import Batch, is_exactly, is_shipped, map_indices, positions_of
+from chirpid_patch.datasets.gather import Batch, Part, have_one_kind, is_exactly, is_shipped, joint_of
+from chirpid_patch.datasets.rows import map_indices, positions_of
 from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import served
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
@@ -33,10 +34,9 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
-    if is_exactly(dataset, Subset):
-        return base_tensors(dataset.dataset)
-    if is_exactly(dataset, ConcatDataset):
-        return list(chain.from_iterable(map(base_tensors, dataset.datasets)))
+    joint = joint_of(dataset)
+    if joint is not None:
+        return list(chain.from_iterable(map(base_tensors, joint.children)))
     dataset = served(dataset)
     if _reads_as(dataset, WorkerSafeArrayDataset):
         return [dataset.x, dataset.y]
@@ -78,11 +78,9 @@ class ResidentBatches:
             return None
         if is_exactly(dataset, TensorDataset):
             return self._gather(dataset.tensors, positions_of(indices, len(dataset)))
-        if is_exactly(dataset, Subset):
-            mapped = map_indices(dataset.indices, indices)
-            return None if mapped is None else self.read(dataset.dataset, mapped, key)
-        if is_exactly(dataset, ConcatDataset):
-            return self._concatenated(dataset, positions_of(indices, len(dataset)), key)
+        joint = joint_of(dataset)
+        if joint is not None:
+            return self._joined(joint.resolve(indices), key)
         dataset = served(dataset)
         for kind, read in self._readers.items():
             if _reads_as(dataset, kind):
@@ -143,26 +141,19 @@ class ResidentBatches:
                 return None
         return [x, batch[1]]
 
-    def _concatenated(
-        self, dataset: ConcatDataset[Any], positions: list[int] | None, key: RandomKey | None
-    ) -> Batch | None:
-        """A batch across the parts: one read a part, put back into the order asked for."""
-        if positions is None:
+    def _joined(self, parts: list[Part] | None, key: RandomKey | None) -> Batch | None:
+        """A batch across the children: one read a part, put back into the order asked for."""
+        if parts is None:
             return None
-        parts = np.searchsorted(dataset.cumulative_sizes, positions, side="right")
-        places, batches = [], []
-        for part in np.unique(parts).tolist():
-            here = np.flatnonzero(parts == part)
-            start = dataset.cumulative_sizes[part - 1] if part else 0
-            local = [positions[place] - start for place in here.tolist()]
-            batch = self.read(dataset.datasets[part], local, None if key is None else key.take(here))
+        batches = []
+        for part in parts:
+            batch = self.read(part.dataset, part.indices, part.key(key))
             if batch is None:
                 return None
-            places.append(here)
             batches.append(batch)
-        kinds = [[(column.dtype, column.shape[1:]) for column in batch] for batch in batches]
-        if any(kind != kinds[0] for kind in kinds):
+        if not have_one_kind(batches):
             return None  # the CPU's reading raises what there is to raise
+        places = [part.places for part in parts if part.places is not None]
         if len(batches) == 1:
             return batches[0]
         back = self._resident.send(np.argsort(np.concatenate(places)))

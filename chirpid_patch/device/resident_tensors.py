@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from chirpid_patch.datasets.gather import _is_plain
+from chirpid_patch.datasets.rows import is_plain
 from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
 from chirpid_patch.torch_private import version
@@ -194,7 +194,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _check(tensor: Any) -> None:
-    if not _is_plain(tensor) or tensor.is_inference():
+    if not is_plain(tensor) or tensor.is_inference():
         raise NotResidentError("a tensor of the dataset is no plain one in the CPU's memory")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
-from chirpid_patch.datasets.gather import Collate
+from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request

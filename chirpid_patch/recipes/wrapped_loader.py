@@ -19,7 +19,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from chirpid_patch.datasets.gather import load_batch
+from chirpid_patch.datasets.samples import load_batch
 from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loading.limits import TORCH_PREFETCH

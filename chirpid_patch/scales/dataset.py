@@ -9,13 +9,8 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import (
-    Batch,
-    WrappingDataset,
-    fetch_batch,
-    fetch_pairs,
-    fetch_sample,
-)
+from chirpid_patch.datasets.gather import Batch, WrappingDataset, fetch_batch
+from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes

@@ -27,7 +27,8 @@ from chirpid_patch import (
     compute_standardization_stats,
     streaming_standardization_stats,
 )
-from chirpid_patch.datasets.gather import fetch_batch, fetch_samples, is_in_memory
+from chirpid_patch.datasets.gather import fetch_batch, is_in_memory
+from chirpid_patch.datasets.samples import fetch_samples
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 SIZE = 12

@@ -22,7 +22,8 @@ from chirpid_patch import (
     Standardize,
     WorkerSafeAugmentedDataset,
 )
-from chirpid_patch.datasets.gather import fetch_batch, fetch_sample
+from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.datasets.samples import fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 Wrap = Callable[[list[Any]], Any]

@@ -15,7 +15,8 @@ from originals import PairDataset, global_states, same, seed_all, tensor_data
 from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import fetch_batch, fetch_samples
+from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.datasets.samples import fetch_samples
 from chirpid_patch.randomness.keyed_random import RandomKey, derive, fresh_keys, uniforms
 
 ALWAYS = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0, "std": 0.1}}
