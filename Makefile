@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -68,6 +68,9 @@ bench-linters: $(STAMP)  ## packages from PyPI under their own formatters and li
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
+
+bench-slower: $(STAMP)  ## what verify says of a migration that makes one entry point slower
+	$(BIN)/python benchmarks/verify_slower.py --docs
 
 bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
 	$(BIN)/python benchmarks/interruption.py --check

@@ -15,7 +15,7 @@ from chirp_migrate.verify.rounds import TimedRound, order, take_rounds
 from chirp_migrate.verify.session import timings
 from chirp_migrate.verify.verdict import Judge, Verdict
 
-__all__ = ["ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
+__all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
 
 ENTRY_POINTS = 16
 THRESHOLD = 0.2
@@ -46,6 +46,8 @@ def _scenarios() -> tuple[Scenario, ...]:
 
 
 SCENARIOS = _scenarios()
+AT_MARGIN = SCENARIOS[1]
+"""The hardest case for "not slower": one entry point just as much slower as is told apart from equal."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ class Tally:
         return asdict(self)
 
 
-def made_up(noise: float) -> Noise:
+def made_up(noise: float, drift: float = _DRIFT) -> Noise:
     """Normal noise of one time (standard deviation of its logarithm).
 
-    The machine's speed walks by 3 % from round to round on both sides, 2 % of the noise of a side changes slowly
+    The machine's speed walks by 3 % from round to round on both sides, ``drift`` of the noise of a side changes slowly
     (correlation 0.5 from round to round), and in one round of ten others use the CPUs and the noise is doubled.
     """
 
@@ -104,8 +106,8 @@ def made_up(noise: float) -> Noise:
         rounds = 2 * MOST + 8
         others = np.where(rng.random(rounds) < _DISTURBED, 0.3, 0.01)
         shape = (rounds, 2, ENTRY_POINTS)
-        white = rng.normal(0, math.sqrt(noise**2 - _DRIFT**2), shape) * np.where(others > 0.1, 2.0, 1.0)[:, None, None]
-        slow = rng.normal(0, _DRIFT, shape)
+        white = rng.normal(0, math.sqrt(noise**2 - drift**2), shape) * np.where(others > 0.1, 2.0, 1.0)[:, None, None]
+        slow = rng.normal(0, drift, shape)
         for number in range(1, rounds):
             slow[number] = 0.5 * slow[number - 1] + math.sqrt(0.75) * slow[number]
         speed = np.cumsum(rng.normal(0, 0.03, rounds))[:, None, None]

@@ -53,6 +53,31 @@ def test_the_trees_differ_in_epochs_alone_and_can_be_verified(tmp_path: Path) ->
     assert all("epochs = " in old and "epochs = " in new for old, new in differing)
 
 
+def test_the_table_in_the_documentation_has_every_scenario_and_what_is_wanted() -> None:
+    trials, report = part("trials"), part("report")
+    tally = trials.Tally({"faster": 60, "faster, entry points undecided": 30, "slower": 10}, 8.0, 1.0)
+    by_rounds = {rounds: {each.name: tally for each in trials.SCENARIOS} for rounds in (4, 10, 20)}
+    machine = {"processor": "P", "usable_cpus": 2, "accelerator": None, "torch": "2", "threads": 1}
+    settings = {"command": "make it", "trials": 100, "machine": {**machine, "python": "3", "system": "Linux"}}
+
+    text = report.in_short({"6% noise of one time": by_rounds}, {0.0: tally, 0.02: tally}, settings)
+
+    assert "| true | 6% noise, 4 rounds | 6% noise, 20 rounds |" in text
+    for each in trials.SCENARIOS:
+        assert f"| {each.name} | 60.0 / 30.0 / 10.0 | 60.0 / 30.0 / 10.0 |" in text
+    assert "| A/A called faster at most once in 100 | 90.0%" in text and "make it" in text
+    assert "in 60.0% [50.2%, 69.1%] with 2% of noise that changes slowly (100 trials each)" in text
+
+
+def test_the_slower_backend_differs_in_one_wait() -> None:
+    slower = importlib.import_module("verify_slower")
+    text = (slower.FIXTURE / "utils" / f"{slower.MODULE}.py").read_text(encoding="utf-8")
+    added = set(slower.slowed(text).splitlines()) - set(text.splitlines())
+    assert added == {"    __import__('time').sleep(0.5)"}
+    function = slower.slowed(text).partition(f"\ndef {slower.FUNCTION}(")[2].partition("\ndef ")[0]
+    assert "sleep(0.5)\n    return results" in function
+
+
 @pytest.mark.slow
 def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
     pool = recording()

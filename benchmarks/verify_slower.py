@@ -1,0 +1,54 @@
+"""`make bench-slower`: what `verify` says of a migration that makes one entry point slower.
+
+Migrates a temporary copy of the fixture backend, has one entry point of the side after wait for half a second, and
+prints the report. With `--docs` it takes its place in docs/troubleshooting.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from verify_fixture import FIXTURE, ROOT, with_report
+
+DOCUMENT = ROOT / "docs" / "troubleshooting.md"
+MODULE, FUNCTION = "util_backup", "single_fold_training_with_predefined_split"
+WAITS_S = 0.5
+SELECT = f"cross_validation.k_fold_cross_validation_with or {MODULE}.{FUNCTION}"
+OPTIONS = ["-k", SELECT, "--samples", "60", "--worker-counts", "", "--measure-seconds", "0", "--budget", "3000"]
+SLOWER = 12
+
+
+def main() -> int:
+    """Run apply, slow one function down, run verify; 0 when it is found slower."""
+    with tempfile.TemporaryDirectory() as folder:
+        backend = Path(folder) / "backend"
+        shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
+        tool = [sys.executable, "-m", "chirp_migrate"]
+        subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
+        module = backend / "utils" / f"{MODULE}.py"
+        module.write_text(slowed(module.read_text(encoding="utf-8")), encoding="utf-8")
+        command = [*tool, "verify", str(backend), *OPTIONS]
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
+    print(done.stdout, end="")
+    if "--docs" in sys.argv:
+        text = with_report(DOCUMENT.read_text(encoding="utf-8"), done.stdout, OPTIONS)
+        DOCUMENT.write_text(text, encoding="utf-8")
+    return 0 if done.returncode == SLOWER else 1
+
+
+def slowed(text: str) -> str:
+    """The module, with the function waiting before its last statement."""
+    functions = {one.name: one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)}
+    last = functions[FUNCTION].body[-1]
+    lines = text.splitlines(keepends=True)
+    lines.insert(last.lineno - 1, f"{' ' * last.col_offset}__import__('time').sleep({WAITS_S})\n")
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
