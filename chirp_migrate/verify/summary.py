@@ -16,7 +16,7 @@ from chirp_migrate.verify.workload import Discovery, Source
 
 __all__ = ["sentence", "short", "summary_lines"]
 
-_INDENT = 12
+_INDENT, _NARROWEST = 12, 40
 _LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3}
 """At most so many of one fact; one of the others."""
 _SHORTER = (
@@ -30,9 +30,12 @@ _SHORTER = (
 def summary_lines(
     measurements: Measurements, outcome: Outcome, settings: Settings, discovery: Discovery, width: int
 ) -> list[str]:
-    """Total with interval, the share of the possible saving that is reached, the ends, and what is not known."""
+    """Total, the share of the possible saving that is reached, the ends, and what is not known.
+
+    No line is wider than ``width``, but for terminals of fewer than 40 columns.
+    """
     facts = _facts(measurements, outcome, settings, discovery)
-    return [line for name, text in facts for line in _lines(name, text, width)]
+    return [line for name, text in facts for line in _lines(name, text, max(width, _NARROWEST))]
 
 
 def short(label: str) -> str:

@@ -93,6 +93,13 @@ def test_what_would_have_been_noticed_is_told() -> None:
     assert "a probability that changed by 0.19 would be noticed 9 times in 10" in found["the same"]
 
 
+@pytest.mark.parametrize("width", [8, 40, 72])
+def test_a_narrow_terminal_gets_narrow_lines(width: int) -> None:
+    found = measured({"core.quick": 0.4, "core.slow": 0.9})
+    text = to_text(found, judge(found, 0.2), SETTINGS, DISCOVERY, describe(1), width=width)
+    assert all(len(line) <= max(width, 40) for line in text.partition("\n\n")[2].splitlines())
+
+
 @pytest.mark.parametrize("slower", [False, True])
 def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> None:
     labels = [f"cross_validation.a_training_function_with_a_very_long_name_{number}" for number in range(40)]
