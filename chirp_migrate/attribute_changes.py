@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from chirp_migrate.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.project import Project
@@ -13,7 +14,7 @@ __all__ = ["is_changed"]
 def is_changed(module: Module, project: Project, attribute: str) -> bool:
     """Whether anything but one assignment in ``module``, and those to ``self`` in other files, changes an attribute."""
     given = 0
-    for text in project.texts(attribute):
+    for _, text in project.matching(re.compile(rf"\.\s*{re.escape(attribute)}\b"), attribute):
         try:
             tree = syntax_tree(text)
         except UnparsableModule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 import libcst.matchers as m
@@ -13,8 +12,6 @@ from chirp_migrate.module import Module, matching, walk
 from chirp_migrate.names import Binding, Kind, Scope
 
 __all__ = ["Capture", "bindings", "captures", "is_read", "is_target", "is_variable", "mentions", "reads_of"]
-
-_MENTIONS: WeakKeyDictionary[Module, dict[str, list[cst.Name]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +55,15 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 def mentions(module: Module, name: str) -> list[cst.Name]:
     """Every place where ``name`` stands for a variable, whichever one: reads, targets and ``del``, no definitions."""
-    if module not in _MENTIONS:
-        index: dict[str, list[cst.Name]] = {}
-        for node in module.find(cst.Name):
-            if _is_mention(module, node):
-                index.setdefault(node.value, []).append(node)
-        _MENTIONS[module] = index
-    return _MENTIONS[module].get(name, [])
+    return module.once(_all_mentions).get(name, [])
+
+
+def _all_mentions(module: Module) -> dict[str, list[cst.Name]]:
+    index: dict[str, list[cst.Name]] = {}
+    for node in module.find(cst.Name):
+        if _is_mention(module, node):
+            index.setdefault(node.value, []).append(node)
+    return index
 
 
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:

@@ -27,7 +27,7 @@ class DataReading:
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._unit = module, project, unit
-        self._loaders = LoaderNames(module, project)
+        self._loaders = module.once(LoaderNames, project)
         #: Whether any data asked about so far was a loader.
         self.from_loader = False
 

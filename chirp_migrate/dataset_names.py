@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 import libcst.matchers as m
@@ -110,6 +109,11 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     return module.tree if found is None else found[0].node
 
 
+def is_variable_somewhere(module: Module, name: str) -> bool:
+    """Whether a function of the module has ``name`` as a parameter or assigns to it."""
+    return name in module.text and any(binds(one, name) for one in module.find(cst.FunctionDef, cst.Lambda))
+
+
 def binds(function: cst.CSTNode, name: str) -> bool:
     """Whether a function has ``name`` as a parameter or assigns to it."""
     return name in parameters(function) or any(_target_names(one, name) for one in own_nodes(function))
@@ -188,7 +192,7 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     start, end = module.span(scope)
-    for call in _given(module).get(name, ()):
+    for call in module.once(_given).get(name, ()):
         if start <= module.span(call)[0] < end:
             names = project.resolved_names(module, call.func)
             if names and all(_TAKES_DATASETS.fullmatch(one) for one in names):
@@ -196,20 +200,15 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
     return False
 
 
-_GIVEN: WeakKeyDictionary[Module, dict[str, list[cst.Call]]] = WeakKeyDictionary()
-
-
 def _given(module: Module) -> dict[str, list[cst.Call]]:
     """Calls of the module by the name of what they are given first, or as ``dataset=``."""
-    if module not in _GIVEN:
-        calls: dict[str, list[cst.Call]] = {}
-        for call in module.find(cst.Call):
-            given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
-            given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
-            for name in {dotted(value) for value in given} - {None}:
-                calls.setdefault(str(name), []).append(call)
-        _GIVEN[module] = calls
-    return _GIVEN[module]
+    calls: dict[str, list[cst.Call]] = {}
+    for call in module.find(cst.Call):
+        given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
+        given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
+        for name in {dotted(value) for value in given} - {None}:
+            calls.setdefault(str(name), []).append(call)
+    return calls
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:

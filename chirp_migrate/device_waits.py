@@ -77,7 +77,7 @@ def batch_loops(
         project: the backend it belongs to.
         of_one_sample: also loops whose batches surely hold one sample.
     """
-    names = LoaderNames(module, project)
+    names = module.once(LoaderNames, project)
     for loop in module.find(cst.For):
         if loop.asynchronous is None:
             found = names.iterated(loop.target, loop.iter)

@@ -125,7 +125,6 @@ def _is_bound(call: cst.Call, function: cst.FunctionDef) -> bool:
 class _Following:
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._names: dict[str, LoaderNames] = {}
         self._seen: set[tuple[cst.CSTNode, tuple[int, ...], tuple[Step, ...]]] = set()
         self.flow = Flow()
 
@@ -310,7 +309,7 @@ class _Following:
         self, module: Module, call: cst.Call, argument: cst.Arg, inside: tuple[int, ...], steps: tuple[Step, ...]
     ) -> None:
         """The loader is an argument of a call; followed where that is a function of the project."""
-        names = self._names.setdefault(module.path, LoaderNames(module, self._project))
+        names = module.once(LoaderNames, self._project)
         found = list(dict.fromkeys(names.functions(call)))
         shown = _short(module, call.func)
         if len(found) != 1 or len(steps) >= _STEPS:

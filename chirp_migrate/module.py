@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -27,6 +27,8 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+_Asked = ParamSpec("_Asked")
+_T = TypeVar("_T")
 
 #: Fields of LibCST nodes that hold layout, not code.
 _LAYOUT = re.compile(
@@ -81,6 +83,8 @@ class Module:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.text = text
+        self._analyses: dict[tuple[Any, tuple[Any, ...]], Any] = {}
+        self._keeps = True
         syntax_tree(text)
         try:
             self.tree = cst.parse_module(text)
@@ -88,6 +92,26 @@ class Module:
             raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
+
+    def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
+        """What ``analysis`` says of this module, worked out when it is first asked for.
+
+        Args:
+            analysis: called with this module and ``asked``.
+            asked: what else it is about, hashable.
+        """
+        key = (analysis, asked)
+        if key in self._analyses:
+            return self._analyses[key]  # type: ignore[no-any-return]
+        found = analysis(self, *asked, **_)
+        if self._keeps:
+            self._analyses[key] = found
+        return found
+
+    def forget(self) -> None:
+        """Let go of all that was worked out, and keep no more: it refers to this module, which could not be freed."""
+        self._analyses.clear()
+        self._keeps = False
 
     @property
     def name(self) -> str:

@@ -128,7 +128,7 @@ def check_calls(module: Module, project: Project, names: Collection[str], positi
             if len(by_position) > positional or any(one.star for one in call.args):
                 raise problem
     elsewhere = re.compile(rf"(?<!def )\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\((?:[^()=]*,|\s*\*)")
-    if any(path != module.path for path, _ in project.matching(elsewhere)):
+    if any(path != module.path for path, _ in project.matching(elsewhere, *names)):
         raise problem
 
 
@@ -177,6 +177,8 @@ def method_name(
         subclass, owner.name.value
     )
     used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
-    while project.search(rf"\b{(name := free_name(module, wishes, used))}\b") and has_relatives:
+    name = free_name(module, wishes, used)
+    while has_relatives and project.search(rf"\b{name}\b", name):
         used.add(name)
+        name = free_name(module, wishes, used)
     return name

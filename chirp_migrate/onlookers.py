@@ -16,7 +16,7 @@ def has_subclass(project: Project, title: str) -> bool:
     # What the rules import is called so as well.
     titles = [title, *sorted(one for one in project.aliases(title) if not one.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
-    return project.search(rf"\bclass\s+\w+\s*\([^)]*{names}|\btype\([^)]*,\s*\([^)]*{names}")
+    return project.search(rf"\bclass\s+\w+\s*\([^)]*{names}|\btype\([^)]*,\s*\([^)]*{names}", *titles)
 
 
 def passed_by_name(project: Project, parameter: str) -> bool:
@@ -54,6 +54,10 @@ def is_assigned(project: Project, attribute: str) -> bool:
     return project.search(rf"\.\s*{re.escape(attribute)}\s*(?:[-+*/@]|//|\*\*)?=(?!=)", attribute)
 
 
+#: By what an attribute can be assigned whose name is a string.
+_BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
+
+
 def is_assigned_later(project: Project, attribute: str) -> bool:
     """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
     name = re.escape(attribute)
@@ -61,7 +65,7 @@ def is_assigned_later(project: Project, attribute: str) -> bool:
         rf"""(?:\bsetattr|__setattr__)\s*\([^,]*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
         r"|(?:\bvars\s*\([^)]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
     )
-    return project.search(by_name) or any(
+    return project.search(by_name, *_BY_NAME) or any(
         _assigns_later(_tree(text), attribute) for _, text in project.matching(re.compile(rf"\.\s*{name}\b"), attribute)
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import libcst as cst
@@ -14,7 +15,6 @@ from chirp_migrate.project import Project
 
 __all__ = ["Origin", "backend_holds", "origins", "scope_of"]
 
-_GIVING: WeakKeyDictionary[Module, dict[cst.CSTNode, list[cst.CSTNode]]] = WeakKeyDictionary()
 _FOUND: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
 
@@ -26,24 +26,20 @@ class Origin:
     part: int | None = None
 
 
+@dataclass
+class _Given:
+    """What a name is given in one scope."""
+
+    values: list[Origin] = field(default_factory=list)
+    annotations: list[cst.BaseExpression] = field(default_factory=list)
+
+
 def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin], list[cst.BaseExpression]]:
     """Values that ``name`` is given in ``scope`` by assignments and ``with``, and its annotations there."""
-    values: list[Origin] = []
-    annotations: list[cst.BaseExpression] = []
-    for node in _giving(module, scope):
-        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name:
-            annotations.append(node.annotation.annotation)
-            values += [Origin(node.value)] if node.value is not None else []
-        elif isinstance(node, cst.Assign):
-            values += [one for target in node.targets for one in _assigned(target.target, node.value, name)]
-        elif isinstance(node, cst.NamedExpr) and dotted(node.target) == name:
-            values.append(Origin(node.value))
-        elif isinstance(node, cst.WithItem) and node.asname is not None and dotted(node.asname.name) == name:
-            values.append(Origin(node.item))
+    given = module.once(_names_given, scope).get(name) or _Given()
     parameter = parameters(scope).get(name)
-    if parameter is not None and parameter.annotation is not None:
-        annotations.append(parameter.annotation.annotation)
-    return values, annotations
+    written = None if parameter is None else parameter.annotation
+    return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
 def backend_holds(project: Project, pattern: str) -> bool:
@@ -66,23 +62,33 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     return next((one for one in functions if origins(module, one, name)[0]), scope)
 
 
-def _giving(module: Module, scope: cst.CSTNode) -> list[cst.CSTNode]:
-    """Statements and clauses of a scope that give values to names; of a class, in all its methods."""
-    known = _GIVING.setdefault(module, {})
-    if scope not in known:
-        kinds = cst.Assign | cst.AnnAssign | cst.WithItem | cst.NamedExpr
-        nodes = walk(scope) if isinstance(scope, cst.ClassDef) else own_nodes(scope)
-        known[scope] = [node for node in nodes if isinstance(node, kinds)]
-    return known[scope]
+def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
+    """What the statements and clauses of a scope give to names; of a class, those of all its methods."""
+    found: dict[str, _Given] = defaultdict(_Given)
+    for node in walk(scope) if isinstance(scope, cst.ClassDef) else own_nodes(scope):
+        if isinstance(node, cst.AnnAssign):
+            given = found[dotted(node.target) or ""]
+            given.annotations.append(node.annotation.annotation)
+            given.values += [Origin(node.value)] if node.value is not None else []
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                for name, origin in _assigned(target.target, node.value):
+                    found[name].values.append(origin)
+        elif isinstance(node, cst.NamedExpr):
+            found[dotted(node.target) or ""].values.append(Origin(node.value))
+        elif isinstance(node, cst.WithItem) and node.asname is not None:
+            found[dotted(node.asname.name) or ""].values.append(Origin(node.item))
+    return found
 
 
-def _assigned(target: cst.BaseExpression, value: cst.BaseExpression, name: str) -> Iterator[Origin]:
-    if dotted(target) == name:
-        yield Origin(value)
+def _assigned(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
+    name = dotted(target)
+    if name is not None:
+        yield name, Origin(value)
     elif isinstance(target, cst.Tuple | cst.List):
         pairwise = isinstance(value, cst.Tuple | cst.List) and len(value.elements) == len(target.elements)
         for position, element in enumerate(target.elements):
             if pairwise and isinstance(value, cst.Tuple | cst.List):
-                yield from _assigned(element.value, value.elements[position].value, name)
-            elif dotted(element.value) == name:
-                yield Origin(value, position)
+                yield from _assigned(element.value, value.elements[position].value)
+            elif (name := dotted(element.value)) is not None:
+                yield name, Origin(value, position)

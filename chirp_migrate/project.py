@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
 
 import libcst as cst
@@ -13,6 +14,7 @@ from chirp_migrate.code_style import CodeStyle
 from chirp_migrate.import_style import ImportStyle
 from chirp_migrate.import_table import ImportTable
 from chirp_migrate.module import Module, UnparsableModule, module_name, package_name, syntax_tree
+from chirp_migrate.word_index import WordIndex
 
 #: How many parsed modules are kept: each takes some tens of megabytes, and files are read one after the other.
 _MODULES_KEPT = 12
@@ -64,9 +66,19 @@ class Project:
                 paths.setdefault(f"{self._name}.{module_name(path)}".rstrip("."), path)
         return {**paths, **{module_name(path): path for path in self._texts}}
 
+    @cached_property
+    def _packages(self) -> set[str]:
+        """Dotted names of all modules, and of the packages around them."""
+        parts = (name.split(".") for name in self._paths)
+        return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
+
+    @cached_property
+    def _words(self) -> WordIndex:
+        return WordIndex(self._texts)
+
     def has_package(self, name: str) -> bool:
         """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
-        return name == self._name or any(one == name or one.startswith(f"{name}.") for one in self._paths)
+        return name == self._name or name in self._packages
 
     def text(self, path: str) -> str:
         """Current text of the file at ``path``."""
@@ -78,11 +90,18 @@ class Project:
 
     def update(self, path: str, text: str) -> None:
         """Replace the text of one file (a rewritten module is what the others see)."""
-        if self._texts[path] == text:
+        before = self._texts[path]
+        if before == text:
             return
         self._texts[path] = text
-        self._modules.pop(path, None)
+        self._words.changed(path, before)
+        self._forget(path)
         self._tables.pop(path, None)
+
+    def _forget(self, path: str) -> None:
+        module = self._modules.pop(path, None)
+        if module is not None:
+            module.forget()
 
     def module(self, path: str) -> Module:
         """The parsed module at ``path``.
@@ -95,7 +114,7 @@ class Project:
             self._modules[path] = Module(path, self._texts[path])
         module = self._modules[path] = self._modules.pop(path)
         if len(self._modules) > _MODULES_KEPT:
-            del self._modules[next(iter(self._modules))]
+            self._forget(next(iter(self._modules)))
         if module is None:
             raise UnparsableModule("could not be read before")
         return module
@@ -228,17 +247,23 @@ class Project:
         if name not in self._aliases:
             pattern = re.compile(rf"\b{re.escape(name)}\s+as\s+(\w+)")
             self._aliases[name] = {
-                alias for text in self._texts.values() if name in text for alias in pattern.findall(text)
+                alias for path in self._words.holding(name) for alias in pattern.findall(self._texts[path])
             }
         return self._aliases[name]
 
-    def search(self, pattern: str | re.Pattern[str], word: str = "") -> bool:
-        """Whether a regular expression, every match of which holds ``word``, matches in any file of the backend."""
-        return any(self.matching(re.compile(pattern), word))
+    def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
+        """Whether a regular expression matches in any file of the backend.
 
-    def matching(self, pattern: re.Pattern[str], word: str = "") -> Iterator[tuple[str, str]]:
+        Args:
+            pattern: the expression.
+            words: whole words of which every match holds one: files without them are not searched. None: all are.
+        """
+        return any(self.matching(re.compile(pattern), *words))
+
+    def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
         """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
-        return ((path, text) for path, text in self._texts.items() if word in text and pattern.search(text))
+        paths = self._words.holding(*words) if words else iter(self._texts)
+        return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).
@@ -288,10 +313,12 @@ class Project:
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
         return any(pattern.search(text) for text in self._others(besides, attribute))
 
-    def _others(self, besides: str, word: str) -> Iterable[str]:
-        """Texts of the other files, notebooks included, that hold a word."""
-        every = (*self._texts.items(), *self._notebooks.items())
-        return (text for path, text in every if path != besides and word in text)
+    def _others(self, besides: str, word: str) -> Iterator[str]:
+        """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
+        paths = self._words.holding(word) if word else iter(self._texts)
+        held = (self._texts[path] for path in paths if path != besides)
+        books = (text for path, text in self._notebooks.items() if path != besides and word in text)
+        return chain(held, books)
 
 
 def _may_name(written: str, name: str) -> bool:

@@ -114,7 +114,7 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move function-local dataset classes in front of the function."""
-        destinations = Destinations(module, project)
+        destinations = module.once(Destinations, project)
         taken: set[str] = set()
         for node in module.find(cst.ClassDef):
             if module.enclosing_function(node) is not None and destinations.of_class(node) is not None:

@@ -86,7 +86,7 @@ class PicklableFunction(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Lift lambdas that reach a loader, a dataset or a transform."""
-        destinations = Destinations(module, project)
+        destinations = module.once(Destinations, project)
         # The names that local functions take when they move (CHP012).
         local = [(one.name.value.strip("_"), outer_name(module, one)) for one in module.find(cst.FunctionDef)]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}

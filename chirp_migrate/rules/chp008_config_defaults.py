@@ -62,7 +62,9 @@ class ConfigDefaults(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
-        if not project.search(r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))"):
+        if not project.search(
+            r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))", "config"
+        ):
             return
         for assign in module.find(cst.Assign):
             if not m.matches(assign, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
@@ -94,7 +96,7 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     parameters = {p.name.value for p in function.params.params} if function is not None else set()
     wanted: dict[str, str] = {}
     for key in _AUGMENTATION:
-        if project.search(rf"\bconfig\.get\(['\"]{key}['\"]") or key in parameters:
+        if project.search(rf"\bconfig\.get\(['\"]{key}['\"]", key) or key in parameters:
             wanted[key] = key if key in parameters else "False"
     wanted |= {"optimize_dataloaders": "True", "benchmark_performance": "False"}
     missing: dict[str, str] = {}

@@ -12,7 +12,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.collecting import is_collecting, is_read_outside, problem_of, scope_of
-from chirp_migrate.dataset_names import binds, dataset_test
+from chirp_migrate.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.effects import effect
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module, UnparsableModule, matching, syntax_tree
@@ -92,10 +92,8 @@ class LabelScan(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels."""
-        stands_for_dataset = dataset_test(module, project)
-        if _RUNTIME in module.text and any(
-            binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)
-        ):
+        stands_for_dataset = module.once(dataset_test, project)
+        if is_variable_somewhere(module, _RUNTIME):
             return  # a variable of that name would be called instead of the runtime's function
         for comprehension in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp):
             assert isinstance(comprehension, Comprehension)

@@ -93,7 +93,7 @@ class LocalFunction(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
-        destinations = Destinations(module, project)
+        destinations = module.once(Destinations, project)
         taken: set[str] = set()
         made: dict[str, tuple[str, tuple[Edit, ...]]] = {}
         for node in module.find(cst.FunctionDef):

@@ -74,7 +74,7 @@ class NonBlockingTransfer(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
-        names = LoaderNames(module, project)
+        names = module.once(LoaderNames, project)
         for loop in module.find(cst.For):
             if loop.asynchronous is not None:
                 continue

@@ -65,7 +65,7 @@ class SetEpoch(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that goes through such a loader."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop)]
-        names = LoaderNames(module, project)
+        names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
         for node, loader_node, loader in _passes(module, project, names, epochs):
             sampler = _sampler(module, project, loader_node, loader, node)

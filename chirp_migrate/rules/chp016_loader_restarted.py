@@ -36,7 +36,7 @@ class LoaderRestarted(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report ``next(iter(loader))`` in a loop that the loader outlives."""
-        names = LoaderNames(module, project)
+        names = module.once(LoaderNames, project)
         for call in module.find(cst.Call):
             iterator = _first_argument(module, call, "builtins.next")
             node = _first_argument(module, iterator, "builtins.iter")

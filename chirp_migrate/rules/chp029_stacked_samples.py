@@ -10,7 +10,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.collecting import scope_of as nearest_scope
-from chirp_migrate.dataset_names import binds, dataset_test
+from chirp_migrate.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.imports import runtime
 from chirp_migrate.module import Module
 from chirp_migrate.origins import origins
@@ -69,9 +69,9 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite stacks of a dataset's samples."""
-        if any(binds(function, _RUNTIME) for function in module.find(cst.FunctionDef, cst.Lambda)):
+        if is_variable_somewhere(module, _RUNTIME):
             return  # a variable of that name would be called instead of the runtime's function
-        stands_for_dataset = dataset_test(module, project)
+        stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):
             assert isinstance(call, cst.Call)
             scan = stacked_samples(module, stands_for_dataset, call)

@@ -1,0 +1,44 @@
+"""Which files of a backend hold a word, read once and kept while their texts change."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+
+__all__ = ["WordIndex"]
+
+_WORD = re.compile(r"\w+")
+
+
+class WordIndex:
+    """Finds the files in which a whole word occurs without searching the others.
+
+    Args:
+        texts: text by path; whoever changes one says so (:meth:`changed`).
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+        self._paths = list(texts)
+        self._first: dict[str, str] = {}  # texts as they were indexed, of files that have changed since
+        self._places: dict[str, array[int]] = {}
+        for number, text in enumerate(texts.values()):
+            for word in set(_WORD.findall(text)):
+                if (places := self._places.get(word)) is None:
+                    places = self._places[word] = array("I")
+                places.append(number)
+
+    def changed(self, path: str, before: str) -> None:
+        """The text at ``path`` is another one than ``before`` now."""
+        if self._first.setdefault(path, before) == self._texts[path]:
+            del self._first[path]
+
+    def holding(self, *words: str) -> Iterator[str]:
+        """Paths of the files in which one of ``words`` occurs, in their order; of a changed file, as any part."""
+        numbers = {number for word in words for number in self._places.get(word, ())}
+        if self._first:
+            changed = {number for number, path in enumerate(self._paths) if path in self._first}
+            held = {number for number in changed if any(word in self._texts[self._paths[number]] for word in words)}
+            numbers = numbers - changed | held
+        return (self._paths[number] for number in sorted(numbers))
