@@ -14,7 +14,6 @@ from functools import cached_property
 
 import libcst as cst
 
-from chirp_migrate.custom_members import members
 from chirp_migrate.data_reading import DataReading, Function, Unit
 from chirp_migrate.dataset_names import dotted, own_nodes, parameters
 from chirp_migrate.held_state import contents
@@ -63,14 +62,11 @@ class CustomLoading:
         node: what it is; the module itself for code at top level.
         signs: its machinery, in order of the text.
         around_loader: whether it reads from a loader, and not from a dataset.
-        members: attributes and methods of a class that belong to a machinery, by the machinery (see
-            :func:`~chirp_migrate.custom_members.members`).
     """
 
     node: Unit
     signs: tuple[Sign, ...]
     around_loader: bool
-    members: dict[str, list[str]]
 
 
 def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
@@ -88,9 +84,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
         loading = _Loading(module, project, node)
         signs = tuple(sign for sign in made[node] if loading.is_done_by(sign))
         if signs:
-            kinds = {id(sign.node): sign.kind for sign in made[node]}
-            parts = members(module, node, kinds) if isinstance(node, cst.ClassDef) else {}
-            yield CustomLoading(node, signs, loading.reading.from_loader, parts)
+            yield CustomLoading(node, signs, loading.reading.from_loader)
 
 
 def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
@@ -149,13 +143,24 @@ class _Loading:
     # Pools
 
     def _hands_out(self, call: cst.Call) -> bool:
-        """Whether a call has a pool read samples, or go through a dataset."""
+        """Whether a call has a pool read samples that are then used, or go through the dataset of an iterator."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method, given = call.func.attr.value, [one.value for one in call.args]
-        if method in _MAPS and any(self.reading.goes_through(one) for one in given[1:]):
+        # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
+        if self._is_iterator and method in _MAPS and any(self.reading.goes_through(one) for one in given[1:]):
             return True
-        return method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
+        is_used = self._is_iterator or not self._is_dropped(call)
+        return is_used and method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
+
+    def _is_dropped(self, call: cst.Call) -> bool:
+        """Whether nothing is done with what a call gives, but to go through it: ``list(pool.map(write, order))``."""
+        node: cst.CSTNode = call
+        while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
+            if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
+                return False
+            node = parent
+        return isinstance(parent, cst.Expr)
 
     def _is_pool(self, node: cst.BaseExpression) -> bool:
         pattern = _MADE_WITH[WORKERS]

@@ -131,11 +131,25 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
     meaning = None if read is None else meaning_of(read.value)
     if read is None or meaning is None:
         return None
+    if isinstance(meaning, Listing) and _holds_paths(module, methods, meaning.samples):
+        return None
     if not read.complete:
         return "`__getitem__` has side effects, or steps that are not understood"
     return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
 
 
+def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
+    """Whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
+    attribute = str(samples.parts[1]) if samples.kind == "attr" else ""
+    if _PATHS.fullmatch(attribute):
+        return True
+    target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+    stores = matching(methods["__init__"], m.Assign([target])) if "__init__" in methods else []
+    return any(_LISTS_FILES.search(module.source(one)) for one in stores)
+
+
+_PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
+_LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
 #: What names from outside of the methods may stand for.
 _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})

@@ -1,4 +1,4 @@
-"""The line that makes a migrated backend ask for what it now imports.
+"""The line that makes a migrated project ask for what it now imports.
 
 What can be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
 edited as text, so that comments, order and newlines of the rest stay as they are.
@@ -32,7 +32,7 @@ __all__ = [
 _DISTRIBUTION = "chirp-migrate"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
 
-#: Requirement files of a backend, the first that exists is the one.
+#: Requirement files of a project, the first that exists is the one.
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements/base.txt",
@@ -68,18 +68,18 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     distribution.
 
     Args:
-        root: folder of the backend.
+        root: folder of the project.
         version: version of this program.
 
     Returns:
         The edit, if there is one to make, and a sentence, if something is left for the user to do.
     """
     wanted = requirement(version)
-    by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the backend installs, or use --vendor."
+    by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the project installs, or use --vendor."
     name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
     pyproject, setup = root / _PYPROJECT, root / _SETUP
     if name is None and not pyproject.is_file() and not setup.is_file():
-        return None, f"The backend has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
+        return None, f"The project has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
     is_in_setup = name is None and _installs(setup) and not _lists_dependencies(pyproject)
     path = name or (_SETUP if is_in_setup else _PYPROJECT)
     if not (root / path).resolve().is_relative_to(root.resolve()):

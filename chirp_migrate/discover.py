@@ -28,7 +28,7 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Folders that hold no source of the backend, and what they are.
+#: Folders that hold no source of the project, and what they are.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -55,7 +55,7 @@ _VENDORED = frozenset(
 )
 #: Names that say the same in some projects and something else in others: what is in the folder decides.
 _PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
-#: What copied code brings along and a backend's own subfolder does not have: its licence, its packaging, a list of it.
+#: What copied code brings along and a project's own subfolder does not have: its licence, its packaging, a list of it.
 _BROUGHT_ALONG = re.compile(
     r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
     re.IGNORECASE,
@@ -71,7 +71,7 @@ class Discovery:
         files: posix paths of the Python files to look at, sorted.
         notebooks: posix paths of the notebooks to look at, sorted.
         left_out: folders and files that were not looked at, sorted, with the reason.
-        context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the backend
+        context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the project
             runs with them, so what they import and define matters, but they are not rewritten.
     """
 
@@ -91,14 +91,14 @@ def root_of(path: Path) -> Path:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your backend.") from None
+        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your project.") from None
     except ValueError:
-        raise UsageProblem("the path contains a NUL character: give the folder of your backend.") from None
+        raise UsageProblem("the path contains a NUL character: give the folder of your project.") from None
     if stat.S_ISDIR(mode):
         return path.resolve()
     if stat.S_ISREG(mode):
         return path.resolve().parent
-    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your backend.")
+    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your project.")
 
 
 def journal_root(path: Path) -> Path:
@@ -132,7 +132,7 @@ def discover(
     itself: it was named on purpose.
 
     Args:
-        path: folder of the backend, or one Python file or notebook.
+        path: folder of the project, or one Python file or notebook.
         notebooks: whether notebooks are looked at, too.
         left_out_by: says why the user wants a file (posix path relative to the root) left out, or ``None``. It is
             not asked about a file that was named itself.
@@ -144,7 +144,7 @@ def discover(
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in (".py", ".ipynb"):
-            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your backend.")
+            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
@@ -177,7 +177,7 @@ def discover(
     if not files and not books:
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
-        raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your backend.")
+        raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your project.")
     return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
 
 

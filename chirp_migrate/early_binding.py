@@ -33,7 +33,7 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
         return f"it sees the last `{name}` of the comprehension around it"
     place = _place(module, node, function)
     if any(isinstance(module.parents.get(one.node), cst.ExceptHandler) for one in captured.bindings):
-        return f"`{name}` is an exception, which ends with its handler"
+        return f"`{name}` is a caught exception, whose name goes with its handler"
     if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
         return f"`{name}` is deleted"
     inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
@@ -46,7 +46,7 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
         return f"`{name}` is assigned again after it"
     for loop in _loops(module, place, function):
         if any(_inside(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
-            return f"it may outlive the turn of the loop in which `{name}` is assigned"
+            return f"it may outlive the iteration of the loop in which `{name}` is assigned"
     if not has_value(module, place, captured):
         return f"`{name}` may have no value yet where it is defined"
     return None

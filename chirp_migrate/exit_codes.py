@@ -43,7 +43,7 @@ _MEANINGS = {
     ExitCode.MODEL_BOUND: "verify: model-bound, no loader could save that much",
     ExitCode.SLOWER: "verify: slower",
     ExitCode.NOT_EQUIVALENT: "verify: not the same training",
-    ExitCode.WORKLOAD_FAILED: "verify, tune: the backend's own code failed",
+    ExitCode.WORKLOAD_FAILED: "verify, tune: the project's own code failed",
     ExitCode.UNDECIDED: "verify: faster, and of some entry points it is not shown whether they are slower",
     ExitCode.INTERNAL: "a defect of chirp-migrate; --debug shows where",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",

@@ -81,7 +81,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         owner = module.scopes.lookup(name.value, name)
         if owner is None:
             if not module.scopes.is_builtin(name.value) and not module.scopes.stars:
-                raise NotMovable(f"the module does not know `{name.value}`")
+                raise NotMovable(f"the module does not define `{name.value}`")
             continue
         if not isinstance(owner[0].node, cst.Module):
             continue  # of the function: told of elsewhere
@@ -95,7 +95,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if is_attribute and any(
             one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner[1]
         ):
-            raise NotMovable(f"`{path}` may not be there yet when the module is imported")
+            raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:

@@ -338,7 +338,7 @@ class _Masks:
                 raise DrawsOtherwise(f"it does `{first_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
-            raise DrawsOtherwise("a mask is not a width, a start and a stretch")
+            raise DrawsOtherwise("a mask is not drawn as a width and a start")
         self._check_asked(asked, count)
         (width, widest), (start, room) = (_draw(one, names) for one in steps[:2])
         if not _is_widest(widest, parameter, axis, names):

@@ -109,7 +109,7 @@ def check_onlookers(module: Module, project: Project, uses: Iterable[cst.Name], 
     if any(isinstance(module.parents[use], cst.Attribute) for use in uses):
         raise NotMovable("attributes of it are used")
     if backend_holds(project, _LOOKS):
-        raise NotMovable("the backend asks functions for their names or code")
+        raise NotMovable("the project reads names or code of functions")
     if holds and backend_holds(project, _COPIES):
         raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
 
@@ -120,7 +120,7 @@ def check_calls(module: Module, project: Project, names: Collection[str], positi
     Raises:
         NotMovable: something is.
     """
-    problem = NotMovable("a call of it gives a parameter whose default is made where it stands")
+    problem = NotMovable("a call passes a parameter by position whose default is evaluated where it stands")
     for call in module.find(cst.Call):
         last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         if isinstance(last, cst.Name) and last.value in names:

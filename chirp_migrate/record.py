@@ -182,7 +182,7 @@ def checked_path(path: object) -> str:
     if not plain:
         raise ValueError(f"the path {path!r} leads outside the tree")
     if any(part.lower() in _NOT_THE_BACKENDS for part in pure.parts):
-        raise ValueError(f"the path {path!r} is not the backend's")
+        raise ValueError(f"the path {path!r} is not the project's")
     return path
 
 

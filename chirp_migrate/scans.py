@@ -179,7 +179,7 @@ def _indexed(
     if len(within) < len(uses(module, code, target.value)):
         found.problem = f"`{target.value}` is used for more than the label"
     elif len(reads) > 1:
-        found.problem = "a sample is read more than once in each turn"
+        found.problem = "a sample is read more than once in each iteration"
     return found
 
 

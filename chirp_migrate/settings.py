@@ -1,4 +1,4 @@
-"""What a run is to do: ``[tool.chirp-migrate]`` in the backend's ``pyproject.toml``, and what the command line says.
+"""What a run is to do: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and what the command line says.
 
 The keys are documented in docs/settings.md.
 """

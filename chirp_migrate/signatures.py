@@ -43,7 +43,7 @@ def bound_defaults(module: Module, parameters: cst.Parameters, offset: int) -> l
     moving = [n for n, one in enumerate(defaulted) if not stays(module, one.default, offset)]
     taken = defaulted[: moving[-1] + 1] if moving else []
     if any(one in parameters.posonly_params for one in taken):
-        raise NotMovable("a positional-only parameter has a default that is made where the function stands")
+        raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
     return taken + [one for one in parameters.kwonly_params if not stays(module, one.default, offset)]
 
 
@@ -96,7 +96,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
             places = [module.span(one.node)[0] for one in owner[1]]
             known = isinstance(owner[0].node, cst.Module) and min(places) < offset
         if not known:
-            raise NotMovable(f"its annotations use `{name.value}`, which the module does not know in front of it")
+            raise NotMovable(f"its annotations use `{name.value}`, which the module does not define above it")
 
 
 def parameters_offset(module: Module, node: cst.FunctionDef) -> int:
@@ -128,7 +128,7 @@ def parameter_edits(
         NotMovable: any keyword may be given already.
     """
     if added and parameters.star_kwarg is not None:
-        raise NotMovable("it takes any keyword, and would take what is bound to it for one of them")
+        raise NotMovable("its `**` parameter would take the values that are bound to it")
     pieces = _pieces(parameters)
     edits = [Edit(start, start, first + (", " if pieces else ""))] if first else []
     for one in bound:
@@ -199,5 +199,5 @@ def partial_call(
             return bound(spelled), frozenset()
     owner = module.scopes.lookup("partial", node)
     if owner is not None and not isinstance(owner[0].node, cst.Module):
-        raise NotMovable("the word `partial`, which would bind its values, means something else there")
+        raise NotMovable("`partial`, which would bind its values, means something else there")
     return bound("partial"), frozenset({("functools", "partial")})

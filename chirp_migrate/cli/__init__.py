@@ -22,7 +22,7 @@ _DEBUG = "--debug"
 _COMMANDS = {
     "plan": ("chirp_migrate.cli.plan:plan", "Say what would change; `-o` keeps it as a plan."),
     "review": ("chirp_migrate.cli.review:review", "Accept or refuse it hunk by hunk."),
-    "apply": ("chirp_migrate.cli.apply:apply", "Rewrite a backend to fast, worker-safe loading."),
+    "apply": ("chirp_migrate.cli.apply:apply", "Rewrite a project to fast, worker-safe loading."),
     "check": ("chirp_migrate.cli.check:check", "Say whether anything is left to rewrite, for CI."),
     "rollback": ("chirp_migrate.cli.rollback:rollback_command", "Undo an apply, byte for byte."),
     "verify": ("chirp_migrate.verify.command:verify", "Show that training is faster, and the same."),
@@ -72,14 +72,14 @@ class _LazyGroup(click.Group):
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=(
-        "Start with: chirp-migrate review BACKEND (or apply --diff), then apply, then verify; rollback undoes it to "
+        "Start with: chirp-migrate review PROJECT (or apply --diff), then apply, then verify; rollback undoes it to "
         "the byte. Exit codes mean the same for all commands, see docs/exit-codes.md."
     ),
 )
 @click.version_option(__version__, prog_name="chirp-migrate")
 @click.option(_DEBUG, is_flag=True, help="Show the traceback of an error; also taken behind the command.")
 def main(debug: bool) -> None:
-    """Migrate PyTorch training backends to fast, worker-safe data loading, and prove the result."""
+    """Migrate PyTorch training projects to fast, worker-safe data loading, and prove the result."""
 
 
 def entry_point(arguments: list[str] | None = None) -> None:

@@ -52,11 +52,11 @@ from chirp_migrate.settled import check_settled
             ExitCode.UNDONE: "failed midway and undone",
             ExitCode.CHECK_FAILED: "the command of --verify-with failed, and everything was rolled back",
         },
-        "chirp-migrate apply --diff backend/ | less",
-        "chirp-migrate apply backend/",
-        "chirp-migrate apply --plan plan.json backend/",
-        'chirp-migrate apply --verify-with "pytest -q" backend/',
-        "chirp-migrate apply --select CHP001,lambda-in-loader --no-notebooks backend/",
+        "chirp-migrate apply --diff project/ | less",
+        "chirp-migrate apply project/",
+        "chirp-migrate apply --plan plan.json project/",
+        'chirp-migrate apply --verify-with "pytest -q" project/',
+        "chirp-migrate apply --select CHP001,lambda-in-loader --no-notebooks project/",
     )
 )
 @path_argument
@@ -66,7 +66,7 @@ from chirp_migrate.settled import check_settled
     "--verify-with",
     "command",
     metavar="CMD",
-    help="Run CMD with the shell in the backend's folder afterwards; if it fails, roll everything back.",
+    help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
 )
 @click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
 @planning_options
@@ -96,11 +96,11 @@ def apply(
     quiet: bool,
     color: str,
 ) -> None:
-    """Rewrite the backend at PATH to worker-safe datasets and the loader factory.
+    """Rewrite the project at PATH to worker-safe datasets and the loader factory.
 
-    Reads and rewrites source; the backend's code is never imported or run (--verify-with runs what you say). Every
+    Reads and rewrites source; the project's code is never imported or run (--verify-with runs what you say). Every
     change can be undone to the byte with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate]
-    in the backend's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
+    in the project's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
     """
     json_output.check_writable(json_file)
     if show_diff and json_file == json_output.STANDARD_OUTPUT:

@@ -48,8 +48,8 @@ _MARKS = {
             ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
             ExitCode.USAGE: "PATH cannot be checked, or an option or setting is wrong",
         },
-        "chirp-migrate check backend/",
-        "chirp-migrate check --add-ignore backend/",
+        "chirp-migrate check project/",
+        "chirp-migrate check --add-ignore project/",
         "chirp-migrate check --strict --format github .",
         "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
     )

@@ -58,14 +58,14 @@ workload = "{_WORKLOAD}:workload"
     help="Write what was written as JSON ('-': standard output).",
 )
 def init_workload(path: Path, allow_dirty: bool, json_file: Path | None) -> None:
-    """Write a starting point for what `verify` trains in the backend at PATH.
+    """Write a starting point for what `verify` trains in the project at PATH.
 
     That is chirp_verify.py, with the lines to fill in marked, and the settings for it in pyproject.toml. Nothing is
     overwritten. Backends in the shape of ChirpID's need neither: their training is found by itself.
     """
     json_output.check_writable(json_file)
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the folder of your backend.")
+        raise UsageProblem(f"{path} is not a folder: give the folder of your project.")
     root = root_of(path)
     interrupted = recover(journal_root(root))
     if interrupted is not None:
@@ -86,7 +86,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     the file is found without them.
 
     Args:
-        root: folder of the backend.
+        root: folder of the project.
         allow_dirty: write to ``pyproject.toml`` over uncommitted changes.
 
     Returns:
@@ -103,7 +103,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
         raise UsageProblem(f"{file} has [tool.chirp-migrate.verify] already: change what it says, nothing was written.")
     notes = []
     if is_chirpid_shaped(root):
-        notes.append(f"the training of this backend is found without it; while {_WORKLOAD} is there, only that is run")
+        notes.append(f"the training of this project is found without it; while {_WORKLOAD} is there, only that is run")
     try:
         project = journal_root(root)
         with hold(journal_folder(project)):

@@ -42,7 +42,7 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: ``path``: the backend.
+#: ``path``: the project.
 path_argument = click.argument("path", type=click.Path(path_type=Path))
 
 #: ``color``: auto, always or never (see :meth:`chirp_migrate.cli.paint.Paint.for_stream`).
@@ -146,10 +146,10 @@ def planning_options(command: _Command) -> _Command:
 
 
 def scaffold_options(command: _Command) -> _Command:
-    """``scaffold`` and ``vendor``: what is added to the backend."""
+    """``scaffold`` and ``vendor``: what is added to the project."""
     for option in (
         click.option(
-            "--vendor", is_flag=True, help="Copy chirpid_patch into the backend instead of adding a dependency."
+            "--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."
         ),
         click.option(
             "--scaffold/--no-scaffold",

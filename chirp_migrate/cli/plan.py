@@ -31,9 +31,9 @@ from chirp_migrate.planfile import plan_json
             ExitCode.WORK_REMAINS: "planned, but some files could not be handled (listed)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option or setting is wrong",
         },
-        "chirp-migrate plan backend/ -o plan.json",
-        "chirp-migrate review backend/ --plan plan.json",
-        "chirp-migrate apply backend/ --plan plan.json",
+        "chirp-migrate plan project/ -o plan.json",
+        "chirp-migrate review project/ --plan plan.json",
+        "chirp-migrate apply project/ --plan plan.json",
     )
 )
 @path_argument
@@ -58,7 +58,7 @@ def plan(
     quiet: bool,
     color: str,
 ) -> None:
-    """Plan the migration of the backend at PATH, and write nothing to it.
+    """Plan the migration of the project at PATH, and write nothing to it.
 
     The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
     made from. `review` walks through it, `apply --plan` applies exactly what it says.

@@ -33,7 +33,7 @@ class Request:
 
     @property
     def settings(self) -> Settings:
-        """The backend's settings with the options above them.
+        """The project's settings with the options above them.
 
         Raises:
             UsageProblem: see :func:`~chirp_migrate.settings.read_settings`.
@@ -48,7 +48,7 @@ class Request:
         )
 
     def settings_of(self, migration: Migration) -> Settings:
-        """The backend's settings, with the rules that a plan was made by."""
+        """The project's settings, with the rules that a plan was made by."""
         options = migration.options
         return replace(
             read_settings(self.path),

@@ -1,4 +1,4 @@
-"""``chirp-migrate report PATH``: what became of a backend, on the terminal or as one HTML file."""
+"""``chirp-migrate report PATH``: what became of a project, on the terminal or as one HTML file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from chirp_migrate.report.terminal import render
             ExitCode.USAGE: "nothing was applied at PATH and no plan is given, or an option is wrong",
             ExitCode.REFUSED: "an interrupted run, a damaged journal, or sources that are not those of the plan",
         },
-        "chirp-migrate report backend/ | less -R",
-        "chirp-migrate report backend/ -o report.html",
-        "chirp-migrate report backend/ --plan plan.json -o plan.html",
+        "chirp-migrate report project/ | less -R",
+        "chirp-migrate report project/ -o report.html",
+        "chirp-migrate report project/ --plan plan.json -o plan.html",
     )
 )
 @path_argument
@@ -51,9 +51,9 @@ from chirp_migrate.report.terminal import render
 def report(
     path: Path, output: Path | None, plan_file: Path | None, run: int | None, verdict_file: Path | None, color: str
 ) -> None:
-    """Tell what became of the backend at PATH: the last verdict with its figures, and every change with its reason.
+    """Tell what became of the project at PATH: the last verdict with its figures, and every change with its reason.
 
-    Reads what `apply` and `verify` kept in the journal; the backend's code is never imported or run. Without -o it is
+    Reads what `apply` and `verify` kept in the journal; the project's code is never imported or run. Without -o it is
     printed, side by side from 160 columns on.
     """
     json_output.check_writable(output, "--output")

@@ -54,9 +54,9 @@ _SHOWN_LINES = 40
             ExitCode.REFUSED: "refused, nothing changed (as for apply)",
             ExitCode.UNDONE: "applying failed midway and was undone",
         },
-        "chirp-migrate review backend/",
-        "chirp-migrate review backend/ --plan plan.json",
-        "printf 'y\\ny\\nd\\n' | chirp-migrate review backend/",
+        "chirp-migrate review project/",
+        "chirp-migrate review project/ --plan plan.json",
+        "printf 'y\\ny\\nd\\n' | chirp-migrate review project/",
     )
 )
 @path_argument
@@ -86,7 +86,7 @@ def review(
     json_file: Path | None,
     color: str,
 ) -> None:
-    """Walk through the migration of the backend at PATH hunk by hunk, and accept, refuse or edit each.
+    """Walk through the migration of the project at PATH hunk by hunk, and accept, refuse or edit each.
 
     Every answer is kept in the plan file at once, so that you can quit and go on later, or hand the file to somebody
     else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
@@ -158,7 +158,7 @@ class _Terminal:
 def _open(request: Request, plan_file: Path) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
-        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review BACKEND --plan {quote(str(request.path))}")
+        raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: bytes | None = None
     if plan_file.exists():
         if request == Request(request.path, jobs=request.jobs):

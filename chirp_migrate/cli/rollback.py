@@ -48,11 +48,11 @@ class _How(TypedDict):
             "lines), a later run wrote to them, or another run is at work (all named)",
             ExitCode.UNDONE: "failed midway and undone",
         },
-        "chirp-migrate rollback backend/",
-        "chirp-migrate rollback --list backend/",
-        "chirp-migrate rollback --run 2 backend/",
-        "chirp-migrate rollback --back-to 2 backend/",
-        "chirp-migrate rollback --merge backend/",
+        "chirp-migrate rollback project/",
+        "chirp-migrate rollback --list project/",
+        "chirp-migrate rollback --run 2 project/",
+        "chirp-migrate rollback --back-to 2 project/",
+        "chirp-migrate rollback --merge project/",
     ),
 )
 @path_argument

@@ -47,8 +47,8 @@ def _counts(least: int, most: int | None = None) -> Callable[[click.Context, cli
             ExitCode.WORKLOAD_FAILED: "the user's own code failed; the end of its output is shown",
             ExitCode.INTERRUPTED: "interrupted, nothing is left running",
         },
-        "chirp-migrate tune backend/",
-        "chirp-migrate tune backend/ --num-workers 0,2,4,8 --plot workers.svg",
+        "chirp-migrate tune project/",
+        "chirp-migrate tune project/ --num-workers 0,2,4,8 --plot workers.svg",
         "chirp-migrate tune . --dataset data.sets:train_set --unaugmented data.sets:plain_set",
         "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
     )
@@ -125,7 +125,7 @@ def tune(
     profile: Path | None,
     quiet: bool,
 ) -> None:
-    """Measure ways of loading the data of the backend at PATH, and say which settings to change.
+    """Measure ways of loading the data of the project at PATH, and say which settings to change.
 
     Runs the backend's own code, in a process of its own: a training (found by itself in a ChirpID-shaped backend, else
     --workload or chirp_verify.py) in a temporary copy, to see which loaders it makes and how long it waits for them; or
@@ -134,7 +134,7 @@ def tune(
     """
     json_output.check_writable(json_file)
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the root of your backend.")
+        raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     root = path.resolve()
     if not prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
@@ -191,7 +191,7 @@ class _Said:
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """As given, or from the root of the backend, where its own scripts are run."""
+    """As given, or from the root of the project, where its own scripts are run."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 

@@ -1,4 +1,4 @@
-"""The plan of a backend as LibCST metadata: made once, before the first file is changed.
+"""The plan of a project as LibCST metadata: made once, before the first file is changed.
 
 What may be rewritten in a file depends on the others: who imports a name, re-exports it, or replaces it in a test.
 LibCST hands a codemod one file at a time, in several processes, while others are already being written. Metadata of
@@ -31,7 +31,7 @@ __all__ = ["BackendPlan", "PlannedFile", "planned_files"]
 
 _OUTSIDE = (
     "it is outside of repo_root, {root}, so what else uses it is not known: "
-    "run this from the folder of the backend, or set repo_root in .libcst.codemod.yaml."
+    "run this from the folder of the project, or set repo_root in .libcst.codemod.yaml."
 )
 _UNFINISHED = (
     "a run of chirp-migrate apply was interrupted in {root}, or is still at work: wait for it, or bring it to an end "
@@ -60,7 +60,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
     """Gives the module of each file its :class:`PlannedFile`.
 
     Attributes:
-        codes: the rules to run; none means those that the settings of the backend select.
+        codes: the rules to run; none means those that the settings of the project select.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -69,7 +69,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
     def gen_cache(
         cls, root_path: Path, paths: list[str], timeout: int | None = None, **options: object
     ) -> Mapping[str, PlannedFile]:
-        """Plan ``paths`` as files of the backend at ``root_path``; called by LibCST's ``FullRepoManager``.
+        """Plan ``paths`` as files of the project at ``root_path``; called by LibCST's ``FullRepoManager``.
 
         Raises:
             chirp_migrate.errors.ChirpMigrateError: see :func:`planned_files`.
@@ -87,12 +87,12 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
     The settings in ``pyproject.toml`` hold; files that a run leaves out have that as their obstacle.
 
     Args:
-        root: folder of the backend: every file in it is read.
+        root: folder of the project: every file in it is read.
         paths: files to plan, as LibCST names them.
         codes: the rules to run; none means those that the settings select.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` is no backend, its settings are wrong, or a run of ``apply``
+        chirp_migrate.errors.ChirpMigrateError: ``root`` is no project, its settings are wrong, or a run of ``apply``
             there was interrupted.
     """
     root = _absolute(root)

@@ -15,7 +15,7 @@ from chirp_migrate.source import SourceFile, apply_edits
 __all__ = ["MigrateCommand", "PlannedCommand"]
 
 _ALONE = (
-    "what may be rewritten depends on the other files of the backend, and standard input has none: "
+    "what may be rewritten depends on the other files of the project, and standard input has none: "
     "give files and folders, or use chirp-migrate."
 )
 _CHANGED = "it was changed while the plan was being made: run this again."
@@ -29,7 +29,7 @@ class PlannedCommand(CodemodCommand, ABC):
         """The rewritten module.
 
         Raises:
-            libcst.codemod.SkipFile: there is no backend to plan, the file is one that is left out or cannot be
+            libcst.codemod.SkipFile: there is no project to plan, the file is one that is left out or cannot be
                 handled, or LibCST cannot write it without changing more than that.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
@@ -63,9 +63,9 @@ class PlannedCommand(CodemodCommand, ABC):
 
 
 class MigrateCommand(PlannedCommand):
-    """Every rule that the settings of the backend select."""
+    """Every rule that the settings of the project select."""
 
     DESCRIPTION = (
-        "Migrate a PyTorch training backend to worker-safe data loading, with all rules that its settings select."
+        "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."
     )
     METADATA_DEPENDENCIES = (BackendPlan,)

@@ -215,7 +215,7 @@ def _output(found: VerdictStory) -> str:
     if not found.output_tail:
         return ""
     side = f" on the side {found.side}" if found.side else ""
-    return f"<h3>The last lines that the backend printed{escape(side)}</h3><pre>{escape(found.output_tail)}</pre>"
+    return f"<h3>The last lines that the project printed{escape(side)}</h3><pre>{escape(found.output_tail)}</pre>"
 
 
 def _conditions(found: VerdictStory) -> str:

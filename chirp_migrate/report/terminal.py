@@ -35,7 +35,7 @@ def render(story: Story, *, width: int, colour: bool) -> Iterator[str]:
         yield from screen.text("Verdict: none. `chirp-migrate verify` measures what is applied.")
     else:
         yield from screen.text(
-            "Verdict: none yet. `chirp-migrate verify` trains the backend as it was before and as it is now, and says "
+            "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and says "
             "whether it is faster and still the same training."
         )
     for notice in story.notices:

@@ -21,7 +21,7 @@ __all__ = ["run_lines"]
 _NOTES = {
     "rewrite": "rewritten by rules",
     "ignore": "comments that leave findings alone",
-    "scaffold": "added: what the migrated backend is measured and tested with",
+    "scaffold": "added: what the migrated project is measured and tested with",
     "dependency": "the dependency on the runtime",
     "vendor": "added: the runtime itself",
 }

@@ -23,7 +23,7 @@ _MEANINGS = {
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
     "not equivalent": "The training is not the same as before the migration, so nothing is said about its speed.",
-    "failed": "The backend's own code failed, so nothing was compared.",
+    "failed": "The project's own code failed, so nothing was compared.",
 }
 _GREEN, _YELLOW, _RED = "1;32", "1;33", "1;31"
 _COLOURS = {
@@ -155,7 +155,7 @@ def _conditions(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
         if text:
             yield from screen.term(name, f"{text.rstrip('.')}.")
     if verdict.output_tail:
-        yield from screen.heading("The last lines that the backend's code printed")
+        yield from screen.heading("The last lines that the project's code printed")
     for line in verdict.output_tail.splitlines():
         yield from screen.text(line, 2, DIM)
 

@@ -27,7 +27,7 @@ _OF_CHANGES = {
 }
 _OF_VERDICTS = {
     "before, after": "The training as it was before the migration, and as it is now.",
-    "entry point": "A function of the backend that trains.",
+    "entry point": "A function of the project that trains.",
     "round": "One training of each side, right after each other, in new processes.",
     "saved": "Share of the time before that is not needed any more; negative where it takes longer.",
     "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",

@@ -35,14 +35,14 @@ _METHOD = re.compile(r"create_(\w+_)?loader")
 class DataLoaderFactory(Rule):
     """Requires, of a mention of the class:
 
-    - `surely-pytorchs`: the name stands for PyTorch's `DataLoader`, also through imports of the backend, and no branch
+    - `surely-pytorchs`: the name stands for PyTorch's `DataLoader`, also through imports of the project, and no branch
       or `import *` can give it another meaning.
     - `only-called`: it is called here, or by `functools.partial`, or through a variable, parameter default or
       attribute that is only called, in this file.
     - `no-subclass`: it is not inherited from.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
-    - `not-replaced`: no other file of the backend holds the text of a `patch` or `setattr` that puts something else in
+    - `not-replaced`: no other file of the project holds the text of a `patch` or `setattr` that puts something else in
       the place of the name in this module.
 
     A loader that is clearly for training or for validation is built by the factory's method for that: names say which
@@ -51,7 +51,7 @@ class DataLoaderFactory(Rule):
     by `create_loader`, which takes the arguments of `DataLoader` as they are. All other arguments stay.
 
     A configuration is read only where the same function, or `__init__`, has surely called its `get` with one key (and a
-    number) by then, and no class of the backend defines a `get`.
+    number) by then, and no class of the project defines a `get`.
     """
 
     code: ClassVar[str] = "CHP001"

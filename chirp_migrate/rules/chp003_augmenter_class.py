@@ -95,7 +95,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         except DrawsOtherwise as reason:
             problem = str(reason)
         if problem is not None:
-            return Proposal(offset, f"`{title}`: left alone, may not draw as `@{decorator}` declares: {problem}")
+            return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
         called = [
             name for name in methods if matching(methods[entry], m.Call(m.Attribute(m.Name("self"), m.Name(name))))
         ]
@@ -117,5 +117,5 @@ def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str 
         if not meant.startswith(("builtins.", "random.", "torch.", "numpy.", "PIL.")):
             continue
         if project.resolved_names(module, call.func) != {meant}:
-            return f"`{spelled}` is not what it seems"
+            return f"`{spelled}` may be rebound"
     return None

@@ -103,7 +103,7 @@ def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal 
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
     edits = (*removal, *(Edit(*module.span(one), built) for one in constructions))
-    message = f"dataset of `type()` and lambdas cannot be pickled for workers: now the same as `{_SHIPPED}`"
+    message = f"dataset of `type()` and lambdas cannot be pickled for workers: now a `{_SHIPPED}`"
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 

@@ -178,7 +178,7 @@ class _Moved:
         for one in self.values:
             owner = self.module.scopes.lookup(one.name, call)
             if owner is None or owner[0] is not one.scope:
-                raise NotMovable(f"`{one.name}` is another name where it is constructed")
+                raise NotMovable(f"`{one.name}` means something else where it is constructed")
         if self.values:
             if call.args and isinstance(call.args[-1].value, cst.GeneratorExp) and not call.args[-1].value.lpar:
                 raise NotMovable("it is given a generator without brackets")
@@ -193,7 +193,7 @@ class _Moved:
         if not isinstance(self.scope.node, cst.FunctionDef):
             raise NotMovable("it is defined in the body of another class")
         if not is_dispensable(module, node):
-            raise NotMovable("nothing else stands in its block")
+            raise NotMovable("it is the only statement of its block")
         if node.decorators or node.keywords:
             raise NotMovable("it is decorated or takes class keywords")
         check_body(module, node)
@@ -202,7 +202,7 @@ class _Moved:
             raise NotMovable(f"its base class comes from `{name}` of the function")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
-                raise NotMovable(f"`{one.name}` is another name inside of a class")
+                raise NotMovable(f"`{one.name}` would be mangled inside of a class")
             self._check_reads(one)
         check_values(module, node, self.values)
         check_class(module, self.project, node, insertion_offset(module, node))

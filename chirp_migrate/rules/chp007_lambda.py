@@ -56,10 +56,10 @@ class PicklableFunction(Rule):
     - `same-turn`: if such a name gets its value in a loop, nothing keeps the lambda beyond the turn; and it is not the
       variable of a comprehension.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
-    - `not-looked-at`: no attribute of it is used, and no file of the backend has `.__name__` (but of a class),
+    - `not-looked-at`: no attribute of it is used, and no file of the project has `.__name__` (but of a class),
       `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
       `LambdaType`.
-    - `not-copied`: if values are bound to what takes its place, no file of the backend has a `deepcopy` of anything but
+    - `not-copied`: if values are bound to what takes its place, no file of the project has a `deepcopy` of anything but
       what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
     - `room-for-values`: then `partial` is `functools.partial` there, and it has no `**` that would take them.
     - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
@@ -139,7 +139,7 @@ def _lift(
         check_calls(module, project, {wish.strip("_"), *named}, len(_positional(node)) - len(bound))
     keywords = [one.name for one in values if method is None or one is not own]
     if (keywords or bound or method) and isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
-        raise NotMovable("in the body of a class it is a method, which what it would become is not")
+        raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
     wishes = [wish, f"_{outer_name(module, node)}{wish}".replace("__", "_")]
     name = method_name(module, project, method, wishes, taken) if method else free_name(module, wishes, taken)
     style, given = project.code_style, bindings_of(module, bound, keywords)

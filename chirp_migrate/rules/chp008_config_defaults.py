@@ -34,17 +34,17 @@ _AUGMENTATION = ("spec_augment", "gaussian_noise")
 class ConfigDefaults(Rule):
     """Requires:
 
-    - `config-read`: a file of the backend holds `config.get(` and builds a loader.
+    - `config-read`: a file of the project holds `config.get(` and builds a loader.
     - `default-config`: a dictionary display is assigned to one name, `default_config` (in capitals, too).
     - `training-keys`: three of its keys are those of a training, such as `batch_size`.
     - `plain-keys`: nothing is spread into it.
-    - `read-with-default`: the key that is added stands nowhere in the backend but as the key of a dictionary, and in
+    - `read-with-default`: the key that is added stands nowhere in the project but as the key of a dictionary, and in
       `.get(key, value)` with the value that it gets here.
-    - `only-looked-up`: whatever is called `…config` in the backend is only asked for keys, tested, copied, merged and
-      given on under such a name, to functions of the backend; nothing shows, saves, compares or spreads it.
+    - `only-looked-up`: whatever is called `…config` in the project is only asked for keys, tested, copied, merged and
+      given on under such a name, to functions of the project; nothing shows, saves, compares or spreads it.
 
     Added are `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has as
-    an argument or the backend reads with `config.get`, as far as they are missing.
+    an argument or the project reads with `config.get`, as far as they are missing.
     """
 
     code: ClassVar[str] = "CHP008"
@@ -107,12 +107,13 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     if not missing:
         return None
     offset, last = module.span(node)[0], node.elements[-1]
-    found = f"defaults lack {', '.join(f'`{one}`' for one in missing)}, which "
+    names = ", ".join(f"`{one}`" for one in missing)
+    found = f"the default configuration lacks {names}; add them by hand. Left alone: "
     if not all(isinstance(one, cst.DictElement) for one in node.elements):
-        return Proposal(offset, f"{found}what is spread into them may give already; add them by hand")
+        return Proposal(offset, f"{found}what is unpacked into it may have them")
     shown = taken_whole(project)
     if shown is not None:
-        return Proposal(offset, f"{found}`{shown}` would show or take, too; add them by hand if that is fine")
+        return Proposal(offset, f"{found}`{shown}` uses all of its keys")
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()
@@ -127,4 +128,4 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
         edits = (*comma, Edit(line_end, line_end, lines + module.newline))
     else:
         edits = (Edit(end, end, "".join(f", {entry}" for entry in entries)),)
-    return Proposal(offset, f"defaults gain {', '.join(f'`{one}`' for one in missing)}", edits)
+    return Proposal(offset, f"the default configuration gets {names}", edits)

@@ -25,7 +25,7 @@ class WireAugmentation(Rule):
     - `runtime-factory`: it is the runtime's `OptimalDataLoaderFactory` that it is called of.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and mentions it nowhere.
     - `wrapper-visible`: nothing else in the module has that name, where the call stands or at the top level.
-    - `known-flags`: the wrapper, a function of the backend, has `use_spec_augment` and `use_gaussian_noise`, or
+    - `known-flags`: the wrapper, a function of the project, has `use_spec_augment` and `use_gaussian_noise`, or
       `training`, which is not its first parameter; all others but the first have defaults.
     - `dataset-first`: the first argument is given by its position, without a star.
     - `config-in-reach`: a configuration, called `config` or `cfg`, is read there with `get`.
@@ -73,5 +73,5 @@ def _wire(module: Module, project: Project, name: str, wrapper: cst.Parameters) 
             continue
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
-        message = f"spec_augment and gaussian_noise in the configuration are ignored here: {name} would apply them"
+        message = f"nothing reads `spec_augment` and `gaussian_noise` of the configuration: wraps the data in `{name}`"
         yield Proposal(module.span(call)[0], message, (edit,))

@@ -30,7 +30,7 @@ class ImageRoundTrip(Rule):
     - `torch-dataset`: its only base is PyTorch's `Dataset`, and nothing decorates it but `augments_images`.
     - `base-read`: `__init__` keeps a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
     - `known-masks`: `__init__` keeps, in an attribute that `__getitem__` calls as `self.attribute(`, what is made by a
-      call of a class of the backend whose `__init__` has parameters of `SpecAugment` only, or that
+      call of a class of the project whose `__init__` has parameters of `SpecAugment` only, or that
       `if name else None`.
     - `one-at-a-time`: what the shipped class keeps is stored one attribute a statement.
     - `not-reassigned`: an attribute that holds the dataset or the flag, and has another name than in the shipped class
@@ -72,15 +72,14 @@ def _is_ours(module: Module, node: cst.ClassDef) -> bool:
 
 
 def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str) -> Proposal:
-    offset, title = module.span(read.node.name)[0], read.node.name.value
+    offset = module.span(read.node.name)[0]
+    found = f"`{read.node.name.value}` masks each sample as an 8-bit image, which rounds and rescales it"
     base = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
     training = next((s for s in read.stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
     augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(
-            offset, f"`{title}` masks a rescaled 8-bit image of each sample; mask the tensor by hand instead"
-        )
+        return Proposal(offset, f"{found}; mask the tensor instead. Left alone: how it masks is not known")
     mine = "SpecAugment" if project.class_definition(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
@@ -93,11 +92,9 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(read, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
-        return Proposal(
-            offset, f"`{title}` masks a rescaled 8-bit image of each sample; mask the tensor by hand instead: {edits}"
-        )
+        return Proposal(offset, f"{found}; mask the tensor instead. Left alone: {edits}")
     edits = (*edits, _undeclared(module, read.node))
-    message = f"{title} stretches each sample to an 8-bit image to mask it: {_SHIPPED} masks the tensor"
+    message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
 

@@ -123,9 +123,9 @@ def _comprehension(
             continue
         problem = scan.problem
         if len(loops) > 1:
-            problem = "more than one `for` goes through it"
+            problem = "it has more than one `for`"
         elif tests:
-            problem = "it is filtered in the same go"
+            problem = "it has an `if`"
         problem = (
             problem
             or _effect_in(module, results)
@@ -133,7 +133,7 @@ def _comprehension(
             or why_too_early(module, project, scan)
         )
         if problem is None and isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
-            problem = "they are read lazily, one when the next is asked for"
+            problem = "a generator reads them lazily"
         if problem is not None:
             return _left_alone(module, node, scan, problem)
         whole = results[0] is scan.reads[0] if scan.reads else m.matches(results[0], m.Name(scan.label or ""))

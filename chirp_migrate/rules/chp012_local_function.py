@@ -65,10 +65,10 @@ class LocalFunction(Rule):
     - `same-turn`: if such a name gets its value in a loop, nothing keeps the function beyond the turn; and it is not
       the variable of a comprehension.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
-    - `not-looked-at`: no attribute of it is used, and no file of the backend has `.__name__` (but of a class),
+    - `not-looked-at`: no attribute of it is used, and no file of the project has `.__name__` (but of a class),
       `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
       `LambdaType`.
-    - `not-copied`: if values are bound to it, no file of the backend has a `deepcopy` of anything but what is called a
+    - `not-copied`: if values are bound to it, no file of the project has a `deepcopy` of anything but what is called a
       model, its state, weights, parameters or configuration: the values would be copied as well.
     - `room-for-values`: then `partial` is `functools.partial` there, it has no `**` that would take them, and it does
       not call itself.

@@ -26,11 +26,11 @@ _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
-_MPS = r"""["']mps\b|backends\s*\.\s*mps"""
+_MPS = r"""["']mps\b|projects\s*\.\s*mps"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
 #: How many positional arguments of a loader may come before ``collate_fn``.
 _COLLATE_FN = 7
-#: A ``to`` of the backend itself that would not take the argument.
+#: A ``to`` of the project itself that would not take the argument.
 _OWN_TO = (
     r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|\b(to|cuda)\s*=(?!=)|setattr\([^)]*['\"](to|cuda)['\"]"
 )
@@ -50,9 +50,9 @@ class NonBlockingTransfer(Rule):
     - `not-changed`: from the statement of the copy on nothing may write to its memory: behind it, in a function
       inside, in the next turn of the loop and behind the loop, the batch is only read or bound to names.
     - `no-mps`: it names CUDA itself, or no file of the backend holds ``"mps"`` or ``backends.mps``.
-    - `plain-to`: PyTorch's own collation makes the batch, or no file of the backend defines or assigns a ``to`` or
+    - `plain-to`: PyTorch's own collation makes the batch, or no file of the project defines or assigns a ``to`` or
       ``cuda`` that does not take the argument. (What other libraries define is not looked at.)
-    - `no-batch-encoding`: it is a part of a batch, or no file of the backend imports transformers.
+    - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
     """
 
     code: ClassVar[str] = "CHP013"
@@ -156,7 +156,7 @@ def _collates_tensors(loader: Loader) -> bool:
 
 
 def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """What the backend holds that makes a non-blocking copy doubtful here."""
+    """What the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
     certain = m.matches(call.func, m.Attribute(attr=m.Name("cuda"))) or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and backend_holds(project, _MPS):

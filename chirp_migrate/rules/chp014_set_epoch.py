@@ -36,7 +36,7 @@ class SetEpoch(Rule):
       be another one, its class is imported at the top of the module, to ask.
     - `passes-in-turns`: each turn goes through the loader, or gives it to a call other than `len`, `print` and such.
     - `not-told`: no `set_epoch` is called in the same function, on this sampler or loader elsewhere in the module, or
-      by a function of the backend that the loop calls.
+      by a function of the project that the loop calls.
     - `kept-sampler`: some counting loop around does not make the sampler anew in each turn.
     - `one-counter`: one loop has `epoch` in its variable's name, or there is only one.
     - `named-epoch`: its variable is a plain name with a letter in it.
@@ -55,7 +55,7 @@ class SetEpoch(Rule):
     trigger: ClassVar[tuple[str, ...]] = ("range",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a counted loop, a word for epochs and one for a loader, in a backend with such samplers."""
+        """Only modules with a counted loop, a word for epochs and one for a loader, in a project with such samplers."""
         if "range" not in text or not ("ampler" in text or "poch" in text):
             return False
         if not backend_holds(project, r"\bDistributedSampler\b"):
@@ -219,7 +219,7 @@ def _tell(module: Module, names: LoaderNames, around: list[cst.For], sampler: _S
     epoch = dotted(loop.target)
     problem = sampler.problem
     if not inner:
-        problem = "it is made anew in each turn of the loop"
+        problem = "it is made anew in every iteration of the loop"
     elif len(chosen) > 1:
         problem = "it is not clear which of the loops counts the epochs"
     elif epoch is None or "." in epoch or epoch.strip("_") == "":

@@ -49,8 +49,8 @@ class AugmenterPerSample(Rule):
     """Requires, of a call that makes a transform:
 
     - `known-transform`: it makes one of the transforms of torchvision and torchaudio that were looked at, or a
-      `torch.nn.Module` of the backend that stores its arguments and constants when it is made and only reads them.
-      No file of the backend holds `set_default_dtype`, `set_default_device` or `set_default_tensor_type`.
+      `torch.nn.Module` of the project that stores its arguments and constants when it is made and only reads them.
+      No file of the project holds `set_default_dtype`, `set_default_device` or `set_default_tensor_type`.
     - `plain-bases`: its class inherits from PyTorch's `Dataset`, a torchvision dataset or nothing.
     - `runs-per-sample`: it stands in `__getitem__`, `__getitems__`, `__call__`, a method with `collate` in its name, or
       a method that one of these calls on ``self``.
@@ -60,14 +60,14 @@ class AugmenterPerSample(Rule):
       ``self``, and what operators make of those; nothing is spread.
     - `attribute-set-once`: such an attribute gets its value at the top level of `__init__`; nothing else in the module,
       and in other files nothing but assignments to their ``self``, sets it or calls a method of what it holds; and no
-      file of the backend holds the words `setattr(`, `vars(`, `__dict__`, `__new__`, `__setattr__`, `__setstate__` or
+      file of the project holds the words `setattr(`, `vars(`, `__dict__`, `__new__`, `__setattr__`, `__setstate__` or
       `copyreg`.
     - `only-called`: it is called where it is made, or through a variable that is only called.
     - `plain-init`: the class has an `__init__` of several lines, without decorator and ``return``, which neither hands
       the object on nor uses the methods that run for each sample.
     - `plain-class`: class and method have no decorators and call the object ``self``; the class has no `__slots__` and
-      no say in how it is copied; no file of the backend holds the word `__new__`.
-    - `no-subclass`: no class of the backend names it among its bases.
+      no say in how it is copied; no file of the project holds the word `__new__`.
+    - `no-subclass`: no class of the project names it among its bases.
     - `always-made`: where it is made from attributes, it is made for every sample, under no condition.
     - `same-names`: `__init__` does not bind a name that is in it.
     """
@@ -169,7 +169,7 @@ def _check(
     if not is_made_once(project, project.resolved_names(module, call.func)):
         raise _Unsure("it may draw random numbers when it is made, or remember something between calls")
     if backend_holds(project, _DEFAULTS):
-        raise _Unsure("what it holds may get another type or place, since the backend changes the default")
+        raise _Unsure("what it holds may get another dtype or device: the project changes the default")
     _check_use(module, method, call)
     _check_class(module, project, definition, methods, running, method)
     init = methods["__init__"]
@@ -275,7 +275,7 @@ def _is_constant(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_set_once(module: Module, project: Project, methods: dict[str, cst.FunctionDef], attribute: str) -> bool:
-    """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the backend.
+    """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the project.
 
     Classes of other files may have an attribute of that name of their own: this one has no subclasses.
     """
@@ -314,7 +314,7 @@ def _check_class(
     firsts = [next(iter(parameters(one)), "") for one in (init, method)]
     named = {one.value for one in walk(definition.body) if isinstance(one, cst.Name)}
     if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
-        raise _Unsure("the class decides by itself how its attributes are kept")
+        raise _Unsure("the class defines how its attributes are set or read")
     if backend_holds(project, r"__new__"):
         raise _Unsure("objects may be made without `__init__`")
     if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(name)}\b"):

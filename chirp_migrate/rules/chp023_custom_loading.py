@@ -9,20 +9,14 @@ from typing import ClassVar
 import libcst as cst
 
 from chirp_migrate.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.custom_members import KEPT, MEMORY
 from chirp_migrate.module import Module
 from chirp_migrate.plan import Safety
 from chirp_migrate.project import Project
 from chirp_migrate.rules.base import Proposal, Rule
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
-#: What a loader of chirpid_patch has for each.
-_INSTEAD = {
-    WORKERS: "`num_workers`, `persistent_workers` and `shutdown()`",
-    THREADS: "`prefetch_factor` (with workers) or `thread_safe=True` (without)",
-    STREAMS: "`pin_memory` and `device`",
-    MEMORY: "`DataLoaderPerformanceMonitor`",
-}
+#: Arguments of a loader that do the same.
+_INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
 _HANDED = re.compile(r"\.\s*(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?)\s*\(")
 _STARTED = re.compile(r"\b(Thread|Process)\b")
@@ -78,35 +72,24 @@ def _subject(found: CustomLoading) -> str:
 
 
 def _machinery(module: Module, found: CustomLoading) -> str:
-    """The kinds of machinery, each with what it is made with first and where."""
+    """The kinds of machinery, each with the first place."""
     first = {sign.kind: sign for sign in reversed(found.signs)}
     parts = []
     for kind in dict.fromkeys(sign.kind for sign in found.signs):
         line = module.position(module.span(first[kind].node)[0])[0]
         what = "a prefetch process" if first[kind].name.endswith("Process") else _WHAT[kind]
-        parts.append(f"{what} (`{first[kind].name}`, line {line})")
+        parts.append(f"{what} (line {line})")
     return _listed(parts)
 
 
 def _advice(found: CustomLoading, kinds: Sequence[str]) -> str:
+    settings = [f"`{name}`" for kind in kinds for name in _INSTEAD[kind]]
     if found.around_loader:
-        device = ", and DevicePrefetcher(loader, device) moves the batches of any loader" if STREAMS in kinds else ""
-        start = f"the loader underneath can do that itself{device}; a WrappedDataLoader of chirpid_patch does all of it"
-    elif isinstance(found.node, cst.ClassDef):
-        start = "derive it from WrappedDataLoader of chirpid_patch, or use that or a DataLoader in its place"
-    else:
-        start = "go through a DataLoader, or a WrappedDataLoader of chirpid_patch"
-    parts = []
-    for kind in (*kinds, MEMORY):
-        names = [f"`{name}`" for name in found.members.get(kind, ())]
-        if names:
-            parts.append(f"{_listed(names)} {'becomes' if len(names) == 1 else 'become'} {_INSTEAD[kind]}")
-        elif kind != MEMORY:
-            parts.append(f"there are {_INSTEAD[kind]}")
-    kept = [f"`{name}`" for name in found.members.get(KEPT, ())]
-    if kept:
-        parts.append(f"{_listed(kept)} {'is' if len(kept) == 1 else 'are'} there under the same name")
-    return f"{start}: {'; '.join(parts)}"
+        moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in kinds else ""
+        return f"the loader underneath can do that itself, by {_listed(settings)}{moving}"
+    if isinstance(found.node, cst.ClassDef):
+        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {_listed(settings)} for that"
+    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {_listed(settings)}"
 
 
 def _listed(parts: Sequence[str]) -> str:

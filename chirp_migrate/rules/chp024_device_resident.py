@@ -32,7 +32,7 @@ class DeviceResident(Rule):
     - `moved-always`: the moves are done for each batch, under no condition but whether it is a tensor.
     - `every-loop`: each loop over it moves a part of its batches to a device, and binds them to a target of their own.
     - `followed-loader`: all that is done with it is seen: it is bound to variables or an attribute of ``self``,
-      returned to or given to functions of the backend without decorators, asked for its length, dataset and settings.
+      returned to or given to functions of the project without decorators, asked for its length, dataset and settings.
     - `one-device`: the loops move to one device.
     - `device-known-there`: where the loader is built, the same source already stands for the device, and nothing binds
       it anew.
@@ -75,7 +75,7 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
     moving = 0
     for loop in flow.loops:
         if loop.target is None:
-            problems.append("a loop over it does not take the batch apart from what comes with it")
+            problems.append("a loop over it does not unpack the batch")
             continue
         uses = batch_uses(loop.module, loop.loop, loop.target)
         moving += bool(uses.devices)

@@ -38,7 +38,7 @@ class ItemInLoop(Rule):
     - `only-read-behind`: nothing else in the loop uses it, nothing adds to it under another condition, and elsewhere
       it is only given such numbers or added to alike.
     - `float64-device`: for losses, the batches surely go to CUDA or the CPU.
-    - `one-number-loss`: for losses, the backend names no ``reduction=`` but ``"mean"`` and ``"sum"``, and no DTensor.
+    - `one-number-loss`: for losses, the project names no ``reduction=`` but ``"mean"`` and ``"sum"``, and no DTensor.
     - `no-way-out`: nothing sees the sum before the loop is over: no ``try``, and no ``with`` but PyTorch's (other than
       streams), tqdm's and ``open`` around it, no ``yield``, ``await`` or look at local variables, no notebook's cell.
     - `not-compiled`: the function has no decorator but PyTorch's gradient modes and those for methods.

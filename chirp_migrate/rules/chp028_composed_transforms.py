@@ -23,7 +23,7 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Requires, of a class of methods and docstrings at the top level, in a backend with masks or noise of its own:
+    """Requires, of a class of methods and docstrings at the top level, in a project with masks or noise of its own:
 
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
     - `methods-only`: each of its methods is defined once, and there is nothing else in it.
@@ -32,10 +32,10 @@ class ComposedTransforms(Rule):
       attribute, and does nothing else but `super().__init__()` and `if …: raise …`.
     - `only-hands-on`: `__call__`, neither decorated nor `async`, has one parameter besides `self`, without a default,
       and returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
-    - `passed-by-position`: no call in the backend passes an argument by the name of that parameter (a search by words);
+    - `passed-by-position`: no call in the project passes an argument by the name of that parameter (a search by words);
       shipped, it is called `sample`.
     - `attribute-unread`: an attribute that the shipped class calls otherwise (`transforms`, `lambd`) occurs nowhere
-      else in the backend, neither behind a dot nor in quotes.
+      else in the project, neither behind a dot nor in quotes.
     - `name-free`: then the class has no attribute or method yet of the name in the shipped class.
     - `no-subclass`: then, and where `__init__` calls `super().__init__()`, no class inherits from it.
     """
@@ -43,7 +43,7 @@ class ComposedTransforms(Rule):
     code: ClassVar[str] = "CHP028"
     name: ClassVar[str] = "composed-transforms"
     reason: ClassVar[str] = (
-        "A dataset cannot see into a class of the backend's own that only calls other transforms, so masks and noise "
+        "A dataset cannot see into a class of the project's own that only calls other transforms, so masks and noise "
         "inside are drawn sample by sample. The shipped Compose and Lambda do the same, and are taken apart: what "
         "they hold is applied to a whole batch where it can be. The class keeps its name and constructor."
     )
@@ -51,7 +51,7 @@ class ComposedTransforms(Rule):
     trigger: ClassVar[tuple[str, ...]] = ("__call__",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Modules with callable classes, in a backend that has masks or noise of its own."""
+        """Modules with callable classes, in a project that has masks or noise of its own."""
         return super().concerns(text, project) and any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

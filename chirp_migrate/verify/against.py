@@ -1,4 +1,4 @@
-"""What the migrated backend is compared with: the journal's originals, a git revision, or a folder."""
+"""What the migrated project is compared with: the journal's originals, a git revision, or a folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def before_side(root: Path, against: str | None) -> Before:
     """Find the side before; nothing is written, and git's index and work tree are only read.
 
     Args:
-        root: the migrated backend.
+        root: the migrated project.
         against: a folder, or else a git revision of the repository that ``root`` lies in; None for the files before
             ``apply``, from its journal.
 
@@ -55,7 +55,7 @@ def before_side(root: Path, against: str | None) -> Before:
     if folder.is_dir():
         folder = folder.resolve()
         if folder == root:
-            raise InvalidTree(f"--against {against} is PATH itself: give the folder of the backend before.")
+            raise InvalidTree(f"--against {against} is PATH itself: give the folder of the project before.")
         return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
     revision = _Revision.find(root, against)
     return Before(f"git revision {against} ({revision.commit[:12]})", revision.write)

@@ -39,18 +39,18 @@ Exit codes:
   11  model-bound: no loader could save that much
   12  slower
   13  not equivalent: the training is not the same
-  14  the backend's code failed (the reason, the side and the end of its output are shown)
+  14  the project's code failed (the reason, the side and the end of its output are shown)
   15  faster, and of some entry points it is not shown whether they are slower
    2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
  130  interrupted; after three rounds the verdict so far is given
 
 \b
 Examples:
-  chirp-migrate verify backend/
-  chirp-migrate verify backend/ --list
-  chirp-migrate verify backend/ -k "training_utils and not augmentation" --epochs 4
-  chirp-migrate verify backend/ --data samples.npz --model utils.models:BirdCNN
-  chirp-migrate verify backend/ --against main --json report.json
+  chirp-migrate verify project/
+  chirp-migrate verify project/ --list
+  chirp-migrate verify project/ -k "training_utils and not augmentation" --epochs 4
+  chirp-migrate verify project/ --data samples.npz --model utils.models:BirdCNN
+  chirp-migrate verify project/ --against main --json report.json
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
   chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
 """
@@ -133,7 +133,7 @@ def verify(
     plots: Path | None,
     **given: Any,
 ) -> None:
-    """Show that the migrated backend at PATH trains faster, and the same.
+    """Show that the migrated project at PATH trains faster, and the same.
 
     Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
     are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
@@ -154,10 +154,10 @@ def run_verify(
     output: Output,
     measuring: MeasureOptions = NO_OPTIONS,
 ) -> int:
-    """Verify the backend at ``path``, print the report, and give the exit code of the command.
+    """Verify the project at ``path``, print the report, and give the exit code of the command.
 
     Args:
-        path: the migrated backend.
+        path: the migrated project.
         against: folder or git revision of the side before; None for the one from the journal.
         given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
         output: how it is shown.
@@ -233,9 +233,9 @@ def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Out
 
 
 def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """The root of the backend, after a run of ``apply`` there was brought to its end, and what is to be done."""
+    """The root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
     if not path.is_dir():
-        raise InvalidTree(f"{path} is not a folder: give the root of the migrated backend.")
+        raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
     root = path.resolve()
     interrupted = recover(journal_root(root))
     if interrupted is not None:

@@ -17,7 +17,7 @@ class VerifyError(ChirpMigrateError):
 
 
 class InvalidTree(VerifyError):
-    """The path is not a backend that can be verified (exit code 2)."""
+    """The path is not a project that can be verified (exit code 2)."""
 
 
 class InvalidData(VerifyError):
@@ -29,7 +29,7 @@ class NotMigrated(VerifyError):
 
 
 class WorkloadFailed(VerifyError):
-    """The backend's own code crashed, hung or gave no result (exit code 14).
+    """The project's own code crashed, hung or gave no result (exit code 14).
 
     Attributes:
         log_tail: the last lines that the process printed.

@@ -26,7 +26,7 @@ from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
 __all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
-"""File of a backend that is asked for its workload (function ``workload``) where nothing else is said."""
+"""File of a project that is asked for its workload (function ``workload``) where nothing else is said."""
 
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""
@@ -75,7 +75,7 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Options for a verification of ``root``.
 
     Args:
-        root: the backend.
+        root: the project.
         given: values of the command line by the name of the option; None for those that were not given.
 
     Raises:
@@ -220,7 +220,7 @@ def _command(value: Any) -> tuple[str, ...]:
 def _result(value: Any) -> str:
     path = PurePosixPath(value) if isinstance(value, str) else None
     if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
-        raise ValueError("must be the path of a file that the command writes, relative to the backend")
+        raise ValueError("must be the path of a file that the command writes, relative to the project")
     return str(path)
 
 

@@ -51,7 +51,7 @@ def verification(
     """Measure, judge, show and keep; gives the exit code of the command.
 
     Args:
-        root: the migrated backend.
+        root: the migrated project.
         before: the side before.
         verified: what is kept beside the verdict about the files that it speaks of.
         options: what is run.
@@ -59,7 +59,7 @@ def verification(
         output: how it is shown.
 
     Raises:
-        WorkloadFailed: the backend's code failed on one of the sides.
+        WorkloadFailed: the project's code failed on one of the sides.
     """
     threads = options.threads or machine.usable_cpus()
     settings = Settings(
@@ -82,7 +82,7 @@ def verification(
         discovery = find_training(sides, root, options, threads, scratch, output.progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
-        output.progress(f"verify runs the backend's own code in separate processes: {what}")
+        output.progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + settings.budget_s
         children = Children(sides.trees, discovery, settings, scratch / "trial")
         trial, discovery = try_out(children, discovery, output.progress)
@@ -142,7 +142,7 @@ def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[
 
 
 def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
-    """Print, write and keep the verdict ``failed``, with the end of what the backend printed."""
+    """Print, write and keep the verdict ``failed``, with the end of what the project printed."""
     tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
     found = machine.describe(machine.usable_cpus())
     values = {

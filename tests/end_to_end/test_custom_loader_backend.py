@@ -90,7 +90,7 @@ def test_the_loader_class_is_listed_and_its_loader_migrated(backend: Path) -> No
     findings = json.loads(backend.with_name("findings.json").read_text(encoding="utf-8"))["findings"]
     (advice,) = [one for one in findings if one["rule"] == "CHP023"]
     assert (advice["path"], advice["status"]) == ("segmentation/loading.py", "report")
-    assert "`_worker_executor`, `_init_workers` and `_cleanup_workers` become `num_workers`" in advice["message"]
+    assert "derive it from `chirpid_patch.WrappedDataLoader`" in advice["message"]
     loading = (backend / "segmentation" / "loading.py").read_text(encoding="utf-8")
     assert "OptimalDataLoaderFactory" in loading and "ProcessPoolExecutor" in loading
 

@@ -295,7 +295,7 @@ def test_decisions_of_a_review_are_shown() -> None:
 
 def test_without_a_verdict_it_says_how_to_get_one() -> None:
     shown = text(replace(STORY, verdict=None))
-    assert "Verdict: none yet. `chirp-migrate verify` trains the backend" in shown
+    assert "Verdict: none yet. `chirp-migrate verify` trains the project" in shown
     assert "perfect loading:" not in shown
 
 

@@ -13,7 +13,7 @@ from chirp_migrate.plan import Finding, Safety, Status
 from chirp_migrate.project import Project
 from chirp_migrate.rules import all_rules
 from chirp_migrate.rules.chp023_custom_loading import CustomLoadingCode
-from chirpid_patch.recipes.wrapped_loader import REMOVED, WrappedDataLoader
+from chirpid_patch.recipes.wrapped_loader import REMOVED
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = """\
@@ -218,6 +218,20 @@ def test_a_pool_is_handed_reading_in_many_ways(handed: str) -> None:
                     with torch.cuda.stream(self.stream):
                         model.head.to('cuda', non_blocking=True)
         """,
+        # samples are written to files
+        """
+        def write(dataset, folder):
+            def save(i):
+                torch.save(dataset[i], f'{folder}/{i}.pt')
+            with Threads() as pool:
+                list(pool.map(save, range(len(dataset))))
+        """,
+        # a file is measured once for each sample
+        """
+        def lengths(dataset):
+            with mp.Pool() as pool:
+                return pool.map(str.split, dataset)
+        """,
         # a stream that only computes
         """
         class Two:
@@ -276,7 +290,7 @@ class Ahead:
         return iter(self.queue.get, None)
 """
     (found,) = findings(text)
-    assert found.why == "threads" and "`queue` and `filler` become `prefetch_factor`" in found.message
+    assert found.why == "threads" and "`prefetch_factor`" in found.message
 
 
 @pytest.mark.parametrize(
@@ -420,28 +434,23 @@ def test_a_prefetcher_of_anything_is_one_of_the_loader_it_is_given(text: str) ->
 )
 def test_streams_around_a_loader_are_recognised(text: str) -> None:
     (found,) = findings(text)
-    assert found.why == "streams" and "DevicePrefetcher(loader, device) moves the batches" in found.message
+    assert found.why == "streams" and "chirpid_patch.DevicePrefetcher" in found.message
     assert "(docs/migration-notes.md)" in found.message
 
 
-def test_each_member_is_told_what_replaces_it() -> None:
+def test_a_loader_class_is_told_what_it_can_be_derived_from() -> None:
     source = (ROOT / "fixtures/custom_loader_backend/segmentation/loading.py").read_text(encoding="utf-8")
     texts = {"segmentation/loading.py": source}
     _, (found,) = rewrite("segmentation/loading.py", source, Project(texts), rules=[CustomLoadingCode()])
     assert found.why == "streams+workers"
-    assert found.message.startswith("`CropLoader` loads by hand, with CUDA streams (`torch.cuda.Stream`, line ")
-    told = found.message
-    for name in REMOVED:
-        assert f"`{name}`" in told
-    groups = dict(re.findall(r"((?:`\w+`(?:, | and )?)+) becomes? (.+?)(?:;| \()", told))
-    by_name = {name: new for names, new in groups.items() for name in re.findall(r"`(\w+)`", names)}
-    assert by_name["_worker_executor"] == by_name["_cleanup_workers"] == by_name["_init_workers"]
-    assert "`num_workers`" in by_name["_worker_executor"] and "`pin_memory`" in by_name["_stream_assignments"]
-    assert by_name["_calculate_batch_memory_mb"] == "`DataLoaderPerformanceMonitor`"
-    kept = re.findall(r"`(\w+)`", told.rpartition("; ")[2].partition(" are there")[0])
-    loader = WrappedDataLoader(range(4), device="cpu")
-    assert {"loader", "refresh", "collate_fn", "__iter__", "__len__", "__getitem__", "rng", "dataset"} <= set(kept)
-    assert [name for name in kept if not hasattr(loader, name)] == []
+    assert re.fullmatch(
+        r"`CropLoader` loads by hand, with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive it from "
+        r"`chirpid_patch\.WrappedDataLoader`, which has `pin_memory`, `device` and `num_workers` for that "
+        r"\(docs/migration-notes\.md\)",
+        found.message,
+    )
+    notes = (ROOT / "docs/migration-notes.md").read_text(encoding="utf-8")
+    assert all(f"loader.{name}" in notes for name in REMOVED), "they say what replaces each member"
 
 
 def test_a_script_is_spoken_of_at_its_pool() -> None:
@@ -451,7 +460,7 @@ def test_a_script_is_spoken_of_at_its_pool() -> None:
             samples = list(pool.map(lambda i: dataset[i], range(4)))
     """
     (found,) = findings(text)
-    assert found.message.startswith("this script loads by hand, with a worker pool (`Threads`, line")
+    assert found.message.startswith("this script loads by hand, with a worker pool (line ")
 
 
 @pytest.mark.parametrize(

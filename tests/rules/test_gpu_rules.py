@@ -115,7 +115,7 @@ def test_a_batch_that_is_used_on_the_cpu_is_left_there(text: str, reason: str) -
     [
         ("for x, y in loader:\n    sink(x, y)", "`x` is used as it comes"),
         ("for x, y in loader:\n    pass", "another loop does not move its batches"),
-        ("for item in enumerate(loader):\n    pass", "does not take the batch apart"),
+        ("for item in enumerate(loader):\n    pass", "does not unpack the batch"),
         ("first = next(iter(loader))", "`iter(…)` is given it"),
         ("every = list(loader)", "`list(…)` is given it"),
         ("every = [x for x, y in loader]", "more with it than a loop"),

@@ -110,8 +110,8 @@ def test_what_is_no_label_scan_is_not_spoken_of(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[dataset[i][1] for i in idx if i]", "filtered"),
-        ("[i for i in idx if dataset[i][1] == n]", "filtered"),
+        ("[dataset[i][1] for i in idx if i]", "has an `if`"),
+        ("[i for i in idx if dataset[i][1] == n]", "has an `if`"),
         ("[y for d in idx for _, y in dataset]", "more than one `for`"),
         ("[(i, dataset[i][1]) for i in idx]", "`i` is used for more than the label"),
         ("[(dataset[i][1], dataset[i][1]) for i in idx]", "read more than once"),

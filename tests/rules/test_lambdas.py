@@ -297,7 +297,7 @@ def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
     ("body", "reason"),
     [
         ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "it sees the last `n` of the comprehension"),
-        ("DataLoader(ds, collate_fn=lambda b, **more: (b, more, ds))", "it takes any keyword"),
+        ("DataLoader(ds, collate_fn=lambda b, **more: (b, more, ds))", "its `**` parameter"),
         ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` in it depends on where it stands"),
     ],
 )
@@ -443,7 +443,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
-            "`n` is another name where it is constructed",
+            "`n` means something else where it is constructed",
         ),
         ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "it is used as a value there"),
     ],

@@ -35,7 +35,7 @@ def test_a_class_whose_base_is_there_moves(base: str) -> None:
 @pytest.mark.parametrize(
     ("body", "base", "reason"),
     [
-        ("def __len__(self):\n    return 1", "pkg.base.Base", "may not be there yet"),
+        ("def __len__(self):\n    return 1", "pkg.base.Base", "may not be defined yet"),
         ("data = torch.load('x')\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("print('made')\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("def __len__(self, n=torch.rand(1)):\n    return 1", "Dataset", "the default of `n`"),

@@ -481,7 +481,7 @@ def test_subclasses_and_own_state_keep_a_transform_where_it_is() -> None:
     _, findings = migrate("CHP015", text, other="from a import Data\nclass More(Data): ...\n")
     assert "a subclass of Data" in reports(findings)[0]
     _, findings = migrate("CHP015", text + "\n    def __getstate__(self):\n        return {}\n")
-    assert "how its attributes are kept" in reports(findings)[0]
+    assert "how its attributes are set or read" in reports(findings)[0]
 
 
 # CHP016: loaders restarted in loops

@@ -37,9 +37,9 @@ def test_before_apply(write_backend: Callable[..., Path]) -> None:
 
 def test_help_documents_every_exit_code() -> None:
     text = " ".join(CliRunner().invoke(verify, ["--help"]).output.split())
-    for code in ("0 faster", "10 not shown", "11 model-bound", "12 slower", "13 not equivalent", "14 the backend's"):
+    for code in ("0 faster", "10 not shown", "11 model-bound", "12 slower", "13 not equivalent", "14 the project's"):
         assert code in text
-    assert "Examples:" in text and "chirp-migrate verify backend/ --against main" in text
+    assert "Examples:" in text and "chirp-migrate verify project/ --against main" in text
 
 
 def applied(root: Path, originals: dict[str, bytes | None]) -> Path:
@@ -68,7 +68,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
     assert result.exit_code == 13
     assert result.stdout.startswith("Verdict: not equivalent.")
     assert "36 samples before, 32 after" in " ".join(result.stdout.split())
-    assert "verify runs the backend's own code" in result.stderr
+    assert "verify runs the project's own code" in result.stderr
     assert "36 samples before, 32 after" in report.read_text()
 
 
@@ -120,7 +120,7 @@ def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(
             command, env={**os.environ, "TMPDIR": temporary}, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
         )
         assert running.stderr is not None
-        assert "verify runs the backend's own code" in running.stderr.readline()
+        assert "verify runs the project's own code" in running.stderr.readline()
         assert "trying each entry point" in running.stderr.readline()
         running.send_signal(sent)
         running.send_signal(sent)

@@ -74,7 +74,7 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ("command = []", "must be a program"),
         ('command = "a"\nworkload = "b.py:c"', "both a workload and a command"),
         ('result = "a.json"', "needs a command"),
-        ('command = "a"\nresult = "../a.json"', "relative to the backend"),
+        ('command = "a"\nresult = "../a.json"', "relative to the project"),
         ('data = "nowhere.npz"', r"nowhere\.npz does not exist"),
     ],
 )
