@@ -142,7 +142,7 @@ def apply_plan(
     plan = recorded.plan
     if not allow_dirty:
         guard(plan.root, [file.path for file in plan.files if file.before is not None])
-    settings = request.settings_of(migration)
+    settings = request.again(migration.options).settings
     with planning_progress("checking") as progress:
         check_settled(request.path, migration.plan, settings, edited=edited, jobs=request.jobs, progress=progress)
     if not plan.files:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.atomic import read_file
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.discover import root_of
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.migration import Migration, plan_migration
+from chirp_migrate.migration import Migration, PlanOptions, plan_migration
 from chirp_migrate.planfile import PlanFile, read_options, read_plan
 from chirp_migrate.settings import Settings, read_settings
 
@@ -47,16 +47,18 @@ class Request:
             exclude=self.exclude,
         )
 
-    def settings_of(self, migration: Migration) -> Settings:
-        """The project's settings, with the rules that a plan was made by."""
-        options = migration.options
-        return replace(
-            read_settings(self.path),
-            codes=options.codes,
+    def again(self, options: PlanOptions) -> Request:
+        """The request for a plan that was asked for with ``options``, at the same path."""
+        return Request(
+            self.path,
+            select=tuple(sorted(options.codes or ())),
             unsafe=options.unsafe,
             notebooks=options.notebooks,
+            jobs=self.jobs,
+            scaffold=options.scaffold,
+            vendor=options.vendor,
             tests=options.tests,
-            excluded=options.exclude,
+            exclude=options.exclude,
         )
 
 
@@ -80,19 +82,7 @@ def reviewed_request(request: Request, old: bytes) -> Request:
     Raises:
         UsageProblem: ``old`` is no plan.
     """
-    if request != Request(request.path, jobs=request.jobs):
-        return request
-    options = read_options(old)
-    return replace(
-        request,
-        select=tuple(sorted(options.codes or ())),
-        unsafe=options.unsafe,
-        notebooks=options.notebooks,
-        scaffold=options.scaffold,
-        vendor=options.vendor,
-        tests=options.tests,
-        exclude=options.exclude,
-    )
+    return request.again(read_options(old)) if request == Request(request.path, jobs=request.jobs) else request
 
 
 def read_plan_file(file: Path, request: Request) -> PlanFile:
