@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Generator
@@ -29,6 +30,7 @@ from chirpid_patch.loader_options import (
 from chirpid_patch.loading.batch_timer import BatchTimer, tell, tell_waits
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.placement import Placement
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import local_ranks
@@ -39,7 +41,6 @@ from chirpid_patch.tune.search import LoaderChoice, choose_loading, why_no_proce
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from chirpid_patch.device.placement import Placement
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -348,32 +349,30 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
 
 
 def _create(options: LoaderOptions) -> DataLoader[Any]:
-    placement = _placement(options)
     if not options.optimize:
-        return _original(options, placement)
-    if placement is not None and placement.holds(options.dataset, options.batching):
-        nothing_to_do = "; worker processes have nothing to do there" if options.asked_workers else ""
-        unused = "; prefetch_factor has no meaning there" if options.prefetch_factor is not None else ""
-        plan = _workers(options, 0, f"{placement.why}{nothing_to_do}{unused}")
-        way = f"on {placement.device}"
+        return _original(options)
+    arguments = _arguments(options)
+    placement, where = _placement(options)
+    held = placement is not None and placement.is_held
+    if held:
+        plan, way = _held_plan(options, where), f"on {options.device if placement is None else placement.device}"
+        arguments["pin_memory"] = False
     else:
         plan = plan_loading(options)
         way = plan.way
-    kind, further = _kind(options, plan, held=placement is not None and placement.is_held)
-    make: Callable[..., DataLoader[Any]] = kind if placement is None else placement.loader(kind)
-    said = [way + ": " + plan.why]
+    kind, further = _kind(options, held=held)
+    said = [f"{way}: {plan.why}"]
     if options.share is not None:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
-    if placement is not None and not placement.is_held:
-        said.append(placement.why)
+    if placement is not None and not held:
+        said.append(where)
     asked, persistent = options.asked_workers, options.persistent_workers and options.asked_workers > 0
-    arguments = _arguments(options)
     if not plan.workers and (asked or options.leaves_workers_open):
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     with warnings.catch_warnings():
         if plan.measured:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader = make(
+        loader = kind(
             options.dataset,
             **further,
             draws_ahead=0 if plan.workers else (options.prefetch_factor or TORCH_PREFETCH) * asked,
@@ -382,12 +381,22 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
             thread_safe=options.thread_safe,
             keep_workers=plan.measured and plan.workers > 0,
             benchmark=options.benchmark,
+            placement=placement,
             **_with_workers(arguments, plan.workers, plan.prefetch, persistent),
         )
     return _decided(loader, "; ".join(said), options.benchmark)
 
 
-def _kind(options: LoaderOptions, plan: LoadPlan, *, held: bool) -> tuple[type[BatchedDataLoader[Any]], dict[str, Any]]:
+def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
+    """The plan where samples are held on a device."""
+    if options.asked_workers:
+        why += "; worker processes have nothing to do there"
+    if options.prefetch_factor is not None:
+        why += "; prefetch_factor has no meaning there"
+    return LoadPlan(0, 0, None, why)
+
+
+def _kind(options: LoaderOptions, *, held: bool) -> tuple[type[BatchedDataLoader[Any]], dict[str, Any]]:
     """The class of the loader, and the arguments that only it takes."""
     if options.share is not None:
         return DistributedDataLoader, {"seed": options.share.seed, "rank": options.share.rank}
@@ -403,25 +412,31 @@ class _MeasuredDataLoader(DataLoader[Any]):
         return BatchTimer(super().__iter__(), tell_waits)
 
 
-def _original(options: LoaderOptions, placement: Placement | None) -> DataLoader[Any]:
-    """PyTorch's own loader, as the replaced call built it."""
+def _original(options: LoaderOptions) -> DataLoader[Any]:
+    """PyTorch's own loader, as the replaced call built it; with a device, its batches moved."""
     make: Callable[..., DataLoader[Any]] = _MeasuredDataLoader if options.benchmark else DataLoader
-    if placement is not None:
-        make = placement.plain_loader(benchmark=options.benchmark)
+    moved = ""
+    if options.device is not None:
+        from chirpid_patch.device.moved import MovedPlainDataLoader
+        from chirpid_patch.device.resident import numbered_device
+
+        device = numbered_device(options.device)
+        make = partial(MovedPlainDataLoader, device=device, benchmark=options.benchmark)
+        is_there = device.type == "cpu" and options.resident_share is None
+        moved = "; batches are on the CPU already" if is_there else f"; batches are moved to {device}"
     workers, prefetch, persistent = options.asked_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
-    moved = "" if placement is None else f"; {placement.why}"
     way = LoadPlan(workers, None, prefetch, "").way
     return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
 
 
-def _placement(options: LoaderOptions) -> Placement | None:
-    """Where the caller wants batches; None: where PyTorch's loader has them."""
+def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
+    """What brings batches where the caller wants them, and why so; None: they stay where PyTorch's loader has them."""
     if options.device is None:
-        return None
-    from chirpid_patch.device.placement import Placement  # most loaders need nothing of it
+        return None, ""
+    from chirpid_patch.device.placement import place_batches  # most loaders need nothing of it
 
-    return Placement(options.device, options.resident_share)
+    return place_batches(options.dataset, options.batching, options.device, options.resident_share)
 
 
 def _arguments(options: LoaderOptions) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.device.prefetch import DevicePrefetcher
-from chirpid_patch.device.resident import ResidentDataLoader
 from chirpid_patch.tune.measure import shut_down_workers
 
 from .original import Data
@@ -106,7 +105,7 @@ def resident_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
     create = OptimalDataLoaderFactory.create_training_loader
     options: dict[str, Any] = {"shuffle": shuffle, "device": loading.device, "resident_share": 0.5}
     loader: Any = create(migrated(loading), loading.batch_size, **options)
-    if not isinstance(loader, ResidentDataLoader):
+    if not loader.placement.is_held:
         raise RuntimeError(f"not resident: {loader.decision}")
     return Batches(loader, detail=loader.decision)
 

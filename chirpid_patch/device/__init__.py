@@ -1,4 +1,4 @@
 """Batches on the device that trains: moved there ahead of the training, or made there.
 
-May import ``loading``, ``tune``, ``distributed`` and what is below them. ``placement`` is its door to ``factory``.
+May import ``loading`` and what is below it. ``placement`` is its door to ``factory``.
 """

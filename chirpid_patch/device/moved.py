@@ -1,8 +1,7 @@
-"""Loaders that bring the batches they load to a device themselves."""
+"""Batches that are loaded as ever, and brought to a device."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,17 +10,13 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.prefetch import DevicePrefetcher
-from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
-from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.samplers import tasks_drawn_freely
-from chirpid_patch.tune.adjusting import AdjustingDataLoader
-
-logger = logging.getLogger("chirpid_patch")
 
 
-class MovedBatches(DataLoader[Any]):
-    """Mixed into a loader class: its batches come on ``device``, by a ``DevicePrefetcher``.
+class MovedTo(Placement):
+    """Batches come on ``device``, by a ``DevicePrefetcher``.
 
     Where no random number moves by it, a batch is asked for while the one before is trained on; a change of the dataset
     within an epoch then counts one batch later.
@@ -29,15 +24,27 @@ class MovedBatches(DataLoader[Any]):
     Raises ValueError if ``device`` is a CUDA device and there is none.
     """
 
-    def __init__(self, dataset: Any, *args: Any, device: str | torch.device, **kwargs: Any) -> None:
-        super().__init__(dataset, *args, **kwargs)
+    def __init__(self, device: str | torch.device) -> None:
         self.device = torch.device(device)
         self._source = _Source()
         self._moving = DevicePrefetcher(self._source, self.device)
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self._moving.lookahead = _asked_early_unnoticed(self)
-        self._source.batches = super().__iter__()
+    def attach(self, loader: Any) -> None:
+        """Any loader will do."""
+
+    def begin_epoch(self, dataset: Any) -> None:
+        """Nothing to do: samples are read on the host."""
+
+    def reader(self, loader: Any) -> None:
+        """None: samples are read on the host."""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        """``batches``, moved."""
+        self._moving.lookahead = _asked_early_unnoticed(loader)
+        self._source.batches = batches
         return iter(self._moving)
 
 
@@ -60,24 +67,17 @@ def _asked_early_unnoticed(loader: Any) -> bool:
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
 
 
-class MovedDataLoader(MovedBatches, BatchedDataLoader[Any]):
-    """A ``BatchedDataLoader`` whose batches come on a device."""
-
-
-class MovedDistributedDataLoader(MovedBatches, DistributedDataLoader):
-    """A ``DistributedDataLoader`` whose batches come on a device."""
-
-
-class MovedAdjustingDataLoader(MovedBatches, AdjustingDataLoader):
-    """An ``AdjustingDataLoader`` whose batches come on a device."""
-
-
-class MovedPlainDataLoader(MovedBatches):
+class MovedPlainDataLoader(DataLoader[Any]):
     """PyTorch's loader, its batches brought to a device; ``benchmark`` logs what each epoch waited for them."""
 
-    def __init__(self, dataset: Any, *args: Any, benchmark: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self, dataset: Any, *args: Any, device: str | torch.device, benchmark: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(dataset, *args, **kwargs)
+        self.device = torch.device(device)
         self.benchmark = benchmark
+        self._placement = MovedTo(device)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        return BatchTimer(super().__iter__(), tell_waits) if self.benchmark else super().__iter__()
+        batches = self._placement.deliver(self, super().__iter__())
+        return BatchTimer(batches, tell_waits) if self.benchmark else batches

@@ -1,8 +1,9 @@
-"""Loaders whose samples are held on the device, so that a batch costs a few kernels there and no copy."""
+"""Samples held on the device, so that a batch costs a few kernels there and no copy."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,9 +13,8 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_batches import ResidentBatches, base_tensors
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
-from chirpid_patch.distributed.loader import DistributedDataLoader
-from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import Request
 
@@ -32,10 +32,10 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class ResidentDataLoader(BatchedDataLoader[Any]):
-    """A ``BatchedDataLoader`` whose batches are made on ``device``, from samples that were copied there once.
+class HeldOn(Placement):
+    """Batches are made on ``device``, from samples that were copied there once.
 
-    Order, draws from the global generators, and what is augmented how are those of the loader it replaces: random
+    Order, draws from the global generators, and what is augmented how are those of the loader without it: random
     numbers come from the same keys. On the CPU, batches are equal to its batches to the last bit, and on CUDA as far
     as the device computes alike; noise of mode ``"exact"`` has the same distribution there, and other values. 8-bit
     samples are held as such. Several loaders over the same tensors (folds, training and validation) share one copy,
@@ -46,65 +46,73 @@ class ResidentDataLoader(BatchedDataLoader[Any]):
     ``.data``) that reach over a sample or 4096 bytes, from the next epoch on. Batches that cannot be made on the
     device any more, as the dataset then is, are read on the CPU and moved.
 
-    It loads in this process, without threads. It cannot be pickled.
+    The loader loads in this process, without threads. It cannot be pickled.
 
     Args:
         device: where batches are made.
-        resident_share: how much of the device's free memory the samples may take, above 0 and at most 1.
-
-    All others are those of :class:`BatchedDataLoader`.
+        share: how much of the device's free memory the samples may take, above 0 and at most 1.
 
     Raises:
         NotResidentError: the samples do not fit, or are not rows of tensors; a ValueError that says what is in the way.
-        ValueError: worker processes are asked for, or the device is not there.
+        ValueError: the device is not there; the loader has workers, threads, or pinned memory.
     """
 
-    def __init__(
-        self, dataset: Any, *args: Any, device: str | torch.device, resident_share: float = 0.5, **kwargs: Any
-    ) -> None:
-        super().__init__(dataset, *args, **{**kwargs, "prefetch_threads": 0})
+    is_held = True
+
+    def __init__(self, device: str | torch.device, share: float = 0.5) -> None:
         self.device = numbered_device(device)
-        self.resident_share = resident_share
-        if self.num_workers:
-            raise ValueError("samples on a device are read in this process: leave num_workers out")
-        self.pin_memory = False
-        self._resident = ResidentTensors(self.device, resident_share)
-        self._resident.hold(rows_to_hold(dataset, batches=self.batch_sampler is not None, collate=self.collate_fn))
+        self._resident = ResidentTensors(self.device, share)
+
+    def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
+        """Upload the samples of a loader, unless they are there."""
+        self._resident.hold(rows_to_hold(dataset, batches=batches, collate=collate))
+
+    def attach(self, loader: Any) -> None:
+        """Upload the samples of ``loader``, unless they are there."""
+        if loader.num_workers or loader.prefetch_threads != 0 or loader.pin_memory:
+            raise ValueError(
+                "samples on a device are read in this process: leave num_workers out, and give pin_memory=False and "
+                "prefetch_threads=0"
+            )
+        self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
     @property
-    def resident_bytes(self) -> int:
+    def bytes(self) -> int:
         """What the samples take on the device, shared with other loaders or not."""
         return self._resident.bytes
 
-    def _iterate_here(self, seed: int | None) -> InProcessIterator:
+    def begin_epoch(self, dataset: Any) -> None:
+        """See what was changed; read on the CPU where that cannot be held any more."""
         try:
-            self._resident.begin_epoch(base_tensors(self.dataset))
+            self._resident.begin_epoch(base_tensors(dataset))
         except NotResidentError as reason:
             logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
-        return super()._iterate_here(seed)
 
-    def _reader(self, *, sent: bool) -> BatchReader:
-        return _ResidentReader(self.dataset, self.collate_fn, self._resident)
+    def reader(self, loader: Any) -> BatchReader:
+        """What makes the batches there."""
+        return _ResidentReader(loader.dataset, loader.collate_fn, self._resident)
 
-    def shutdown(self) -> None:
-        """Free what is held on the device, unless another loader uses it. The next iteration uploads it again."""
-        super().shutdown()
+    def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches, which are there."""
+        return batches
+
+    def release(self) -> None:
+        """Free what is held on the device, unless another loader uses it. The next epoch uploads it again."""
         self._resident.release()
-
-    def __copy__(self) -> ResidentDataLoader:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__getstate__())
-        return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} cannot be pickled or copied deeply, its samples are on {self.device}: make one "
-            "in the other process, from the dataset"
+            f"the loader cannot be pickled or copied deeply, its samples are on {self.device}: make one in the other "
+            "process, from the dataset"
         )
 
 
-class ResidentDistributedDataLoader(ResidentDataLoader, DistributedDataLoader):
-    """A :class:`ResidentDataLoader` of one rank: each rank holds the whole dataset on its device."""
+def ResidentDataLoader(
+    dataset: Any, *args: Any, device: str | torch.device, resident_share: float = 0.5, **kwargs: Any
+) -> BatchedDataLoader[Any]:
+    """A ``BatchedDataLoader`` whose samples are held on ``device``: its name before there was ``HeldOn``."""
+    placement = HeldOn(device, resident_share)
+    return BatchedDataLoader(dataset, *args, **{**kwargs, "pin_memory": False}, prefetch_threads=0, placement=placement)
 
 
 class _ResidentReader(BatchReader):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
@@ -17,6 +18,7 @@ from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.overlap import Overlap
+from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch import KeptThreads
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
@@ -53,6 +55,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
+    placement: brings the batches to a device (see ``device.placement``); None leaves them where they are read.
 
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
     hence the same with any number of workers. If workers cannot be started, the loader warns once and loads in this
@@ -73,6 +76,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         thread_safe: bool = False,
         keep_workers: bool = False,
         benchmark: bool = False,
+        placement: Placement | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, batch_size, shuffle, sampler, batch_sampler, *args, **kwargs)
@@ -87,6 +91,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.keep_workers = keep_workers
         self._overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
         self.benchmark = benchmark
+        self.placement = placement
         self._lost_workers = False
         self._threads = KeptThreads()
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
@@ -98,6 +103,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._begun_from: dict[str, Any] | None = None
         self._resumed: dict[str, Any] | None = None
         self._skipped = 0
+        if placement is not None:
+            placement.attach(self)
 
     @property
     def decision(self) -> str:
@@ -107,6 +114,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
     @decision.setter
     def decision(self, decision: str) -> None:
         self._decision = decision
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where batches come; None: where the dataset has its samples."""
+        return None if self.placement is None else self.placement.device
 
     @property
     def overlap(self) -> Overlap:
@@ -122,7 +134,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         batches = self._begin_epoch()
-        return BatchTimer(batches, tell_waits) if self.benchmark else batches
+        if self.benchmark:
+            batches = BatchTimer(batches, tell_waits)
+        return batches if self.placement is None else self.placement.deliver(self, batches)
 
     def _begin_epoch(self) -> Iterator[Any]:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
@@ -180,6 +194,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return WorkerIterator(self, reads_batches=reads_batches(self.dataset), keep=keep, seed=seed)
 
     def _iterate_here(self, seed: int | None) -> InProcessIterator:
+        if self.placement is not None:
+            self.placement.begin_epoch(self.dataset)
         for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
         changed: dict[str, Any] = {"pin_memory": self.pin_memory and pinning_device() is not None}
         if self.num_workers:  # they were lost
@@ -197,6 +213,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """How this process reads a batch as a whole; ``sent``: from the dataset as a worker would have been sent it."""
+        placed = None if self.placement is None else self.placement.reader(self)
+        if placed is not None:
+            return placed
         dataset = sent_copy(self.dataset) if sent else self.dataset
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
@@ -299,6 +318,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         An epoch that is under way goes on, with workers that are started for it.
         """
         self._threads.close(wait=True)
+        if self.placement is not None:
+            self.placement.release()
         kept = (self._iterator, self._idle_workers)
         self._iterator = self._idle_workers = self._kept_seed = None
         for iterator in kept:

@@ -40,9 +40,17 @@ SHAPE = (2, 7, 9)
 HELD: dict[str, Any] = {"device": "cpu", "resident_share": 0.5}
 
 
-def resident(dataset: Any, batch_size: int = 4, **options: Any) -> ResidentDataLoader:
+def is_held(loader: Any) -> bool:
+    return loader.placement is not None and loader.placement.is_held
+
+
+def held_bytes(loader: Any) -> int:
+    return int(loader.placement.bytes)
+
+
+def resident(dataset: Any, batch_size: int = 4, **options: Any) -> BatchedDataLoader[Any]:
     loader = Factory.create_training_loader(dataset, batch_size, **HELD, **options)
-    assert isinstance(loader, ResidentDataLoader), loader.decision  # type: ignore[attr-defined]
+    assert isinstance(loader, BatchedDataLoader) and is_held(loader), loader.decision  # type: ignore[attr-defined]
     return loader
 
 
@@ -187,7 +195,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
 
 def test_bytes_are_held_as_bytes() -> None:
     loader = resident(WorkerSafeArrayDataset(bytes_of(10), torch.arange(10), dtype=torch.float32, divisor=255))
-    assert loader.resident_bytes == bytes_of(10).numel() + 10 * 8
+    assert held_bytes(loader) == bytes_of(10).numel() + 10 * 8
     assert "1.3 KiB of samples are held there" in loader.decision
 
 
@@ -200,7 +208,7 @@ def test_folds_share_one_upload_that_is_freed_with_the_last_of_them(free: Callab
     folds = [
         resident(WorkerSafeStandardizedDataset(data, range(start, start + 4), 0.4, 0.3)) for start in range(4)
     ]  # nothing more is needed
-    assert {fold.resident_bytes for fold in folds} == {size}
+    assert {held_bytes(fold) for fold in folds} == {size}
     del train, folds[1:]
     again = resident(data)
     folds[0].shutdown()
@@ -214,10 +222,10 @@ def test_a_loader_that_was_shut_down_uploads_again() -> None:
     loader = resident(dataset)
     with loader:
         expected = run(loader)
-    assert loader.resident_bytes == 0
+    assert held_bytes(loader) == 0
     loader.load_state_dict({"epochs_begun": 0, "base_seed": None})
     assert same(run(loader), expected)
-    assert loader.resident_bytes > 0
+    assert held_bytes(loader) > 0
 
 
 def test_what_does_not_fit_is_loaded_as_ever_and_moved(
@@ -230,7 +238,7 @@ def test_what_does_not_fit_is_loaded_as_ever_and_moved(
     reason = "not made because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
     assert reason in loader.decision
     assert reason in caplog.text
-    assert not isinstance(loader, ResidentDataLoader)
+    assert not is_held(loader)
     assert isinstance(loader, BatchedDataLoader)
     assert same(run(loader), run(ordinary(data)))
 
@@ -252,7 +260,7 @@ def test_a_dataset_that_outgrows_the_device_goes_on_from_the_cpu(free: Callable[
     free(0)
     dataset.base_dataset.tensors = tuple(tensor.clone() for tensor in dataset.base_dataset.tensors)
     assert same(run(loader), run(ordinary(dataset)))
-    assert loader.resident_bytes == 0
+    assert held_bytes(loader) == 0
 
 
 # --- changes underneath -------------------------------------------------------------------------------------
@@ -485,7 +493,16 @@ def test_it_is_not_pickled_but_can_be_copied() -> None:
 
 def test_frameworks_can_make_it_anew_from_its_attributes() -> None:
     loader = resident(standardized(9), shuffle=False)
-    names = ("dataset", "batch_size", "sampler", "drop_last", "collate_fn", "device", "resident_share", "pin_memory")
+    names = (
+        "dataset",
+        "batch_size",
+        "sampler",
+        "drop_last",
+        "collate_fn",
+        "placement",
+        "pin_memory",
+        "prefetch_threads",
+    )
     again = type(loader)(**{name: getattr(loader, name) for name in names})
     assert same(run(again), run(loader))
 
@@ -535,9 +552,9 @@ def test_worker_processes_are_refused_by_the_class() -> None:
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-def on_cuda(dataset: Any, **options: Any) -> ResidentDataLoader:
+def on_cuda(dataset: Any, **options: Any) -> BatchedDataLoader[Any]:
     loader = Factory.create_training_loader(dataset, 4, device="cuda", **options)
-    assert isinstance(loader, ResidentDataLoader), loader.decision  # type: ignore[attr-defined]
+    assert isinstance(loader, BatchedDataLoader) and is_held(loader), loader.decision  # type: ignore[attr-defined]
     return loader
 
 
