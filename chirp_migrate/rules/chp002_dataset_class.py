@@ -41,6 +41,8 @@ class WorkerSafeDatasetClass(Rule):
     - `known-samples`: samples are ``((x - mean) / (std + number), y)`` of ``x, y = dataset[indices[index]]``, with or
       without the number, ``(transform(x), y)`` of ``x, y = dataset[index]``, with one transform or more, or
       ``samples[index]`` as it is.
+    - `samples-not-paths`: what ``samples[index]`` is read from is not called ``paths``, ``files``, ``names``, ``urls``
+      or the like, and is not made by listing a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
       object.
     - `plain-switches`: a switch is tested for being true; a transform may be tested for not being None instead.
