@@ -14,8 +14,9 @@ from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.collate import collate_pairs
 from chirpid_patch.datasets.declared import augments, augments_images, lists, standardizes
 from chirpid_patch.datasets.labels import read_labels
+from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.stacking import stack_samples, standardized_samples
-from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.datasets.statistics import compute_standardization_stats, streaming_standardization_stats
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loading.loader import BatchedDataLoader

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import is_in_memory, row_kinds
-from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
+from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import declare, served
 from chirpid_patch.transforms.composition import parts_of
 from chirpid_patch.transforms.images import ImageMasks

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
+from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 
 _Reader = Callable[[Any], Any]
 

@@ -1,4 +1,4 @@
-"""Picklable datasets for standardised samples and for lists of samples (R-000-1.1)."""
+"""Standardised samples of another dataset: picklable, computed for whole batches (R-000-1.1)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.datasets.gather import (
     Batch,
-    BatchedDataset,
     RowKinds,
     WrappingDataset,
-    fetch_batch,
-    has_fixed_samples,
-    has_rows,
-    is_in_memory,
-    is_keyed,
     row_kinds,
     tensors_behind,
 )
@@ -208,65 +202,3 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             return batch.sub_(mean).div_(deviation)
         standardized: Tensor = (batch - mean) / deviation
         return standardized
-
-
-class WorkerSafeSequenceDataset(BatchedDataset):
-    """A list of samples, or anything indexable with a length, as a dataset; samples come as they are."""
-
-    def __init__(self, data_list: Any) -> None:
-        self.data_list = data_list
-
-    @property
-    def data(self) -> Any:
-        """The sequence itself."""
-        return self.data_list
-
-    @data.setter
-    def data(self, data: Any) -> None:
-        self.data_list = data
-
-    @property
-    def children(self) -> list[Any]:
-        """What is listed, where that is a dataset."""
-        return [] if isinstance(self.data_list, list | tuple) else [self.data_list]
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the samples exist already: a list or tuple of them, or a dataset in memory."""
-        return isinstance(self.data_list, list | tuple) or is_in_memory(self.data_list)
-
-    @property
-    def fixed_samples(self) -> bool:
-        """Whether the samples are a list or tuple, or those of a dataset that has them fixed."""
-        return isinstance(self.data_list, list | tuple) or has_fixed_samples(self.data_list)
-
-    @property
-    def gathers(self) -> bool:
-        """Whether the samples are those of a dataset over tensors."""
-        return has_rows(self.data_list)
-
-    @property
-    def row_kinds(self) -> RowKinds | None:
-        """Those of the dataset whose samples they are."""
-        return row_kinds(self.data_list)
-
-    @property
-    def keyed(self) -> bool:
-        """Whether the samples are those of a dataset that draws by key."""
-        return is_keyed(self.data_list)
-
-    def __len__(self) -> int:
-        return len(self.data_list)
-
-    def read_sample(self, index: Any, key: RandomKey | None) -> Any:
-        """``data_list[index]``."""
-        return fetch_sample(self.data_list, index, key)
-
-    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The batch of the dataset underneath, if it is one that can be read at once; pairs of a list stacked."""
-        if type(self.data_list) not in (list, tuple):
-            return fetch_batch(self.data_list, indices, key)
-        samples = map_indices(self.data_list, indices)
-        known = samples is not None and all(type(sample) in (list, tuple) for sample in samples)
-        pairs = stack_pairs(samples) if known and samples is not None else None
-        return None if pairs is None else list(pairs)

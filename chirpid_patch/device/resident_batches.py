@@ -15,7 +15,8 @@ from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import Batch, Part, have_one_kind, is_exactly, is_shipped, joint_of
 from chirpid_patch.datasets.rows import map_indices, positions_of
-from chirpid_patch.datasets.standardized import WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
+from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import served
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
 from chirpid_patch.device.resident_transforms import on_device, standardized
