@@ -21,7 +21,7 @@ from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache
 from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
 from codemod_bench.survey import Surveyed, survey
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _ROUNDS = 3

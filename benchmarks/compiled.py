@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 from chirpid_patch import (
     OptimalDataLoaderFactory,
     WorkerSafeAugmentedDataset,

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 from chirpid_patch import OptimalDataLoaderFactory
 
 _RESULTS = Path(__file__).resolve().parent / "results" / "foreign.md"

@@ -31,7 +31,7 @@ from gpu_bench.measure import Span
 from gpu_bench.original import Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 from chirpid_patch.machine.nvml import GpuProbe
 
 NO_CUDA = 3

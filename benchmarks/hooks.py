@@ -20,8 +20,8 @@ from typing import Any
 import click
 import torch
 
-from chirp_migrate.verify import machine
-from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.training.process import machine
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
 from chirpid_patch.hooks.trainer import HookManager
 

@@ -26,7 +26,7 @@ from pathlib import Path
 import click
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -26,7 +26,7 @@ from loader_bench.measure import Measured, measure
 from loader_bench.third_party import LIBRARIES, import_all, installed_version
 from loader_bench.workloads import WORKLOADS, Data, matching
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _FULL = {"rounds": 7, "samples": 1000}

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from oracle_bench.cases import make_case
 from oracle_bench.runner import explain, run_cases
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results" / "loader-oracle.md"
 

@@ -25,8 +25,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from chirp_migrate.verify import machine as machines
-from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.training.process import machine as machines
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.scales.dataset import MultiScaleDataset

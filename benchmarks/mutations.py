@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from soundness_bench.mutants import Mutant, forget, judging_modules, mutants_of
 
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
-from chirp_migrate.rewriting import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
+from chirp_migrate.syntax.project import Project
 
 _HERE = Path(__file__).resolve().parent
 _RESULTS = _HERE / "results" / "mutations.md"

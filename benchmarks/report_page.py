@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.verify import machine
+from chirp_migrate.training.process import machine
 
 _LIMIT_MS = 2000
 _LOADERS_A_FILE = 40

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from soundness_bench.running import Outcome, run_programs
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results" / "soundness.md"
 

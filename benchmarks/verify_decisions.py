@@ -20,7 +20,7 @@ from verify_decisions import report
 from verify_decisions.pool import Pool, record
 from verify_decisions.trials import AT_MARGIN, SCENARIOS, made_up, recorded, run_trials
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "verify.md"

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import Rule, all_rules
+from chirp_migrate.syntax.project import Project
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "messages.md"

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 
 from chirp_migrate.cli import main as command_line
-from chirp_migrate.cli.paint import Paint
+from chirp_migrate.console.paint import Paint
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from chirp_migrate.verify.statistics import holm, ks_p_value
+from chirp_migrate.stats.ratios import holm, ks_p_value
 
 from .original import Data
 from .ways import Batches, Loading, host_loader, pinned_loader, resident_loader

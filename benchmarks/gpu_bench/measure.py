@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus
 from chirpid_patch.machine.polling import repeated
 

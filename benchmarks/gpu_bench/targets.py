@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chirp_migrate.verify.statistics import Ratio
+from chirp_migrate.stats.ratios import Ratio
 
 from .cells import Cell, Measured
 from .measure import Timings, times_faster

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chirp_migrate.verify.statistics import paired_ratio
+from chirp_migrate.stats.ratios import paired_ratio
 
 from .contenders import CONTENDERS, LIMIT, OTHERS, OURS, Running
 from .disturbance import Disturbance

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 
 from .contenders import CONTENDERS, OTHERS, OURS, SIDES, TITLES
 from .measure import Measured, Timings, busy_shares, rates, relative

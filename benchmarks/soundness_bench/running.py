@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirp_migrate.plan import Status
-from chirp_migrate.project import Project
-from chirp_migrate.rewriting import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.plans.plan import Status
+from chirp_migrate.syntax.project import Project
 from soundness_bench.programs import Program, make_program
 
 _NAME = "made_up"

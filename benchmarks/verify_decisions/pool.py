@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.verify.children import Children
-from chirp_migrate.verify.rounds import TimedRound
+from chirp_migrate.training.workload.entry_points import discover
 from chirp_migrate.verify.settings import Settings
-from chirp_migrate.verify.workload import discover
+from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.timing.rounds import TimedRound
 from verify_decisions.load import OtherLoad
 from verify_decisions.trees import SIZES, write_trees
 

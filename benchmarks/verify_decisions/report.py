@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.verify import machine as machines
+from chirp_migrate.training.process import machine as machines
 from chirp_migrate.verify.verdict import Verdict
 from verify_decisions.trials import Rate, Tally
 

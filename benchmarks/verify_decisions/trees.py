@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.verify.workload import Sizes
+from chirp_migrate.training.workload.entry_points import Sizes
 
 __all__ = ["CONDITIONS", "SIZES", "Condition", "write_trees"]
 

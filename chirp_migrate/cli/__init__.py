@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.paint import visible
+from chirp_migrate.console.paint import visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -25,7 +25,7 @@ _COMMANDS = {
     "apply": ("chirp_migrate.cli.apply:apply", "Rewrite a project to fast, worker-safe loading."),
     "check": ("chirp_migrate.cli.check:check", "Say whether anything is left to rewrite, for CI."),
     "rollback": ("chirp_migrate.cli.rollback:rollback_command", "Undo an apply, byte for byte."),
-    "verify": ("chirp_migrate.verify.command:verify", "Show that training is faster, and the same."),
+    "verify": ("chirp_migrate.cli.verify:verify", "Show that training is faster, and the same."),
     "report": ("chirp_migrate.cli.report:report", "Tell what was changed, why, and what verify found."),
     "tune": ("chirp_migrate.cli.tune:tune", "Measure ways of loading, and keep the best."),
     "init-workload": ("chirp_migrate.cli.init_workload:init_workload", "Write a start for what verify trains."),

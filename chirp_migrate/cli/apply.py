@@ -11,8 +11,6 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.aftercheck import run_check
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import (
     color_option,
@@ -24,22 +22,24 @@ from chirp_migrate.cli.options import (
     verbosity_options,
     wait_option,
 )
-from chirp_migrate.cli.paint import Paint
 from chirp_migrate.cli.planning import Request, planned, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
-from chirp_migrate.commit import CommitResult, commit, recover
-from chirp_migrate.diff import unified_diff
-from chirp_migrate.discover import journal_root
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.idempotence import check_settled
+from chirp_migrate.engine.migration import Migration
+from chirp_migrate.engine.post_apply_check import run_check
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.gitguard import guard
-from chirp_migrate.journal import APPLIED_PLAN, read_runs
-from chirp_migrate.migration import Migration
-from chirp_migrate.planfile import PlanFile, plan_json, write_plan
-from chirp_migrate.record import State
-from chirp_migrate.rollback import rollback
-from chirp_migrate.selection import decisions_of, select
-from chirp_migrate.settled import check_settled
+from chirp_migrate.review.plan_file import PlanFile, plan_json, write_plan
+from chirp_migrate.review.selection import decisions_of, select
+from chirp_migrate.source.diff import unified_diff
+from chirp_migrate.source.git import guard
+from chirp_migrate.transaction.commit import CommitResult, commit, recover
+from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
+from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.rollback import rollback
 
 
 @click.command(

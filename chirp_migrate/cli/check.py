@@ -10,26 +10,26 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.annotations import workflow_commands
-from chirp_migrate.checking import Check
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import color_option, json_option, path_argument, planning_options, verbosity_options
-from chirp_migrate.cli.paint import Paint, count, visible
 from chirp_migrate.cli.progress import planning_progress
-from chirp_migrate.commit import commit
-from chirp_migrate.discover import journal_root
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint, count, visible
+from chirp_migrate.engine.add_ignore import plan_ignores
+from chirp_migrate.engine.checking import Check
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.migration import Migration, PlanOptions
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.ignoring import plan_ignores
-from chirp_migrate.journal import APPLIED_PLAN, read_runs
-from chirp_migrate.migration import Migration, PlanOptions
-from chirp_migrate.plan import Finding, Status
-from chirp_migrate.planfile import plan_json, write_plan
-from chirp_migrate.record import State
-from chirp_migrate.sarif import sarif
-from chirp_migrate.settings import Settings, read_settings
+from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.report.formats.github import workflow_commands
+from chirp_migrate.report.formats.sarif import sarif
+from chirp_migrate.review.plan_file import plan_json, write_plan
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
+from chirp_migrate.transaction.record import State
 
 _STANDARD_OUTPUT = Path("-")
 #: What stands behind a finding that ``apply`` would not rewrite.

@@ -12,15 +12,15 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, complete_rules, json_option
-from chirp_migrate.cli.paint import Paint, wrapped
-from chirp_migrate.engine import rewrite
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint, wrapped
+from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plan import SCHEMA, Finding, Safety, Status
-from chirp_migrate.project import Project
+from chirp_migrate.plans.plan import SCHEMA, Finding, Safety, Status
 from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
+from chirp_migrate.syntax.project import Project
 
 _SAFETY = {
     Safety.SAFE: "safe: same samples, order and values, or the same distribution of augmentations; applied by default.",

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.atomic import discard, sync_folder, write_new
-from chirp_migrate.cli import json_file as json_output
-from chirp_migrate.commit import recover
-from chirp_migrate.discover import journal_root, root_of
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.engine.discover import journal_root, root_of
+from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
-from chirp_migrate.gitguard import guard
-from chirp_migrate.journal import applied_runs, journal_folder
-from chirp_migrate.lock import hold
-from chirp_migrate.settings import read_verify_table
-from chirp_migrate.verify.workload import is_chirpid_shaped
+from chirp_migrate.source.files import discard, sync_folder, write_new
+from chirp_migrate.source.git import guard
+from chirp_migrate.training.workload.entry_points import is_chirpid_shaped
+from chirp_migrate.transaction.commit import recover
+from chirp_migrate.transaction.journal import applied_runs, journal_folder
+from chirp_migrate.transaction.lock import hold
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -116,7 +116,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 if not allow_dirty:
                     guard(root, [_PYPROJECT])
             content = None if recorded else _with_settings(pyproject, before)
-            template = files("chirp_migrate.scaffold").joinpath("templates").joinpath(_WORKLOAD).read_bytes()
+            template = files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(_WORKLOAD).read_bytes()
             try:
                 write_new(workload, template)
             except FileExistsError:

@@ -45,7 +45,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 #: ``path``: the project.
 path_argument = click.argument("path", type=click.Path(path_type=Path))
 
-#: ``color``: auto, always or never (see :meth:`chirp_migrate.cli.paint.Paint.for_stream`).
+#: ``color``: auto, always or never (see :meth:`chirp_migrate.console.paint.Paint.for_stream`).
 color_option = click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colour output."
 )

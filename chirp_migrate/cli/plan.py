@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import (
     color_option,
@@ -17,11 +16,12 @@ from chirp_migrate.cli.options import (
     scaffold_options,
     verbosity_options,
 )
-from chirp_migrate.cli.paint import Paint
 from chirp_migrate.cli.planning import Request, planned
-from chirp_migrate.discover import journal_root
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint
+from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.planfile import plan_json
+from chirp_migrate.review.plan_file import plan_json
 
 
 @click.command(

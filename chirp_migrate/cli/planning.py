@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.atomic import read_file
 from chirp_migrate.cli.progress import planning_progress
-from chirp_migrate.discover import root_of
+from chirp_migrate.engine.discover import root_of
+from chirp_migrate.engine.migration import Migration, PlanOptions, plan_migration
+from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.migration import Migration, PlanOptions, plan_migration
-from chirp_migrate.planfile import PlanFile, read_options, read_plan
-from chirp_migrate.settings import Settings, read_settings
+from chirp_migrate.review.plan_file import PlanFile, read_options, read_plan
+from chirp_migrate.source.files import read_file
 
 __all__ = ["Request", "planned", "read_plan_file", "reviewed_request"]
 
@@ -36,7 +36,7 @@ class Request:
         """The project's settings with the options above them.
 
         Raises:
-            UsageProblem: see :func:`~chirp_migrate.settings.read_settings`.
+            UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
         """
         return read_settings(self.path).overridden(
             select=self.select,

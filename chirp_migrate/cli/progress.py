@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from chirp_migrate.cli.paint import visible
-from chirp_migrate.engine import Progress
+from chirp_migrate.console.paint import visible
+from chirp_migrate.engine.plan_tree import Progress
 
 #: Seconds before progress shows.
 _PATIENCE = 1.0

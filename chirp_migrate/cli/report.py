@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, path_argument, plan_file_option
-from chirp_migrate.cli.paint import Paint, count
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint, count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.report.page import render_page
+from chirp_migrate.report.page.document import render_page
 from chirp_migrate.report.story import Story, read_story
-from chirp_migrate.report.terminal import render
+from chirp_migrate.report.terminal.document import render
 
 
 @click.command(

@@ -9,8 +9,6 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.atomic import replace_file
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.apply import apply_plan, chosen
 from chirp_migrate.cli.options import (
@@ -22,16 +20,18 @@ from chirp_migrate.cli.options import (
     scaffold_options,
     wait_option,
 )
-from chirp_migrate.cli.paint import Paint, count, visible, wrapped
 from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
-from chirp_migrate.discover import journal_root
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint, count, visible, wrapped
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.migration import Migration
-from chirp_migrate.plan import Safety
-from chirp_migrate.planfile import PlanFile, carried_over, plan_json, read_plan, write_plan
-from chirp_migrate.review import Item, NotValid, Review, edit_buffer, read_buffer
+from chirp_migrate.plans.plan import Safety
+from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
+from chirp_migrate.source.files import replace_file
 
 DEFAULT_FILE = "chirp-migrate-plan.json"
 

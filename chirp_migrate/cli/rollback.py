@@ -8,17 +8,17 @@ from typing import TypedDict
 
 import click
 
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import json_option, path_argument, wait_option
-from chirp_migrate.cli.paint import visible
 from chirp_migrate.cli.progress import writing_progress
-from chirp_migrate.commit import recover
-from chirp_migrate.discover import journal_root
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import visible
+from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.journal import JournalRun, applied_runs, read_runs
-from chirp_migrate.record import State
-from chirp_migrate.rollback import RollbackResult, later_runs, nothing_applied, rollback, rollback_to
+from chirp_migrate.transaction.commit import recover
+from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
+from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied, rollback, rollback_to
 
 #: Files named for each run that is listed; JSON has all of them.
 _FILES_SHOWN = 4

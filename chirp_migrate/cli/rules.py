@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import color_option, json_option
-from chirp_migrate.cli.paint import Paint, wrapped
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import Paint, wrapped
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plan import SCHEMA
+from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import all_rules
 
 __all__ = ["rules"]

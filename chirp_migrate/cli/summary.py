@@ -10,13 +10,13 @@ from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.paint import Paint, count, visible, wrapped
-from chirp_migrate.commit import CommitResult
-from chirp_migrate.diff import count_changes
-from chirp_migrate.ledger import Ledger
-from chirp_migrate.migration import Migration
-from chirp_migrate.plan import SCHEMA, FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.console.paint import Paint, count, visible, wrapped
+from chirp_migrate.engine.migration import Migration
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
+from chirp_migrate.source.diff import count_changes
+from chirp_migrate.transaction.commit import CommitResult
 
 #: Why a file is written, as people are told.
 NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli import json_file as json_output
 from chirp_migrate.cli.options import json_option, path_argument
+from chirp_migrate.console import json_file as json_output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.tune import plot as plots
@@ -164,7 +164,9 @@ def tune(
             shown = "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in failed.log_tail)
             click.echo(f"The last lines it printed:\n{shown}", err=True)
         raise
-    from chirp_migrate.verify import machine  # torch, which takes a second, is not needed for help and wrong options
+    from chirp_migrate.training.process import (
+        machine,  # torch, which takes a second, is not needed for help and wrong options
+    )
 
     found = machine.describe(machine.usable_cpus())
     values = to_json(findings, found, f"chirp-migrate {__version__}")

@@ -16,16 +16,16 @@ from typing import ClassVar
 import libcst as cst
 from libcst.metadata import BaseMetadataProvider
 
-from chirp_migrate.atomic import read_file
-from chirp_migrate.diff import changed_lines
-from chirp_migrate.discover import journal_root
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.journal import read_runs
-from chirp_migrate.plan import Edit, FilePlan, Finding, Plan, Skipped, Status, sha256
-from chirp_migrate.record import State
-from chirp_migrate.settings import read_settings
-from chirp_migrate.source import SourceFile
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Skipped, Status, sha256
+from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.files import read_file
+from chirp_migrate.source.text import SourceFile
+from chirp_migrate.transaction.journal import read_runs
+from chirp_migrate.transaction.record import State
 
 __all__ = ["BackendPlan", "PlannedFile", "planned_files"]
 

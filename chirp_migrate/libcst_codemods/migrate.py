@@ -9,8 +9,8 @@ import libcst as cst
 from libcst.codemod import CodemodCommand, SkipFile
 
 from chirp_migrate.libcst_codemods.backend_plan import BackendPlan, PlannedFile
-from chirp_migrate.plan import sha256
-from chirp_migrate.source import SourceFile, apply_edits
+from chirp_migrate.plans.plan import sha256
+from chirp_migrate.source.text import SourceFile, apply_edits
 
 __all__ = ["MigrateCommand", "PlannedCommand"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from chirp_migrate.libcst_codemods import backend_plan, migrate
-from chirp_migrate.plan import Safety
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
 
 _HOW = {

@@ -7,13 +7,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
-from chirp_migrate.diff import count_changes
-from chirp_migrate.plan import FilePlan, Finding, Hunk, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Hunk, Status
 from chirp_migrate.report.layout import FOLLOWS, Layout
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory
 from chirp_migrate.report.texts import Texts
+from chirp_migrate.review.selection import WHOLE_FILE, Choice
 from chirp_migrate.rules import all_rules
-from chirp_migrate.selection import WHOLE_FILE, Choice
+from chirp_migrate.source.diff import count_changes
 
 __all__ = ["finding_story", "tell_file"]
 

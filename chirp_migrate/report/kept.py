@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.atomic import read_file
-from chirp_migrate.discover import journal_root
-from chirp_migrate.journal import VERDICT, applied_runs, keep_document
-from chirp_migrate.plan import sha256
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.plans.plan import sha256
+from chirp_migrate.source.files import read_file
+from chirp_migrate.transaction.journal import VERDICT, applied_runs, keep_document
 
 __all__ = ["changed_since", "keep_verdict", "verified_files"]
 

@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-from chirp_migrate.atomic import read_file
-from chirp_migrate.discover import journal_root, root_of
+from chirp_migrate.engine.discover import journal_root, root_of
+from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
-from chirp_migrate.ledger import Ledger
-from chirp_migrate.migration import Migration
-from chirp_migrate.plan import FilePlan, Finding, Plan, Skipped, Status
-from chirp_migrate.planfile import PlanFile, read_applied, read_plan
-from chirp_migrate.record import State
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
 from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.report.verdict import VerdictStory, read_verdict, verified_digests
-from chirp_migrate.selection import Choice, Choices, select
+from chirp_migrate.review.account import Ledger
+from chirp_migrate.review.plan_file import PlanFile, read_applied, read_plan
+from chirp_migrate.review.selection import Choice, Choices, select
+from chirp_migrate.source.files import read_file
+from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
+from chirp_migrate.transaction.record import State
 
 __all__ = ["story_of_plan", "story_of_runs"]
 

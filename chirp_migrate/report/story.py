@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.ledger import Ledger
-from chirp_migrate.plan import Finding, Skipped
+from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.report.verdict import VerdictStory
+from chirp_migrate.review.account import Ledger
 
 __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "read_story"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from chirp_migrate.diff import SOURCE_LINE
-from chirp_migrate.engine import source_of
-from chirp_migrate.notebook import NotebookSource
-from chirp_migrate.plan import FilePlan, Finding
+from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.plans.plan import FilePlan, Finding
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.layout import enclosing
 from chirp_migrate.report.python_text import strings_open
-from chirp_migrate.source import UnreadableSource
+from chirp_migrate.source.diff import SOURCE_LINE
+from chirp_migrate.source.notebook import NotebookSource
+from chirp_migrate.source.text import UnreadableSource
 
 __all__ = ["Texts"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chirp_migrate.record import checked_path
+from chirp_migrate.transaction.record import checked_path
 
 __all__ = [
     "EntryStory",

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from chirp_migrate.plan import Edit, Import, Safety
+from chirp_migrate.plans.plan import Edit, Import, Safety
 
 if TYPE_CHECKING:
-    from chirp_migrate.module import Module
-    from chirp_migrate.project import Project
+    from chirp_migrate.syntax.module import Module
+    from chirp_migrate.syntax.project import Project
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Rule(ABC):
         code: stable identifier, ``CHP`` and three digits.
         name: short kebab-case name.
         reason: one paragraph: why the rewritten code is better.
-        safety: what applying the rule means for the training (see :class:`~chirp_migrate.plan.Safety`).
+        safety: what applying the rule means for the training (see :class:`~chirp_migrate.plans.plan.Safety`).
         trigger: words of which at least one occurs in any text this rule can have something to say about.
         counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
             the ledger of a run counts it.

@@ -12,18 +12,18 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.arguments import insert_arguments, one_per_line, realign, remove_arguments
-from chirp_migrate.closures import is_read
-from chirp_migrate.config_scope import config_expression
-from chirp_migrate.imports import local_import_edits, runtime
-from chirp_migrate.knobs import follows_machine
-from chirp_migrate.loader_calls import TORCH_POSITIONAL
-from chirp_migrate.loader_role import loader_role
-from chirp_migrate.loader_uses import UseKind, use_of
-from chirp_migrate.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.analysis.loaders.config_scope import config_expression
+from chirp_migrate.analysis.loaders.loader_calls import TORCH_POSITIONAL
+from chirp_migrate.analysis.loaders.loader_role import loader_role
+from chirp_migrate.analysis.loaders.loader_uses import UseKind, use_of
+from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
+from chirp_migrate.edits.call_arguments import insert_arguments, one_per_line, realign, remove_arguments
+from chirp_migrate.edits.imports import local_import_edits, runtime
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project
 
 DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 

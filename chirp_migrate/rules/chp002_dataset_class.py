@@ -10,14 +10,14 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.code_style import CodeStyle
-from chirp_migrate.dataset_class import Declared, read_declared
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.edits.dataset_class import Declared, read_declared
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.edits.statements import class_decorator
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import class_decorator
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _DOES = {
     "standardizes": "standardises one sample at a time",

@@ -10,15 +10,19 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.augmenter_grammar import DrawsOtherwise
-from chirp_migrate.imports import runtime
-from chirp_migrate.mask_meaning import MASK_PARAMETERS, masks_images_like_spec_augment, masks_like_spec_augment
-from chirp_migrate.module import Module, matching
-from chirp_migrate.noise_meaning import adds_noise_like_gaussian_noise
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
+from chirp_migrate.analysis.datasets.mask_meaning import (
+    MASK_PARAMETERS,
+    masks_images_like_spec_augment,
+    masks_like_spec_augment,
+)
+from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.edits.statements import class_decorator
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import class_decorator
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.

@@ -10,17 +10,17 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import Capture, is_target, reads_of
-from chirp_migrate.code_style import CodeStyle
-from chirp_migrate.dataset_class import short
-from chirp_migrate.dataset_meaning import is_part, pair_of, standardized_pair
-from chirp_migrate.early_binding import has_value
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module, matching
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.closures import Capture, is_target, reads_of
+from chirp_migrate.analysis.dataflow.symbolic import Evaluator, NotStraightLine, Value, const, item, name, names_in_code
+from chirp_migrate.analysis.datasets.dataset_meaning import is_part, pair_of, standardized_pair
+from chirp_migrate.edits.dataset_class import short
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.symbolic import Evaluator, NotStraightLine, Value, const, item, name, names_in_code
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
 
 _SHIPPED = "standardized_samples"
 _MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"

@@ -8,18 +8,26 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import Capture
-from chirp_migrate.constructions import constructor_calls
-from chirp_migrate.dataset_class import evaluator, is_torch_dataset
-from chirp_migrate.dataset_meaning import INDEX, SELF, Augmenting, augmenting, length_of, none_tested, settled
-from chirp_migrate.early_binding import early_binding_problem
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
+from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.analysis.dataflow.constructions import constructor_calls
+from chirp_migrate.analysis.dataflow.symbolic import NotStraightLine, Value, const, takes_plain_arguments
+from chirp_migrate.analysis.datasets.dataset_meaning import (
+    INDEX,
+    SELF,
+    Augmenting,
+    augmenting,
+    length_of,
+    none_tested,
+    settled,
+)
+from chirp_migrate.edits.dataset_class import evaluator, is_torch_dataset
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.edits.statements import is_dispensable, line_deletion
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import is_dispensable, line_deletion
-from chirp_migrate.symbolic import NotStraightLine, Value, const, takes_plain_arguments
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
 

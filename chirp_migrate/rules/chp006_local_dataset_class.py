@@ -9,11 +9,12 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import Capture, bindings, captures, reads_of
-from chirp_migrate.constructions import constructor_calls
-from chirp_migrate.destinations import DATASETS, Destinations, base_names
-from chirp_migrate.import_time import check_class
-from chirp_migrate.lifting import (
+from chirp_migrate.analysis.dataflow.closures import Capture, bindings, captures, reads_of
+from chirp_migrate.analysis.dataflow.constructions import constructor_calls
+from chirp_migrate.analysis.dataflow.worker_escape import DATASETS, Destinations, base_names
+from chirp_migrate.edits.import_time import check_class
+from chirp_migrate.edits.movability import check_body, check_values, is_unused
+from chirp_migrate.edits.move_definition import (
     NotMovable,
     definition_range,
     free_name,
@@ -28,13 +29,12 @@ from chirp_migrate.lifting import (
     removal,
     statement_after_docstring,
 )
-from chirp_migrate.module import Module, matching
-from chirp_migrate.movability import check_body, check_values, is_unused
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.edits.signatures import parameter_edits, parameters_offset
+from chirp_migrate.edits.statements import is_dispensable
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.signatures import parameter_edits, parameters_offset
-from chirp_migrate.statements import is_dispensable
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
 
 _WORDS = re.compile(r"Dataset")
 #: Bases without a constructor that would have to be called.

@@ -9,12 +9,21 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import captures, is_variable, reads_of
-from chirp_migrate.dataset_names import dotted
-from chirp_migrate.destinations import Destinations, may_have_destinations
-from chirp_migrate.imports import runtime
-from chirp_migrate.lambda_meaning import shipped_meaning
-from chirp_migrate.lifting import (
+from chirp_migrate.analysis.dataflow.closures import captures, is_variable, reads_of
+from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
+from chirp_migrate.analysis.dataflow.worker_escape import Destinations, may_have_destinations
+from chirp_migrate.analysis.datasets.lambda_meaning import shipped_meaning
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.edits.movability import (
+    check_body,
+    check_calls,
+    check_onlookers,
+    check_values,
+    method_name,
+    outer_name,
+    owning_method,
+)
+from chirp_migrate.edits.move_definition import (
     NotMovable,
     free_name,
     function_offset,
@@ -26,23 +35,14 @@ from chirp_migrate.lifting import (
     left_over_imports,
     whole_span,
 )
-from chirp_migrate.module import Module, walk
-from chirp_migrate.movability import (
-    check_body,
-    check_calls,
-    check_onlookers,
-    check_values,
-    method_name,
-    outer_name,
-    owning_method,
-)
-from chirp_migrate.names import Kind
-from chirp_migrate.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.edits.signatures import bindings_of, bound_defaults, parameter_edits, partial_call
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.signatures import bindings_of, bound_defaults, parameter_edits, partial_call
-from chirp_migrate.source import apply_edits
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.scopes import Kind
 
 
 class PicklableFunction(Rule):

@@ -8,12 +8,12 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.closures import reads_of
-from chirp_migrate.config_scope import config_expression
-from chirp_migrate.module import Module, matching
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.loaders.config_scope import config_expression
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
 
 _WRAPPER = "create_augmented_dataset_wrapper"
 _FACTORY = "chirpid_patch.OptimalDataLoaderFactory.create_training_loader"

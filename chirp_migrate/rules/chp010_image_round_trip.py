@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
-from chirp_migrate.imports import runtime
-from chirp_migrate.mask_meaning import MASK_PARAMETERS
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.mask_meaning import MASK_PARAMETERS
+from chirp_migrate.edits.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 #: Attributes that the shipped class keeps from the classes it replaces.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})

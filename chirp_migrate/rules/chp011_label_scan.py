@@ -11,17 +11,17 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.collecting import is_collecting, is_read_outside, problem_of, scope_of
-from chirp_migrate.dataset_names import dataset_test, is_variable_somewhere
-from chirp_migrate.effects import effect
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module, UnparsableModule, matching, syntax_tree
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.symbolic import statements_of
+from chirp_migrate.analysis.datasets.collecting import is_collecting, is_read_outside, problem_of, scope_of
+from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
+from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
+from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.scan_signs import DATASET_FACTS, may_scan
-from chirp_migrate.scans import IsDataset, Scan, read_scan, why_too_early
-from chirp_migrate.symbolic import statements_of
+from chirp_migrate.syntax.module import Module, UnparsableModule, matching, syntax_tree
+from chirp_migrate.syntax.project import Project
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"

@@ -8,9 +8,19 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.closures import captures, reads_of
-from chirp_migrate.destinations import Destinations, may_have_destinations
-from chirp_migrate.lifting import (
+from chirp_migrate.analysis.dataflow.closures import captures, reads_of
+from chirp_migrate.analysis.dataflow.worker_escape import Destinations, may_have_destinations
+from chirp_migrate.edits.movability import (
+    check_body,
+    check_calls,
+    check_onlookers,
+    check_values,
+    is_unused,
+    method_name,
+    outer_name,
+    owning_method,
+)
+from chirp_migrate.edits.move_definition import (
     NotMovable,
     definition_range,
     free_name,
@@ -25,21 +35,7 @@ from chirp_migrate.lifting import (
     nests,
     removal,
 )
-from chirp_migrate.module import Module
-from chirp_migrate.movability import (
-    check_body,
-    check_calls,
-    check_onlookers,
-    check_values,
-    is_unused,
-    method_name,
-    outer_name,
-    owning_method,
-)
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.signatures import (
+from chirp_migrate.edits.signatures import (
     bindings_of,
     bound_defaults,
     check_annotations,
@@ -47,6 +43,10 @@ from chirp_migrate.signatures import (
     parameters_offset,
     partial_call,
 )
+from chirp_migrate.plans.plan import Edit, Safety
+from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})

@@ -9,17 +9,17 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.arguments import insert_arguments
-from chirp_migrate.batch_names import Batch, Path, statement_of
-from chirp_migrate.dataset_names import own_nodes
-from chirp_migrate.device_moves import is_dtype, may_be_device
-from chirp_migrate.loader_calls import is_name
-from chirp_migrate.loader_names import Loader, LoaderNames, may_use_loader
-from chirp_migrate.module import Module
-from chirp_migrate.origins import backend_holds
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.devices.device_moves import is_dtype, may_be_device
+from chirp_migrate.analysis.loaders.loader_calls import is_name
+from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
+from chirp_migrate.edits.call_arguments import insert_arguments
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 #: Devices to which copies from pinned memory run beside Python.

@@ -10,13 +10,13 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.dataset_names import dotted, own_nodes
-from chirp_migrate.loader_names import Loader, LoaderNames, may_use_loader
-from chirp_migrate.module import Module, matching
-from chirp_migrate.origins import backend_holds, origins, scope_of
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
+from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, own_nodes
 
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")

@@ -9,14 +9,14 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.attribute_changes import is_changed
-from chirp_migrate.dataset_names import dotted, own_nodes, parameters
-from chirp_migrate.module import Module, walk
-from chirp_migrate.origins import backend_holds
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.attribute_changes import is_changed
+from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.transform_classes import is_made_once, is_transform
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
 
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
 _MADE = re.compile(r"\b[A-Z]\w*[a-z]\w*\s*\(|\b[A-Z]{4}\s*\(")

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_names import own_nodes
-from chirp_migrate.loader_names import LoaderNames, may_use_loader
-from chirp_migrate.module import Module, walk
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.loaders.loader_names import LoaderNames, may_use_loader
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)

@@ -8,13 +8,20 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_names import binds, own_nodes
-from chirp_migrate.held_state import DatasetState, Method, Use, assigned_value, contents, dataset_states
-from chirp_migrate.module import Module, walk
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import (
+    DatasetState,
+    Method,
+    Use,
+    assigned_value,
+    contents,
+    dataset_states,
+)
+from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.worker_seeding import repeated_seeds
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import binds, own_nodes
 
 _GENERATORS = frozenset(
     {

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.cuda_use import moves_to_cuda
-from chirp_migrate.held_state import dataset_states
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import dataset_states
+from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _OPEN_LATER = "open it on first use in the worker, drop it in `__getstate__`"
 _FILES = (

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.cuda_use import cuda_uses, moves_to_cuda
-from chirp_migrate.held_state import DatasetState, contents, dataset_states
-from chirp_migrate.module import Module, walk
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
+from chirp_migrate.analysis.devices.cuda_use import cuda_uses, moves_to_cuda
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
 _MOVES = re.compile(r"\.cuda\(|[\"']cuda")

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_names import own_nodes
-from chirp_migrate.held_state import assigned_value
-from chirp_migrate.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.module import Module, walk
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import assigned_value
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_names import dotted
-from chirp_migrate.held_state import DatasetState, assigned_value, contents
-from chirp_migrate.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)

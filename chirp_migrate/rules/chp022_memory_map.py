@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.held_state import dataset_states
-from chirp_migrate.loader_calls import is_name
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.datasets.dataset_state import dataset_states
+from chirp_migrate.analysis.loaders.loader_calls import is_name
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
 

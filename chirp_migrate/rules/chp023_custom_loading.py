@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
 #: Arguments of a loader that do the same.

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.arguments import insert_arguments, one_per_line
-from chirp_migrate.batch_uses import batch_uses
-from chirp_migrate.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.loader_device import device_at
-from chirp_migrate.loader_flow import loader_flow
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.analysis.loops.batch_uses import batch_uses
+from chirp_migrate.analysis.loops.loader_device import device_at
+from chirp_migrate.analysis.loops.loader_flow import loader_flow
+from chirp_migrate.edits.call_arguments import insert_arguments, one_per_line
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")

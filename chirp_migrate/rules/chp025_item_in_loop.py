@@ -9,14 +9,14 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.device_moves import may_move
-from chirp_migrate.device_waits import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.loader_names import may_use_loader
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loops.loop_accumulators import NotProven, summed_on_device
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.step_sums import NotProven, summed_on_device
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
 _GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))

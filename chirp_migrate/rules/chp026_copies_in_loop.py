@@ -9,15 +9,15 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.batch_uses import is_load
-from chirp_migrate.dataset_names import own_nodes
-from chirp_migrate.device_moves import may_move
-from chirp_migrate.device_waits import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.loader_names import may_use_loader
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loops.batch_uses import is_load
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes
 
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
 _GROW = m.Name("append") | m.Name("extend")

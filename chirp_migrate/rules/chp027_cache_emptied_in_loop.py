@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import libcst as cst
 
-from chirp_migrate.dataset_names import own_nodes
-from chirp_migrate.device_waits import batch_loops, is_each_step
-from chirp_migrate.loader_names import may_use_loader
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
+from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")

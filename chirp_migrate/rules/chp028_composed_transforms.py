@@ -9,14 +9,14 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module
-from chirp_migrate.onlookers import has_subclass, is_quoted, passed_by_name
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.onlookers import has_subclass, is_quoted, passed_by_name
+from chirp_migrate.analysis.datasets.transform_shapes import SUPER_INIT, DelegatingTransform, handing_on
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.edits.statements import block_deletion, line_deletion
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.statements import block_deletion, line_deletion
-from chirp_migrate.transform_shapes import SUPER_INIT, HandsOn, handing_on
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 #: What augmentation that the runtime can do for whole batches is written with.
 _AUGMENTS = ("time_mask_param", "randn_like")
@@ -63,7 +63,7 @@ class ComposedTransforms(Rule):
                 yield _examine(module, project, statement, hands_on)
 
 
-def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: HandsOn) -> Proposal:
+def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: DelegatingTransform) -> Proposal:
     shipped, attribute = ("Compose", "transforms") if hands_on.composes else ("Lambda", "lambd")
     title, offset = node.name.value, module.span(node.name)[0]
     problem = _problem(module, project, node, hands_on, attribute)
@@ -87,7 +87,9 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Han
     return Proposal(offset, message, edits, frozenset({runtime(f"{shipped} as {base}")}))
 
 
-def _problem(module: Module, project: Project, node: cst.ClassDef, hands_on: HandsOn, attribute: str) -> str | None:
+def _problem(
+    module: Module, project: Project, node: cst.ClassDef, hands_on: DelegatingTransform, attribute: str
+) -> str | None:
     """What other code knows of the class that the shipped one, which keeps ``attribute``, does not have."""
     kept, parameter = hands_on.attribute, hands_on.call.params.params[1].name.value
     if parameter != "sample" and passed_by_name(project, parameter):

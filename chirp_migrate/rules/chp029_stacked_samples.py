@@ -9,15 +9,15 @@ from typing import ClassVar
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.collecting import scope_of as nearest_scope
-from chirp_migrate.dataset_names import dataset_test, is_variable_somewhere
-from chirp_migrate.imports import runtime
-from chirp_migrate.module import Module
-from chirp_migrate.origins import origins
-from chirp_migrate.plan import Edit, Safety
-from chirp_migrate.project import Project
+from chirp_migrate.analysis.dataflow.origins import origins
+from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
+from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
+from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.scans import Scan, stacked_samples, why_too_early
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"

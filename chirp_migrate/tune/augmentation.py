@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.subject import Subject
 from chirp_migrate.tune.sweep import measure
-from chirp_migrate.verify.samples import unaugmented, varying
 
 __all__ = ["Augmentation", "augmentation"]
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from chirp_migrate.stats.ratios import Ratio, paired_ratio, student_quantile
 from chirp_migrate.tune.candidate import Candidate, Measured
-from chirp_migrate.verify.statistics import Ratio, paired_ratio, student_quantile
 
 __all__ = ["TOLERANCE", "Place", "Rate", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.training.process.descendants import MARKER, end_all, new_mark
+from chirp_migrate.training.process.imports import missing_module
+from chirp_migrate.training.process.output import Output
 from chirp_migrate.tune.request import Findings, Request
-from chirp_migrate.verify.descendants import MARKER, end_all, new_mark
-from chirp_migrate.verify.imports import missing_module
-from chirp_migrate.verify.output import Output
 
 __all__ = ["TuneFailed", "run_child"]
 

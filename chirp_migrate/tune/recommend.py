@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.plateau import Place, Standing, pick, standings
 from chirp_migrate.tune.request import LoaderFindings, Training
-from chirp_migrate.verify.disturbance import BUSY_ABOVE
 
 __all__ = [
     "AUGMENTATION_HIGH",

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from textwrap import shorten
 from typing import Any
 
-from chirp_migrate.cli.paint import count, wrapped
+from chirp_migrate.console.paint import count, wrapped
+from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.plateau import TOLERANCE, Place, Rate, Standing, pick, settled, standings
 from chirp_migrate.tune.recommend import Recommendation, augmentation_share, recommendations
 from chirp_migrate.tune.request import Findings, LoaderFindings, Training
-from chirp_migrate.verify.disturbance import BUSY_ABOVE
 
 __all__ = ["advice_for", "to_json", "to_text"]
 

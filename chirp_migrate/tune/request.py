@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.training.process.messages import write_json
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.verify.messages import write_json
-from chirp_migrate.verify.workload import EntryPoint, Sizes
 
 __all__ = ["Findings", "Grid", "LoaderFindings", "Request", "Training"]
 

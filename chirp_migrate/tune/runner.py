@@ -13,6 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from chirp_migrate.training.process.imports import WrongTree, check_imports, enter_tree
+from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
+from chirp_migrate.training.workload.entry_points import Source
+from chirp_migrate.training.workload.hook import HookProblem, call_names
 from chirp_migrate.tune.augmentation import augmentation
 from chirp_migrate.tune.candidate import Candidate, Measured, grid
 from chirp_migrate.tune.errors import NothingToTune
@@ -23,10 +27,6 @@ from chirp_migrate.tune.sources import RaisedByUser, from_config, from_reference
 from chirp_migrate.tune.subject import Subject
 from chirp_migrate.tune.sweep import Sweep
 from chirp_migrate.tune.watching import watched
-from chirp_migrate.verify.calls import data_for, load_model, prepare_call
-from chirp_migrate.verify.hook import HookProblem, call_names
-from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
-from chirp_migrate.verify.workload import Source
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus

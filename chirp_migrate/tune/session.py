@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.discover import discover as python_files
+from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.process.snapshot import copy_tree
+from chirp_migrate.training.workload.entry_points import Source, discover
+from chirp_migrate.training.workload.hook import file_of, is_reference
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.process import run_child
 from chirp_migrate.tune.request import Findings, Grid, Request
-from chirp_migrate.verify.hook import file_of, is_reference
 from chirp_migrate.verify.options import resolve
-from chirp_migrate.verify.snapshot import copy_tree
-from chirp_migrate.verify.workload import Source, discover
 
 __all__ = ["Asked", "tune_tree"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from chirp_migrate.training.process.imports import importable
 from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
-from chirp_migrate.verify.imports import importable
 
 __all__ = ["DEFAULT_BATCH_SIZE", "RaisedByUser", "from_config", "from_reference"]
 

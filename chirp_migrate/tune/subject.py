@@ -14,9 +14,9 @@ from torch.utils.data import (
     default_collate,
 )
 
+from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.errors import NothingToTune
-from chirp_migrate.verify.samples import described
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.machine.accelerator import pinning_device

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.plateau import Place, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
-from chirp_migrate.verify.disturbance import Watch
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.tune.measure import measure_rate
 from chirpid_patch.tune.search import EndlessDraws

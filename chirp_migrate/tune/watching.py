@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.request import Training
 from chirp_migrate.tune.subject import Subject, of_loader
-from chirp_migrate.verify.interception import Interception
-from chirp_migrate.verify.passing import PassingIterator
-from chirp_migrate.verify.samples import described
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.tune.measure import shut_down_workers
 

@@ -14,14 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.settings import read_verify_table
-from chirp_migrate.verify.arrays import with_data
-from chirp_migrate.verify.choosing import parse_expression
-from chirp_migrate.verify.hook import is_reference
-from chirp_migrate.verify.looks import MIN_ROUNDS
+from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.training.workload.arrays import with_data
+from chirp_migrate.training.workload.choosing import parse_expression
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
+from chirp_migrate.training.workload.hook import is_reference
 from chirp_migrate.verify.verdict import MARGIN
-from chirp_migrate.verify.workload import EntryPoint, Sizes, Source
 
 __all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
 

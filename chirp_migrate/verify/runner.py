@@ -26,22 +26,22 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from chirp_migrate.verify.api import describe_api
-from chirp_migrate.verify.cached import CachedLoading
-from chirp_migrate.verify.calls import data_for, load_model, prepare_call
-from chirp_migrate.verify.data import TrainingData
-from chirp_migrate.verify.fewer_workers import FewerWorkers
-from chirp_migrate.verify.fingerprint import fingerprint
-from chirp_migrate.verify.hook import HookProblem, call_names
-from chirp_migrate.verify.imports import WrongTree, check_imports, enter_tree
-from chirp_migrate.verify.measuring import Measuring
-from chirp_migrate.verify.observe import LoaderWatch
-from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
-from chirp_migrate.verify.shell import CommandFailed
-from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
+from chirp_migrate.training.process.handshake import Turns
+from chirp_migrate.training.process.imports import WrongTree, check_imports, enter_tree
+from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
+from chirp_migrate.training.workload.data import TrainingData
+from chirp_migrate.training.workload.entry_points import EntryPoint, Source
+from chirp_migrate.training.workload.hook import HookProblem, call_names
+from chirp_migrate.training.workload.shell import CommandFailed
+from chirp_migrate.verify.equivalence.api import describe_api
+from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS, aspects
+from chirp_migrate.verify.measures.measuring import Measuring
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tried
-from chirp_migrate.verify.turns import Turns
-from chirp_migrate.verify.workload import EntryPoint, Source
+from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
+from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["EntryPointRaised", "main", "run"]
 

@@ -1,6 +1,6 @@
 """A whole verification: probe both sides, then time them in turn, and gather everything for a verdict.
 
-A round is a pair of fresh processes, before and after; :mod:`chirp_migrate.verify.rounds` says how many are made and
+A round is a pair of fresh processes, before and after; ``timing.rounds`` says how many are made and
 which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 """
 
@@ -15,18 +15,18 @@ from pathlib import Path
 
 import torch
 
-from chirp_migrate.verify.api import public_names
-from chirp_migrate.verify.children import SIDES, Children
-from chirp_migrate.verify.equivalence import Equivalence, compare_api, compare_passes, compare_results
-from chirp_migrate.verify.measured import SideMeasures
-from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.verify.equivalence.api import public_names
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_passes, compare_results
+from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.settings import Settings
-from chirp_migrate.verify.simulate import StepCount
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult
-from chirp_migrate.verify.statistics import Ratio, paired_ratio
+from chirp_migrate.verify.timing.children import SIDES, Children
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
+from chirp_migrate.verify.timing.simulate import StepCount
 from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import MARGIN, Decision, Judge, Timing, Verdict
-from chirp_migrate.verify.workload import Discovery, Source
 
 __all__ = ["Measurements", "Outcome", "judge", "judged", "measure", "timings"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chirp_migrate.verify.measure_options import NO_OPTIONS, MeasureOptions
+from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.verify.measures.options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.verdict import MARGIN
-from chirp_migrate.verify.workload import Sizes
 
 __all__ = ["Settings"]
 

@@ -8,11 +8,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.verify.api import Signature
-from chirp_migrate.verify.measured import SideMeasures
-from chirp_migrate.verify.messages import write_json
-from chirp_migrate.verify.simulate import StepCount
-from chirp_migrate.verify.workload import EntryPoint, Sizes
+from chirp_migrate.training.process.messages import write_json
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+from chirp_migrate.verify.equivalence.api import Signature
+from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.timing.simulate import StepCount
 
 __all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "Tried"]
 
@@ -22,7 +22,7 @@ class Mode(str, Enum):
 
     PROBE watches the loaders (untimed), TIMED leaves everything alone and takes the time, CACHED feeds every loop
     from one batch held in memory, which leaves the time of everything but loading. MEASURED puts clocks on the
-    loaders and samples memory and GPU (see :mod:`chirp_migrate.verify.measuring`).
+    loaders and samples memory and GPU (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
 
     PROBE = "probe"
@@ -39,13 +39,13 @@ class RunSpec:
         tree: root of the backend, the working directory of the child.
         output: file for the :class:`RunResult`.
         threads: compute threads, pinned to the same number on both sides.
-        api_names: names to describe (see :func:`chirp_migrate.verify.api.public_names`); empty for none.
+        api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
         origin: the user's own folder, from which nothing may be imported in place of the copy; empty for none.
         simulate_step_ms: milliseconds of a simulated device step for each training batch in every pass but PROBE; 0
             for none.
         worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
         extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
-        turns: folder for :class:`chirp_migrate.verify.turns.Turns`: one is taken before warming up, and with
+        turns: folder for ``handshake.Turns``: one is taken before warming up, and with
             ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
         by_entry: whether a pass is made of one entry point after the other.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
@@ -107,10 +107,10 @@ class PassRecord:
         base_indices: ``indices`` as they are in that one.
         labels: count of each label, as text.
         losses: outputs of loss modules for each batch, as hexadecimal floats.
-        sketches: some values of each batch (see :mod:`chirp_migrate.verify.sketch`); only when not random.
-        statistics: rows of :data:`chirp_migrate.verify.augmentation.STATISTICS`, one per sample; only when random.
-        paired: rows of :data:`chirp_migrate.verify.augmentation.PAIRED`; only where samples before are known.
-        repeats: pairs of samples in each of the :data:`chirp_migrate.verify.augmentation.RELATIONS`, and how many
+        sketches: some values of each batch (see :mod:`chirp_migrate.verify.equivalence.sketch`); only when not random.
+        statistics: rows of ``augmentation.STATISTICS``, one per sample; only when random.
+        paired: rows of ``augmentation.PAIRED``; only where samples before are known.
+        repeats: pairs of samples in each of the ``augmentation.RELATIONS``, and how many
             of them were augmented with the same random numbers.
         unpicklable: why the loader could not be sent to worker processes; "" when it could.
     """
@@ -152,7 +152,7 @@ class EntryResult:
         seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
         passes: what the loaders yielded (PROBE only).
-        seeds: what short runs with two other seeds showed, see :mod:`chirp_migrate.verify.seeds` (PROBE only).
+        seeds: what short runs with two other seeds showed, see ``equivalence.seeds`` (PROBE only).
     """
 
     seconds: float
@@ -211,7 +211,7 @@ class RunResult:
 
     Attributes:
         modes: results by mode and entry point label.
-        api: what :func:`chirp_migrate.verify.api.describe_api` found for the names asked for.
+        api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.
         failure: one sentence when an entry point raised, else None.
         names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
         measured: what the MEASURED pass found, if there was one.

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from chirp_migrate.verify.children import Children
-from chirp_migrate.verify.difference import Difference, Equivalence
-from chirp_migrate.verify.looks import MIN_ROUNDS
+from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
+from chirp_migrate.verify.equivalence.difference import Difference, Equivalence
+from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS
 from chirp_migrate.verify.options import LEAST_SAMPLES
-from chirp_migrate.verify.process import workload_failed
-from chirp_migrate.verify.seeds import OTHER_SEEDS
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried
-from chirp_migrate.verify.workload import Discovery, Sizes, Source
+from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.timing.process import workload_failed
 
 __all__ = ["Trial", "fitting", "try_out"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.verify.looks import ERROR, Look, claim_error
-from chirp_migrate.verify.statistics import Ratio
+from chirp_migrate.stats.looks import ERROR, Look, claim_error
+from chirp_migrate.stats.ratios import Ratio
 
 __all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict"]
 

@@ -13,29 +13,30 @@ from typing import Any
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli import json_file as json_output
-from chirp_migrate.cli.paint import wrapped
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import wrapped
 from chirp_migrate.report.kept import keep_verdict, verified_files
-from chirp_migrate.report.terminal import render_verdict
+from chirp_migrate.report.terminal.document import render_verdict
 from chirp_migrate.report.verdict import read_verdict
-from chirp_migrate.verify import machine, plots
-from chirp_migrate.verify.against import Before
-from chirp_migrate.verify.children import Children
-from chirp_migrate.verify.difference import Equivalence
-from chirp_migrate.verify.environment import describe_environment
-from chirp_migrate.verify.errors import WorkloadFailed
-from chirp_migrate.verify.looks import MIN_ROUNDS
-from chirp_migrate.verify.measure_options import MeasureOptions
-from chirp_migrate.verify.measures_report import drawn
+from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process import machine
+from chirp_migrate.training.process.environment import describe_environment
+from chirp_migrate.training.workload.entry_points import Source
+from chirp_migrate.verify.equivalence.difference import Equivalence
+from chirp_migrate.verify.measures.options import MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.report import exit_code, to_json, to_text
+from chirp_migrate.verify.report import plots
+from chirp_migrate.verify.report.document import exit_code, to_json, to_text
+from chirp_migrate.verify.report.measures import drawn
+from chirp_migrate.verify.report.showing import TABLE_WIDTH, Output
 from chirp_migrate.verify.session import judge, measure
 from chirp_migrate.verify.settings import Settings
-from chirp_migrate.verify.showing import TABLE_WIDTH, Output
-from chirp_migrate.verify.sides import find_training, make_sides
+from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.copies import find_training, make_sides
+from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.trial import Trial, fitting, try_out
 from chirp_migrate.verify.verdict import Verdict
-from chirp_migrate.verify.workload import Source
 
 __all__ = ["show_failure", "verification"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.verify.rounds import TimedRound
+from chirp_migrate.verify.timing.rounds import TimedRound
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -20,9 +20,9 @@ import pytest
 import torch
 from test_augmentation_distribution import keys, mask_positions
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 from chirpid_patch import SpecAugment
 from chirpid_patch.declaration import served
 

@@ -14,18 +14,18 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate import __version__
-from chirp_migrate.checking import Check
 from chirp_migrate.cli import main
-from chirp_migrate.compose import compose
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.engine.checking import Check
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.import_style import ImportStyle
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Plan, sha256
+from chirp_migrate.plans.plan import Plan, sha256
+from chirp_migrate.report.formats.sarif import sarif
 from chirp_migrate.rules import all_rules
-from chirp_migrate.sarif import sarif
-from chirp_migrate.settings import Settings, read_settings
-from chirp_migrate.source import SourceFile
+from chirp_migrate.source.text import SourceFile
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
 
 HERE = Path(__file__).parent
 PAIRS = HERE.parents[1] / "fixtures" / "rules"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate import __version__
-from chirp_migrate.migration import plan_migration
-from chirp_migrate.settings import Settings
+from chirp_migrate.engine.migration import plan_migration
+from chirp_migrate.engine.settings import Settings
 
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"
 
@@ -230,8 +230,8 @@ def test_a_rollback_over_edits_is_refused_until_forced(backend: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from chirp_migrate.commit import commit
-from chirp_migrate.migration import plan_migration
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.engine.migration import plan_migration
 root = Path(sys.argv[1])
 def on_step(step):
     if step.startswith("replaced"):

@@ -21,7 +21,7 @@ def test_the_documented_table_is_the_one_in_the_code() -> None:
 
 
 def test_every_error_ends_in_a_code_of_the_table() -> None:
-    import chirp_migrate.verify.command  # noqa: F401 - its errors are among them
+    import chirp_migrate.cli.verify  # noqa: F401 - its errors are among them
 
     def kinds(kind: type[ChirpMigrateError]) -> list[type[ChirpMigrateError]]:
         return [kind, *(one for sub in kind.__subclasses__() for one in kinds(sub))]

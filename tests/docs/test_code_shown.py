@@ -95,7 +95,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     desk = Desk(tmp_path_factory.mktemp("desk"))
     desk.begin_again(migrated=True)
     packages = [ROOT / name for name in ("chirp_migrate", "chirpid_patch", "benchmarks")]
-    folders = [one for package in packages for one in (package, *package.iterdir()) if one.is_dir()]
+    folders = [one for package in packages for one in (package, *package.rglob("*/")) if one.is_dir()]
     return [ROOT, *folders, desk.folder / "backend"]
 
 

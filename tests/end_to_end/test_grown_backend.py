@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chirp_migrate.verify.command import verify
+from chirp_migrate.cli.verify import verify
 
 from .conftest import ROOT, fingerprint, run_tool
 

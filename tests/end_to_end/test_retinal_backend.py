@@ -40,7 +40,7 @@ def _forget() -> None:
 
 def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[Any]:
     """What these trainings of the workload give."""
-    from chirp_migrate.verify.workload import Sizes
+    from chirp_migrate.training.workload.entry_points import Sizes
 
     with monkeypatch.context() as patch:
         patch.chdir(root)

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from package_tools import ROOT
 
 from chirp_migrate.cli import main
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.journal import change_state, read_runs
-from chirp_migrate.record import State
 from chirp_migrate.rules import all_rules
+from chirp_migrate.transaction.journal import change_state, read_runs
+from chirp_migrate.transaction.record import State
 
 LOADER = """\
 from torch.utils.data import DataLoader

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from report_tools import HOSTILE, LOADERS, applied, backend, run, verdict_file
 
-from chirp_migrate.report.html import code, escape
-from chirp_migrate.report.page import render_page
+from chirp_migrate.report.page.document import render_page
+from chirp_migrate.report.page.html import code, escape
 from chirp_migrate.report.python_text import strings_open, words
 from chirp_migrate.report.story import read_story
 

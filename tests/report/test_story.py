@@ -9,7 +9,7 @@ import pytest
 from report_tools import LOADERS, applied, backend, run, verdict_file, verdict_json
 
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plan import Status
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.report.hunks import Row, differing, side_by_side
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.layout import Layout

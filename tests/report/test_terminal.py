@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli import main
-from chirp_migrate.ledger import Ledger
-from chirp_migrate.plan import Finding, Safety, Skipped, Status
+from chirp_migrate.plans.plan import Finding, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story, read_story
-from chirp_migrate.report.terminal import render, render_verdict
-from chirp_migrate.report.terminal_text import columns
+from chirp_migrate.report.terminal.document import render, render_verdict
+from chirp_migrate.report.terminal.text import columns
 from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, TargetStory, VerdictStory
+from chirp_migrate.review.account import Ledger
 
 SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
 HOSTILE = "\x1b]0;owned\x07 </script> \N{RIGHT-TO-LEFT OVERRIDE}鳥の声 " + "long" * 60
@@ -369,7 +369,7 @@ def test_the_verdict_alone_fits_too(width: int) -> None:
 @pytest.mark.slow
 def test_verify_uses_it_where_its_own_tables_are_wider_than_the_terminal() -> None:
     pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
-    asked = ["-c", "from chirp_migrate.verify.showing import Output; print('width', Output().narrow_width())"]
+    asked = ["-c", "from chirp_migrate.verify.report.showing import Output; print('width', Output().narrow_width())"]
     for width, expected in ((80, "80"), (99, "99"), (100, "None"), (200, "None")):
         child = pexpect.spawn(
             sys.executable, asked, dimensions=(24, width), encoding="utf-8", env={**os.environ, "COLUMNS": ""}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chirp_migrate.cli.paint import visible
-from chirp_migrate.report.terminal_text import columns, folded, padded, plain, wrapped
+from chirp_migrate.console.paint import visible
+from chirp_migrate.report.terminal.text import columns, folded, padded, plain, wrapped
 
 ROOMS = st.integers(8, 60)
 

@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 RULES = [rule for rule in all_rules() if rule.name == "composed-transforms"]
 AUGMENTS = {"noise.py": "import torch\ndef noise(x):\n    return x + torch.randn_like(x)\n"}

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Finding, Safety, Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.rules import all_rules
 from chirp_migrate.rules.chp023_custom_loading import CustomLoadingCode
+from chirp_migrate.syntax.project import Project
 from chirpid_patch.recipes.wrapped_loader import REMOVED
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, Plan, Status
+from chirp_migrate.plans.plan import Edit, Plan, Status
 from chirp_migrate.rules import Proposal, all_rules
+from chirp_migrate.syntax.module import Module
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from chirp_migrate.compose import compose
-from chirp_migrate.engine import rewrite
-from chirp_migrate.import_style import ImportStyle
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Status
-from chirp_migrate.project import Project
-from chirp_migrate.rewriting import rewrite_in_hunks
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.plans.plan import Status
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 PREAMBLE = '''\
 """A backend made up for a test."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Finding, Status
-from chirp_migrate.project import Project
-from chirp_migrate.rewriting import rewrite_in_hunks
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 RULES = {rule.code: rule for rule in all_rules()}
 

@@ -12,20 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyflakes import checker, messages
 
-from chirp_migrate.compose import compose
-from chirp_migrate.diff import changed_lines
-from chirp_migrate.engine import plan_tree, source_of
-from chirp_migrate.import_style import ImportStyle
-from chirp_migrate.migration import Migration, PlanOptions
-from chirp_migrate.module import Module
-from chirp_migrate.plan import Edit, FilePlan, Plan, Status
-from chirp_migrate.planfile import plan_json, read_plan, write_plan
-from chirp_migrate.project import Project
-from chirp_migrate.provenance import FOLLOWS, Trail
-from chirp_migrate.rewriting import rewrite_in_hunks
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.engine.migration import Migration, PlanOptions
+from chirp_migrate.engine.plan_tree import plan_tree, source_of
+from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.plans.plan import Edit, FilePlan, Plan, Status
+from chirp_migrate.review.plan_file import plan_json, read_plan, write_plan
+from chirp_migrate.review.selection import Choice, decisions_of, select
 from chirp_migrate.rules import all_rules
-from chirp_migrate.selection import Choice, decisions_of, select
-from chirp_migrate.source import apply_edits
+from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
 
 BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 
@@ -128,7 +128,7 @@ def test_a_lambda_and_the_function_it_becomes_are_one_decision() -> None:
 
 
 def test_what_is_written_around_or_into_a_rewrite_belongs_to_it() -> None:
-    trail = Trail("abcdef")
+    trail = PieceTable("abcdef")
     trail.splice([(Edit(1, 3, "XY"), frozenset({0})), (Edit(5, 5, "!"), frozenset({1})), (Edit(0, 0, "#"), FOLLOWS)])
     assert trail.text == "#aXYde!f"
     trail.splice([(Edit(3, 3, "-"), frozenset({2})), (Edit(7, 8, ""), frozenset({3}))])

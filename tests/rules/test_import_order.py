@@ -9,8 +9,8 @@ from pathlib import Path
 import isort
 import pytest
 
-from chirp_migrate.engine import plan_tree
-from chirp_migrate.migration import plan_migration
+from chirp_migrate.engine.migration import plan_migration
+from chirp_migrate.engine.plan_tree import plan_tree
 
 MODULE = '''"""Training of a bird-sound classifier."""
 

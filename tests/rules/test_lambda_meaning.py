@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 RULES = [rule for rule in all_rules() if rule.code == "CHP007"]
 HEADER = "import torch\nfrom torch import stack\nfrom torch.utils.data import DataLoader\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine.plan_tree import plan_tree
 
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n\n\n"
 USE = "    return loader, torch\n"

@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Finding, Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 RULE = next(rule for rule in all_rules() if rule.code == "CHP001")
 IMPORT = "from torch.utils.data import DataLoader\n"

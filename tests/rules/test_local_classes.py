@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 RULE = next(rule for rule in all_rules() if rule.code == "CHP006")
 HEADER = "import torch\nfrom torch.utils.data import Dataset\nimport pkg.base\nimport other\nfrom .base import Base\n"

@@ -9,9 +9,9 @@ import pytest
 import torch.utils.data.dataloader
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.module import Module, UnparsableModule
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.project import Project
 
 REAL = Path(torch.utils.data.dataloader.__file__)
 

@@ -16,11 +16,11 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import chirpid_patch
-from chirp_migrate.engine import rewrite
-from chirp_migrate.notebook import NotebookSource
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.rules import all_rules
-from chirp_migrate.source import UnreadableSource
+from chirp_migrate.source.notebook import NotebookSource
+from chirp_migrate.source.text import UnreadableSource
+from chirp_migrate.syntax.project import Project
 
 NOTEBOOKS = Path(__file__).parents[2] / "fixtures" / "notebooks"
 RULES = [rule for rule in all_rules() if rule.code in ("CHP001", "CHP007")]

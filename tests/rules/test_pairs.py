@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import rewrite
-from chirp_migrate.plan import Finding, Safety, Status
-from chirp_migrate.project import Project
+from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.rules import Rule, all_rules
+from chirp_migrate.syntax.project import Project
 
 PAIRS = Path(__file__).parents[2] / "fixtures" / "rules"
 REWRITING = [rule for rule in all_rules() if rule.safety is not Safety.ADVICE]

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-import chirp_migrate.parallel
-from chirp_migrate.engine import plan_tree
-from chirp_migrate.module import Module
+import chirp_migrate.engine.worker_pool
+from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.rules import Proposal, all_rules
+from chirp_migrate.syntax.module import Module
 
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, collate_fn=lambda b: b)\n"
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
@@ -28,13 +28,13 @@ def test_the_number_of_processes_changes_nothing() -> None:
 
 def test_processes_are_started_where_they_pay_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    pool = chirp_migrate.parallel._pool
-    monkeypatch.setattr(chirp_migrate.parallel, "_pool", lambda *a: started.append(a[-1]) or pool(*a))
+    pool = chirp_migrate.engine.worker_pool._pool
+    monkeypatch.setattr(chirp_migrate.engine.worker_pool, "_pool", lambda *a: started.append(a[-1]) or pool(*a))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     for name in "abc":
         (tmp_path / f"{name}.py").write_text(LOADER)
     assert len(plan_tree(tmp_path).files) == 3 and not started
-    monkeypatch.setattr(chirp_migrate.parallel, "_WORTH_A_PROCESS", len(LOADER))
+    monkeypatch.setattr(chirp_migrate.engine.worker_pool, "_WORTH_A_PROCESS", len(LOADER))
     assert len(plan_tree(tmp_path).files) == 3 and started == [4]
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import plan_tree, rewrite
+from chirp_migrate.engine.plan_tree import plan_tree, rewrite
+from chirp_migrate.engine.settings import glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.ledger import Ledger
-from chirp_migrate.plan import Finding, Plan, Safety, Status
-from chirp_migrate.project import Project
+from chirp_migrate.plans.plan import Finding, Plan, Safety, Status
+from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
-from chirp_migrate.settings import glob_pattern, read_settings
+from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
 LOADER = IMPORT + "loader = DataLoader(data, collate_fn=lambda batch: [batch])\n"
@@ -325,9 +325,9 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
-    from chirp_migrate.module import Module
-    from chirp_migrate.plan import Edit
+    from chirp_migrate.plans.plan import Edit
     from chirp_migrate.rules import Proposal
+    from chirp_migrate.syntax.module import Module
 
     class Words(Rule):
         """Rewrites ``old`` to ``new``; finds ``new`` fine."""

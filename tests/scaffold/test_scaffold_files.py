@@ -11,8 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from chirp_migrate.scaffold import scaffold_files
-from chirp_migrate.scaffold.notebook import notebook_json
+from chirp_migrate.additions.scaffold import scaffold_files
+from chirp_migrate.additions.scaffold.notebook import notebook_json
 
 ADDED = [
     "utils/dataloader_factory.py",

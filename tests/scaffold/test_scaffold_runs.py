@@ -15,7 +15,7 @@ import nbformat
 import pytest
 
 import chirpid_patch
-from chirp_migrate.scaffold import scaffold_files
+from chirp_migrate.additions.scaffold import scaffold_files
 
 DATASET_UTILS = '''\
 """A backend's wrappers, after its migration."""

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 from transaction_tools import ADDED, BACKEND, Death, in_child, migration, plan_of, rewrites, snapshot, write_tree
 
-from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import CommitFailed, Refused
-from chirp_migrate.plan import FilePlan
-from chirp_migrate.rollback import rollback
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.rollback import rollback
 
 
 def steps_of(root: Path) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate import __version__
-from chirp_migrate.dependency import (
+from chirp_migrate.additions.dependency import (
     dependency_plan,
     requirement,
     with_install_requires,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chirp_migrate.diff import count_changes, unified_diff
-from chirp_migrate.matching_lines import fewest_changes
-from chirp_migrate.plan import FilePlan, Finding, Plan, Safety, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Status
+from chirp_migrate.source.diff import count_changes, unified_diff
+from chirp_migrate.source.matching_lines import fewest_changes
 
 FILES = {
     "plain.py": (b"a = 1\nb = 2\nc = 3\n", b"a = 1\nb = 3\nc = 3\n"),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.discover import LARGEST_FILE_BYTES, LARGEST_NOTEBOOK_BYTES, discover
+from chirp_migrate.additions.scaffold import scaffold_files
+from chirp_migrate.engine.discover import LARGEST_FILE_BYTES, LARGEST_NOTEBOOK_BYTES, discover
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.scaffold import scaffold_files
 
 
 def tree(root: Path, *names: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import Refused
-from chirp_migrate.gitguard import guard, uncommitted
+from chirp_migrate.source.git import guard, uncommitted
 
 FILES = ["a.py", "deep/b.py", "with space.py", "ümlaut.py", "star*.py"]
 

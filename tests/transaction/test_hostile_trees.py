@@ -16,8 +16,8 @@ import pytest
 from transaction_tools import rewrites
 
 from chirp_migrate.cli import entry_point
-from chirp_migrate.commit import commit
-from chirp_migrate.discover import LARGEST_FILE_BYTES, discover
+from chirp_migrate.engine.discover import LARGEST_FILE_BYTES, discover
+from chirp_migrate.transaction.commit import commit
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the files are those of POSIX systems")
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transaction_tools import migration, rewrites, snapshot, write_tree
 
-from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import JournalDamaged, Refused
-from chirp_migrate.journal import applied_runs, latest_applied
-from chirp_migrate.plan import sha256
-from chirp_migrate.record import JournalFile, Record, State, Version, read_record, write_record
-from chirp_migrate.rollback import rollback
+from chirp_migrate.plans.plan import sha256
+from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.journal import applied_runs, latest_applied
+from chirp_migrate.transaction.record import JournalFile, Record, State, Version, read_record, write_record
+from chirp_migrate.transaction.rollback import rollback
 
 hashes = st.binary(max_size=3).map(sha256)
 versions = st.builds(Version, hashes, st.integers(0, 0o7777))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from transaction_tools import Death, dies_at, migration, rewrites, snapshot, write_tree
 
-from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import Refused
-from chirp_migrate.journal import latest_applied
-from chirp_migrate.rollback import rollback
+from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.journal import latest_applied
+from chirp_migrate.transaction.rollback import rollback
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs real processes that share the plan")
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from transaction_tools import in_child, plan_of, snapshot
 
-from chirp_migrate.commit import commit
 from chirp_migrate.errors import Refused
-from chirp_migrate.lock import hold
-from chirp_migrate.plan import FilePlan
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.lock import hold
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from chirp_migrate.lock import hold
+from chirp_migrate.transaction.lock import hold
 with hold(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from transaction_tools import snapshot
 
 from chirp_migrate.cli import main
-from chirp_migrate.discover import journal_root
+from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError
-from chirp_migrate.verify.errors import NotMigrated
-from chirp_migrate.verify.originals import original_files
+from chirp_migrate.training.errors import NotMigrated
+from chirp_migrate.verify.sides.originals import original_files
 
 SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2])\n"
 

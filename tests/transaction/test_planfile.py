@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
-from chirp_migrate.migration import plan_migration
-from chirp_migrate.planfile import PlanFile, carried_over, plan_json, read_plan, write_plan
-from chirp_migrate.selection import Choice, decisions_of, select
+from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.review.selection import Choice, decisions_of, select
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json"
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, snapshot, write_tree
 
-from chirp_migrate.commit import commit
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
-from chirp_migrate.journal import latest_applied
-from chirp_migrate.plan import FilePlan
-from chirp_migrate.rollback import rollback
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.journal import latest_applied
+from chirp_migrate.transaction.rollback import rollback
 
 
 def test_apply_then_rollback_is_identity(tree: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from transaction_tools import dies_at, migration, plan_of, rewrites, snapshot, write_tree
 
 from chirp_migrate.cli import entry_point
-from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import Refused
-from chirp_migrate.journal import applied_runs
-from chirp_migrate.plan import FilePlan
-from chirp_migrate.rollback import rollback, rollback_to
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.rollback import rollback, rollback_to
 
 BEFORE = b"import torch\n\n\ndef load():\n    return 1\n\n\nx = load()\n\n\nprint(x)\n"
 AFTER = BEFORE.replace(b"import torch\n", b"import torch\nimport chirpid_patch\n").replace(b"x = load()", b"x = fast()")

@@ -13,12 +13,12 @@ import pytest
 from transaction_tools import Death, dies_at, in_child, plan_of, rewrites, snapshot
 
 from chirp_migrate.cli import entry_point
-from chirp_migrate.commit import commit, recover
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
-from chirp_migrate.journal import applied_runs
-from chirp_migrate.lock import hold
-from chirp_migrate.plan import FilePlan
-from chirp_migrate.rollback import rollback, rollback_to
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.rollback import rollback, rollback_to
 
 
 def three_runs(root: Path) -> list[dict[str, tuple[str, int, bytes]]]:

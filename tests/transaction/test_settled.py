@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine import plan_tree
+from chirp_migrate.engine.idempotence import check_settled
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
-from chirp_migrate.plan import Plan
-from chirp_migrate.selection import Choice, select
-from chirp_migrate.settings import Settings
-from chirp_migrate.settled import check_settled
+from chirp_migrate.plans.plan import Plan
+from chirp_migrate.review.selection import Choice, select
 
 TRAIN = "from torch.utils.data import DataLoader\n\na = DataLoader(one)\nb = DataLoader(two)\n"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chirp_migrate.plan import Edit
-from chirp_migrate.source import SourceFile, UnreadableSource, apply_edits
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.text import SourceFile, UnreadableSource, apply_edits
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
 

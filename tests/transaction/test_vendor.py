@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import chirpid_patch
+from chirp_migrate.additions.vendor import vendor_files
 from chirp_migrate.errors import Refused
-from chirp_migrate.vendor import vendor_files
 
 RUNTIME = Path(chirpid_patch.__file__).parent
 

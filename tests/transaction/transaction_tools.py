@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from chirp_migrate.plan import FilePlan, Plan
+from chirp_migrate.plans.plan import FilePlan, Plan
 
 #: Every kind of thing a migration meets: (path, bytes, mode).
 BACKEND: tuple[tuple[str, bytes, int], ...] = (

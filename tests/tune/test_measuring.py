@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.tune.candidate import Candidate, grid
 from chirp_migrate.tune.request import Findings, Grid, Request
 from chirp_migrate.tune.runner import run
@@ -21,7 +22,6 @@ from chirp_migrate.tune.sources import RaisedByUser
 from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure
 from chirp_migrate.tune.watching import watched
-from chirp_migrate.verify.workload import EntryPoint, Sizes
 from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.tune.profiles import recall, signature
 

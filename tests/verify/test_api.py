@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.api import Signature, describe_api, missing_from, public_names
+from chirp_migrate.verify.equivalence.api import Signature, describe_api, missing_from, public_names
 
 OLD: dict[str, dict[str, Signature | str]] = {
     "utils.m": {"f": [["a", "POSITIONAL_OR_KEYWORD", ""], ["b", "POSITIONAL_OR_KEYWORD", "1"]]}

@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from chirp_migrate.verify.augmentation import PAIRED, STATISTICS
-from chirp_migrate.verify.data import TrainingData, make_training_data
-from chirp_migrate.verify.equivalence import Equivalence, compare_passes
-from chirp_migrate.verify.fingerprint import fingerprint
-from chirp_migrate.verify.observe import DRAWS, LoaderWatch
-from chirp_migrate.verify.seeds import OTHER_SEEDS, aspects
+from chirp_migrate.training.workload.data import TrainingData, make_training_data
+from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.verify.equivalence.augmentation import PAIRED, STATISTICS
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_passes
+from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
+from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS, aspects
 from chirp_migrate.verify.spec import EntryResult
-from chirp_migrate.verify.workload import Sizes
 from chirpid_patch import WorkerSafeAugmentedDataset
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "backend"

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chirp_migrate.commit import commit
-from chirp_migrate.journal import applied_runs, change_state
-from chirp_migrate.plan import FilePlan, Plan
-from chirp_migrate.record import State
-from chirp_migrate.verify.command import verify
+from chirp_migrate.cli.verify import verify
+from chirp_migrate.plans.plan import FilePlan, Plan
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.journal import applied_runs, change_state
+from chirp_migrate.transaction.record import State
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = ("--samples", "48", "--epochs", "1", "--batch-size", "16", "--shape", "24x32", "--threads", "1")
@@ -115,7 +115,7 @@ def test_an_interrupt_ends_the_processes_and_removes_the_temporary_files(
     root = write_backend("tree", ("import random", "import random, time; time.sleep(1000)"))
     applied(root, {"utils/models.py": (root / "utils" / "models.py").read_bytes() + b"\n"})
     with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-c", "from chirp_migrate.verify.command import verify; verify()", str(root)]
+        command = [sys.executable, "-c", "from chirp_migrate.cli.verify import verify; verify()", str(root)]
         running = subprocess.Popen(
             command, env={**os.environ, "TMPDIR": temporary}, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
         )

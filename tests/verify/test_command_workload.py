@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.shell import CommandFailed, run_command
-from chirp_migrate.verify.workload import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.shell import CommandFailed, run_command
 
 WRITE = "import sys, json; json.dump({'loss': 0.5, 'epochs': sys.argv[1:]}, open('out.json', 'w'))"
 

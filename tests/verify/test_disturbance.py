@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify import disturbance
-from chirp_migrate.verify.disturbance import Watch, not_watched
+from chirp_migrate.training.process import background_load as disturbance
+from chirp_migrate.training.process.background_load import Watch, not_watched
 
 BURN = "import time\nwhile time.process_time() < {}: pass"
 _TICKS_A_SECOND = 100.0

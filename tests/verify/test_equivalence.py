@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chirp_migrate.verify.equivalence import Equivalence, compare_results
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 
 

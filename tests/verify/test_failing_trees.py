@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from chirp_migrate.verify.command import verify
-from chirp_migrate.verify.descendants import MARKER, end_all, new_mark
+from chirp_migrate.cli.verify import verify
+from chirp_migrate.training.process.descendants import MARKER, end_all, new_mark
 
 WORKLOAD = """
 import os, subprocess, sys, time

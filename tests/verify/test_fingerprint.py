@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from chirp_migrate.verify.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 
 
 def test_every_leaf_has_its_path() -> None:

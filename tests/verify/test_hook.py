@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.hook import HookProblem, call_names, file_of, is_reference, make_call
-from chirp_migrate.verify.workload import Sizes
+from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.hook import HookProblem, call_names, file_of, is_reference, make_call
 
 SIZES = Sizes(samples=6, epochs=2)
 

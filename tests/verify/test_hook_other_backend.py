@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from chirp_migrate.cli.apply import apply
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.verify.against import before_side
 from chirp_migrate.verify.options import resolve
-from chirp_migrate.verify.process import run_child
-from chirp_migrate.verify.sides import Sides, find_training, make_sides
+from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.sides.copies import Sides, find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult, Mode, RunSpec
+from chirp_migrate.verify.timing.process import run_child
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"
 

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.commit import commit
+from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
-from chirp_migrate.plan import FilePlan, Plan
-from chirp_migrate.rollback import rollback
-from chirp_migrate.settings import read_settings
-from chirp_migrate.verify.hook import HookProblem, call_names, make_call
+from chirp_migrate.plans.plan import FilePlan, Plan
+from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.hook import HookProblem, call_names, make_call
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.rollback import rollback
 from chirp_migrate.verify.options import resolve
-from chirp_migrate.verify.workload import Sizes
 
 
 def run(*arguments: str) -> str:

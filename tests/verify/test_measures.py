@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 import pytest
 
-from chirp_migrate.verify.measure_options import parsed_counts
-from chirp_migrate.verify.measured import (
+from chirp_migrate.verify.measures.figures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
+from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
     EntryMeasures,
     LoaderRate,
@@ -17,8 +17,8 @@ from chirp_migrate.verify.measured import (
     Walk,
     WorkerTrial,
 )
-from chirp_migrate.verify.measures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
-from chirp_migrate.verify.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
+from chirp_migrate.verify.measures.options import parsed_counts
+from chirp_migrate.verify.measures.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
 
 AUGMENTED = "Augmented > Subset"
 

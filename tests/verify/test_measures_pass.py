@@ -23,12 +23,12 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from chirp_migrate.verify.augmentation_cost import added_s, augmentation_cost, share_of_loading
-from chirp_migrate.verify.measured import SideMeasures
-from chirp_migrate.verify.measures import figures
-from chirp_migrate.verify.measuring import Measuring, resident_bytes
-from chirp_migrate.verify.samples import described, unaugmented, varying
-from chirp_migrate.verify.worker_safety import check_workers, rates
+from chirp_migrate.training.watch.samples import described, unaugmented, varying
+from chirp_migrate.verify.measures.augmentation_cost import added_s, augmentation_cost, share_of_loading
+from chirp_migrate.verify.measures.figures import figures
+from chirp_migrate.verify.measures.measuring import Measuring, resident_bytes
+from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.measures.worker_safety import check_workers, rates
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 
 MS = 1e-3

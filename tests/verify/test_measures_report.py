@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chirp_migrate.verify.command import verify
-from chirp_migrate.verify.equivalence import Equivalence
-from chirp_migrate.verify.looks import Look
-from chirp_migrate.verify.machine import describe, line
-from chirp_migrate.verify.measure_options import MeasureOptions
-from chirp_migrate.verify.measures import MEASURES
-from chirp_migrate.verify.measures_report import drawn
-from chirp_migrate.verify.process import run_child
-from chirp_migrate.verify.report import to_json, to_text
-from chirp_migrate.verify.rounds import Rounds, TimedRound
+from chirp_migrate.cli.verify import verify
+from chirp_migrate.stats.looks import Look
+from chirp_migrate.training.process.machine import describe, line
+from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
+from chirp_migrate.verify.equivalence.compare import Equivalence
+from chirp_migrate.verify.measures.figures import MEASURES
+from chirp_migrate.verify.measures.options import MeasureOptions
+from chirp_migrate.verify.report.document import to_json, to_text
+from chirp_migrate.verify.report.measures import drawn
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
-from chirp_migrate.verify.workload import Discovery, Sizes, discover
+from chirp_migrate.verify.timing.process import run_child
+from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"

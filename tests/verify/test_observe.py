@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from chirp_migrate.verify.augmentation import sample_statistics
-from chirp_migrate.verify.equivalence import compare_passes
-from chirp_migrate.verify.observe import LoaderWatch
+from chirp_migrate.verify.equivalence.augmentation import sample_statistics
+from chirp_migrate.verify.equivalence.compare import compare_passes
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.walk import is_random
 from chirp_migrate.verify.spec import EntryResult, PassRecord
-from chirp_migrate.verify.walk import is_random
 from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))

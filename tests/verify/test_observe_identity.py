@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from chirp_migrate.verify.identity import levels, name_of
-from chirp_migrate.verify.observe import LoaderWatch
-from chirp_migrate.verify.seeds import ignored
+from chirp_migrate.verify.equivalence.identity import levels, name_of
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.seeds import ignored
 from chirp_migrate.verify.spec import PassRecord
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 

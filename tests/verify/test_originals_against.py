@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.against import before_side
-from chirp_migrate.verify.errors import InvalidTree, NotMigrated
+from chirp_migrate.training.errors import InvalidTree, NotMigrated
+from chirp_migrate.verify.sides.baseline import before_side
 
 
 def git(folder: Path, *arguments: str) -> str:

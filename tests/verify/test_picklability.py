@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from chirp_migrate.verify.equivalence import compare_passes
-from chirp_migrate.verify.observe import LoaderWatch
-from chirp_migrate.verify.picklability import why_not_picklable
+from chirp_migrate.verify.equivalence.compare import compare_passes
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import EntryResult
 
 DATA = TensorDataset(torch.rand(6, 3), torch.arange(6))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.verify.measured import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
-from chirp_migrate.verify.plots import FILES, draw, prepare
+from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
+from chirp_migrate.verify.report.plots import FILES, draw, prepare
 
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.errors import WorkloadFailed
-from chirp_migrate.verify.machine import describe
-from chirp_migrate.verify.report import to_json, to_text
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.machine import describe
+from chirp_migrate.training.workload.entry_points import Sizes, discover
+from chirp_migrate.verify.report.document import to_json, to_text
 from chirp_migrate.verify.session import Measurements, judge, measure
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.verdict import Verdict
-from chirp_migrate.verify.workload import Sizes, discover
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirp_migrate.verify.cached import CachedLoading
-from chirp_migrate.verify.measuring import Measuring
-from chirp_migrate.verify.simulate import SimulatedSteps, StandInModel
+from chirp_migrate.verify.measures.measuring import Measuring
+from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 STEP_S = 0.01
 

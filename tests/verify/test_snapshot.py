@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.snapshot import copy_tree, freshen, keep_pristine, restore
+from chirp_migrate.training.process.snapshot import copy_tree, freshen, keep_pristine, restore
 
 
 def test_copies_what_code_needs_and_names_what_is_too_large(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from chirp_migrate.verify.statistics import (
+from chirp_migrate.stats.ratios import (
     holm,
     ks_p_value,
     noticed_share,

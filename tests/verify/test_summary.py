@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from chirp_migrate.verify.difference import Difference, Equivalence, Noticed
-from chirp_migrate.verify.looks import Look
-from chirp_migrate.verify.machine import describe
-from chirp_migrate.verify.report import to_text
-from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.stats.looks import Look
+from chirp_migrate.training.process.machine import describe
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
+from chirp_migrate.verify.report.document import to_text
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import EntryResult, PassRecord
-from chirp_migrate.verify.workload import Discovery, EntryPoint, Sizes
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 SETTINGS = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
 DISCOVERY = Discovery((EntryPoint("utils.training_core", "single"),), "utils.models:BirdCNN")

@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset
 
-from chirp_migrate.verify.choosing import parse_expression
-from chirp_migrate.verify.command import verify
-from chirp_migrate.verify.difference import Equivalence
-from chirp_migrate.verify.fewer_workers import FewerWorkers
+from chirp_migrate.cli.verify import verify
+from chirp_migrate.training.workload.choosing import parse_expression
+from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.verify.equivalence.difference import Equivalence
 from chirp_migrate.verify.options import LEAST_SAMPLES, resolve
-from chirp_migrate.verify.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried
+from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
+from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.trial import Trial, fitting
-from chirp_migrate.verify.workload import Sizes
 from chirpid_patch import BatchedDataLoader
 
 SINGLE = "training_utils.single_fold_training_with_predefined_split"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.verify.errors import WorkloadFailed
-from chirp_migrate.verify.process import Child
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.handshake import Turns
+from chirp_migrate.training.workload.entry_points import Sizes, discover
 from chirp_migrate.verify.spec import Mode, RunSpec
-from chirp_migrate.verify.turns import Turns
-from chirp_migrate.verify.workload import Sizes, discover
+from chirp_migrate.verify.timing.process import Child
 
 
 def spec(tree: Path, output: Path) -> RunSpec:
@@ -75,7 +75,7 @@ def test_one_that_fails_while_it_starts_says_so_when_asked(write_backend: Callab
 def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     waiting = f"""
 from pathlib import Path
-from chirp_migrate.verify.turns import Turns
+from chirp_migrate.training.process.handshake import Turns
 try:
     Turns(Path({str(tmp_path)!r})).take()
 finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from chirp_migrate.verify.difference import Equivalence
-from chirp_migrate.verify.looks import Look
-from chirp_migrate.verify.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.stats.looks import Look
+from chirp_migrate.verify.equivalence.difference import Equivalence
+from chirp_migrate.verify.report.timing import entry_lines, rounds_line, to_json
 from chirp_migrate.verify.session import Measurements, Outcome, judge
-from chirp_migrate.verify.timing_report import entry_lines, rounds_line, to_json
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from chirp_migrate.verify.data import make_training_data
-from chirp_migrate.verify.errors import InvalidTree
-from chirp_migrate.verify.workload import Sizes, discover
+from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.workload.data import make_training_data
+from chirp_migrate.training.workload.entry_points import Sizes, discover
 
 BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 

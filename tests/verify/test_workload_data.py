@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from chirp_migrate.verify.arrays import choose, with_data
-from chirp_migrate.verify.data import make_training_data
-from chirp_migrate.verify.workload import Sizes
+from chirp_migrate.training.workload.arrays import choose, with_data
+from chirp_migrate.training.workload.data import make_training_data
+from chirp_migrate.training.workload.entry_points import Sizes
 
 
 def test_a_folder_of_arrays_with_text_labels_and_no_authors(tmp_path: Path) -> None:

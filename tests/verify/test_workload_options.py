@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
-from chirp_migrate.settings import read_settings
+from chirp_migrate.training.workload.entry_points import Sizes, Source
 from chirp_migrate.verify.options import VerifyOptions, resolve
-from chirp_migrate.verify.workload import Sizes, Source
 
 
 def settings(root: Path, text: str) -> Path:

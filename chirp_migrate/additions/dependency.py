@@ -1,0 +1,260 @@
+"""The line that makes a migrated project ask for what it now imports.
+
+What can be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
+edited as text, so that comments, order and newlines of the rest stay as they are.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.source.files import read_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = [
+    "dependency_plan",
+    "imports_runtime",
+    "requirement",
+    "with_install_requires",
+    "with_project_dependency",
+    "with_requirement",
+]
+
+_DISTRIBUTION = "chirp-migrate"
+_COMMENT = "  # provides chirpid_patch, the migrated data loading"
+
+#: Requirement files of a project, the first that exists is the one.
+_REQUIREMENTS = (
+    "requirements.txt",
+    "requirements/base.txt",
+    "requirements/requirements.txt",
+    "requirements/common.txt",
+    "requirements/main.txt",
+)
+_PYPROJECT, _SETUP = "pyproject.toml", "setup.cfg"
+_IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
+
+_STRING = r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''
+_TOKEN = re.compile(
+    rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<bracket>[\[\]])|(?P<comma>,)|(?P<other>[^\s])", re.S
+)
+_OPENING = re.compile(r'(?m)^[ \t]*(?:dependencies|"dependencies"|\'dependencies\')[ \t]*=[ \t]*\[')
+
+
+def requirement(version: str) -> str:
+    """Requirement on this release line: ``chirp-migrate>=0.1`` for version ``0.1.0``."""
+    return f"{_DISTRIBUTION}>={'.'.join(version.split('.')[:2])}"
+
+
+def imports_runtime(content: bytes) -> bool:
+    """Whether a file of Python, or a notebook, imports the runtime."""
+    return _IMPORT.search(content) is not None
+
+
+def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
+    """What to change so that ``root`` depends on the runtime, and what to tell the user.
+
+    The first of ``requirements.txt``, ``requirements/base.txt`` and its like, the ``[project]`` table of
+    ``pyproject.toml``, and ``install_requires`` of ``setup.cfg`` is extended; nothing is when it already asks for the
+    distribution.
+
+    Args:
+        root: folder of the project.
+        version: version of this program.
+
+    Returns:
+        The edit, if there is one to make, and a sentence, if something is left for the user to do.
+    """
+    wanted = requirement(version)
+    by_hand = f"so that chirpid_patch can be imported: add {wanted} to what the project installs, or use --vendor."
+    name = next((name for name in _REQUIREMENTS if (root / name).is_file()), None)
+    pyproject, setup = root / _PYPROJECT, root / _SETUP
+    if name is None and not pyproject.is_file() and not setup.is_file():
+        return None, f"The project has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
+    is_in_setup = name is None and _installs(setup) and not _lists_dependencies(pyproject)
+    path = name or (_SETUP if is_in_setup else _PYPROJECT)
+    if not (root / path).resolve().is_relative_to(root.resolve()):
+        return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
+    try:
+        before = read_file(root / path)
+        edit = with_requirement if name else with_install_requires if is_in_setup else with_project_dependency
+        after = edit(before.decode("utf-8"), wanted).encode("utf-8")
+    except OSError as error:
+        return None, f"{path} cannot be read ({error.strerror}). Do this {by_hand}"
+    except UnicodeDecodeError:
+        return None, f"{path} is not UTF-8 and was left as it is. Do this {by_hand}"
+    except ValueError as error:
+        return None, f"{path} was left as it is: {error}. Do this {by_hand}"
+    plan = None if after == before else FilePlan(path, before, after, "dependency")
+    other = _PYPROJECT if _lacks_ours(pyproject) else _SETUP if _installs(setup) else None
+    if name and other:
+        return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
+    return plan, None
+
+
+def with_requirement(text: str, wanted: str) -> str:
+    """A requirements file with the line for ``wanted``, or as it is when it already asks for the distribution.
+
+    Newline style and a missing final newline are kept.
+
+    Raises:
+        ValueError: the file pins hashes, which a line without them would break.
+    """
+    body = text.removeprefix("\ufeff")
+    if any(_names_distribution(line) for line in body.splitlines()):
+        return text
+    if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
+        raise ValueError("it pins hashes")
+    if re.search(r"\\\s*\Z", body):
+        raise ValueError("its last line is continued on a line that is not there")
+    newline = _newline(body)
+    line = wanted + _COMMENT
+    if not body:
+        return text + line + newline
+    return text + line + newline if body.endswith("\n") else text + newline + line
+
+
+def with_project_dependency(text: str, wanted: str) -> str:
+    """A ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, or as it is when they have it.
+
+    Raises:
+        ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
+    """
+    before = _parsed(text)
+    listed = before.get("project", {}).get("dependencies")
+    if not isinstance(listed, list):
+        raise ValueError("it has no list `dependencies` under [project]")
+    if any(isinstance(one, str) and _names_distribution(one) for one in listed):
+        return text
+    expected = {**before, "project": {**before["project"], "dependencies": [*listed, wanted]}}
+    # TOML's grammar allows more than is read here; parsing the result decides, whatever was matched.
+    for opening in _OPENING.finditer(text):
+        extended = _extended(text, opening.end(), f'"{wanted}"')
+        try:
+            if extended is not None and _parsed(extended) == expected:
+                return extended
+        except ValueError:
+            continue
+    raise ValueError("its list of dependencies is written in a way that is not understood here")
+
+
+def _extended(text: str, start: int, entry: str) -> str | None:
+    """Text with ``entry`` at the end of the array whose first character is at ``start``; None if it never ends."""
+    last: re.Match[str] | None = None
+    depth = 1
+    close = -1
+    for token in _TOKEN.finditer(text, start):
+        if token.lastgroup == "bracket":
+            depth += 1 if token.group() == "[" else -1
+            if depth == 0:
+                close = token.start()
+                break
+        if token.lastgroup != "comment":
+            last = token
+    if close < 0:
+        return None
+    if last is None:
+        return text[:close] + entry + text[close:] if "\n" not in text[start:close] else None
+    separator = "" if last.lastgroup == "comma" else ","
+    line = text.rfind("\n", start, close) + 1
+    if not line or text[line:close].strip():  # the bracket closes on the line of the last entry
+        return text[: last.end()] + f"{separator} {entry}" + text[last.end() :]
+    first_of_last = text.rfind("\n", 0, last.start()) + 1
+    indent = re.match(r"[ \t]*", text[first_of_last:]).group()  # type: ignore[union-attr]
+    added = f"{indent}{entry},{_newline(text)}"
+    return text[: last.end()] + separator + text[last.end() : line] + added + text[line:]
+
+
+def with_install_requires(text: str, wanted: str) -> str:
+    """A ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, or as it is when it has it.
+
+    Raises:
+        ValueError: it is no INI file, it has no such list, or the list is not written there.
+    """
+    before = _required(text)
+    if before is None:
+        raise ValueError("it has no list `install_requires` under [options]")
+    if any(map(_names_distribution, before)):
+        return text
+    if before and before[0].startswith("file:"):
+        raise ValueError("its `install_requires` names a file")
+    lines = text.splitlines(keepends=True)
+    first = next(n for n, line in enumerate(lines) if re.match(r"install_requires[ \t]*[=:]", line))
+    last = first
+    for number in range(first + 1, len(lines)):
+        if lines[number].strip() and not lines[number][0].isspace() and not lines[number].startswith(("#", ";")):
+            break
+        if lines[number].strip() and lines[number][0].isspace():
+            last = number
+    indent = "    " if last == first else re.match(r"[ \t]*", lines[last]).group()  # type: ignore[union-attr]
+    newline = _newline(text)
+    ended = lines[last] if lines[last].endswith("\n") else lines[last] + newline
+    lines[last] = f"{ended}{indent}{wanted}{newline}"
+    after = "".join(lines)
+    if _required(after) != [*before, wanted]:
+        raise ValueError("its list of dependencies is written in a way that is not understood here")
+    return after
+
+
+def _required(text: str) -> list[str] | None:
+    """Entries of ``install_requires``; None where there is no such list."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(f"it cannot be read ({error.message})") from None
+    listed = parser.get("options", "install_requires", fallback=None)
+    return None if listed is None else [one.strip() for one in listed.splitlines() if one.strip()]
+
+
+def _installs(setup: Path) -> bool:
+    """Whether a ``setup.cfg`` is there that lists what is installed and lacks ours."""
+    try:
+        listed = _required(read_file(setup).decode("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return listed is not None and not any(map(_names_distribution, listed))
+
+
+def _lists_dependencies(pyproject: Path) -> bool:
+    """Whether a ``pyproject.toml`` is there that lists dependencies."""
+    return _dependencies(pyproject) is not None
+
+
+def _lacks_ours(pyproject: Path) -> bool:
+    """Whether a ``pyproject.toml`` is there that lists dependencies and lacks ours."""
+    listed = _dependencies(pyproject)
+    return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
+
+
+def _dependencies(pyproject: Path) -> list[Any] | None:
+    try:
+        listed = _parsed(read_file(pyproject).decode("utf-8")).get("project", {}).get("dependencies")
+    except (OSError, ValueError):
+        return None
+    return listed if isinstance(listed, list) else None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"it is not valid TOML ({error})") from None
+
+
+def _names_distribution(line: str) -> bool:
+    name = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
+    return name is not None and re.sub(r"[-_.]+", "-", name.group(1)).lower() == _DISTRIBUTION
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if re.search(r"\r\n", text) else "\n"

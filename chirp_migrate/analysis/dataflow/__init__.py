@@ -1,0 +1,1 @@
+"""What values names can have, what functions capture, and where both go."""

@@ -1,0 +1,221 @@
+"""Whether taking the value of a captured name where a function is defined gives what it would read when called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.scopes import Binding, Kind
+
+__all__ = ["early_binding_problem", "has_value"]
+
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_KEEPS = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
+
+
+def early_binding_problem(module: Module, node: cst.CSTNode, captured: Iterable[Capture]) -> str | None:
+    """Why a function that takes the values of ``captured`` where ``node`` stands could see others than before.
+
+    ``None`` when it cannot: each has its value before ``node``, and gets no other one after it, or only in another
+    turn of a loop that ``node`` does not outlive.
+    """
+    return next((problem for one in captured if (problem := _problem(module, node, one)) is not None), None)
+
+
+def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None:
+    name, function = captured.name, captured.scope.node
+    if isinstance(function, _COMPREHENSIONS):
+        return f"it sees the last `{name}` of the comprehension around it"
+    place = _place(module, node, function)
+    if any(isinstance(module.parents.get(one.node), cst.ExceptHandler) for one in captured.bindings):
+        return f"`{name}` is a caught exception, whose name goes with its handler"
+    if any(isinstance(module.parents[one], cst.Del) for one in reads_of(module, name, captured.scope)):
+        return f"`{name}` is deleted"
+    inner = (one for one in module.find(cst.Nonlocal) if function in module.ancestors(one))
+    if any(item.name.value == name for one in inner for item in one.names):
+        return f"`{name}` is rebound by an inner function"
+    later = [one for one in captured.bindings if _runs_after(module, place, one)]
+    if later and len(later) == len(captured.bindings):
+        return f"`{name}` is assigned only after it"
+    if any(_may_follow(module, place, one.node) for one in later):
+        return f"`{name}` is assigned again after it"
+    for loop in _loops(module, place, function):
+        if any(_inside(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
+            return f"it may outlive the iteration of the loop in which `{name}` is assigned"
+    if not has_value(module, place, captured):
+        return f"`{name}` may have no value yet where it is defined"
+    return None
+
+
+def _place(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
+    """``node`` as seen from ``function``: the definition straight inside it that holds ``node``."""
+    place = node
+    for ancestor in module.ancestors(node):
+        if ancestor is function:
+            break
+        if isinstance(ancestor, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+            place = ancestor
+    return place
+
+
+def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
+    """Whether a binding is executed after ``place``, going by the text."""
+    if module.span(binding.node)[0] > module.span(place)[0]:
+        return True
+    # ``x = f(lambda: x)``: the target stands first, and is bound last.
+    node = binding.node
+    holder: cst.CSTNode | None = node
+    if isinstance(node, cst.AssignTarget | cst.AsName):
+        holder = module.parents[node]
+    elif isinstance(node, cst.For):
+        holder = node.iter
+    elif binding.kind is not Kind.VALUE:
+        holder = None
+    return holder is not None and _inside(module, holder, place)
+
+
+def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
+    """Whether ``later`` can run after ``place`` in one call: not in the other branch, nor behind a ``return``."""
+    around = set(module.ancestors(later))
+    unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
+    child, excluded = place, False
+    for ancestor in module.ancestors(place):
+        if isinstance(ancestor, cst.FunctionDef | cst.Lambda):
+            break
+        if isinstance(ancestor, unclear):
+            return True
+        if ancestor in around:
+            excluded = excluded or (isinstance(ancestor, cst.If) and child is ancestor.body and child not in around)
+        elif isinstance(ancestor, cst.IndentedBlock):
+            excluded = excluded or _leaves(ancestor, cst.Return)
+        child = ancestor
+    return not excluded
+
+
+def _loops(module: Module, place: cst.CSTNode, function: cst.CSTNode) -> Iterator[cst.For | cst.While]:
+    for ancestor in module.ancestors(place):
+        if ancestor is function:
+            return
+        if isinstance(ancestor, cst.For | cst.While):
+            yield ancestor
+
+
+def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> bool:
+    """Whether something made from ``place`` may be kept beyond the current turn of ``loop``."""
+    if isinstance(place, cst.FunctionDef | cst.ClassDef):
+        first: cst.CSTNode = place
+        carriers = {place.name.value}
+    else:
+        around = (a for a in module.ancestors(place) if isinstance(a, cst.SimpleStatementLine))
+        statement = next(around, None)
+        if statement is None:
+            return True
+        first, carriers = statement, _targets(statement)
+    start = module.span(first)[0]
+    lines = sorted(
+        (one for one in walk(loop) if isinstance(one, cst.SimpleStatementLine)), key=lambda one: module.span(one)[0]
+    )
+    for line in (one for one in lines if module.span(one)[0] >= start):
+        if _inside(module, place, line):
+            continue
+        names, targets = _names(line), _targets(line)
+        if line is not first and not names & carriers:
+            continue
+        grown = (targets - carriers if line is not first else targets) & _read(line)
+        kept = m.AssignTarget(m.Subscript() | m.Attribute()) | m.Yield() | m.AugAssign()
+        calls = (one.func.attr.value for one in walk(line) if m.matches(one, m.Call(m.Attribute())))  # type: ignore[attr-defined]
+        if grown or matching(line, kept) or any(_KEEPS.match(called) for called in calls):
+            return True
+        carriers |= targets
+    return any(_read(line) & carriers for line in lines if module.span(line)[0] < start)
+
+
+def _targets(line: cst.CSTNode) -> set[str]:
+    found = {name.value for one in matching(line, m.AssignTarget()) for name in _plain(one)}
+    return found | {name.value for one in matching(line, m.AnnAssign()) for name in _plain(one.target)}  # type: ignore[attr-defined]
+
+
+def _plain(target: cst.CSTNode) -> list[cst.Name]:
+    return [one for one in walk(target) if isinstance(one, cst.Name)]
+
+
+def _names(line: cst.CSTNode) -> set[str]:
+    return {one.value for one in _plain(line)}
+
+
+def _read(line: cst.CSTNode) -> set[str]:
+    """Names in a line outside of its targets."""
+    targets = {name for one in matching(line, m.AssignTarget()) for name in _plain(one)}
+    return {one.value for one in _plain(line) if one not in targets}
+
+
+def has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
+    """Whether the name has a value on every way to ``place``."""
+    if any(one.kind is Kind.PARAMETER for one in captured.bindings):
+        return True
+    nodes = {one.node for one in captured.bindings}
+    child = place
+    for ancestor in module.ancestors(place):
+        if isinstance(ancestor, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite | cst.Module):
+            before = ancestor.body[: [one is child for one in ancestor.body].index(True)]
+            if any(_binds(one, nodes) for one in before):
+                return True
+        elif isinstance(ancestor, cst.For):
+            if child is ancestor.body and ancestor in nodes:
+                return True
+        elif isinstance(ancestor, cst.With | cst.If | cst.While | cst.MatchCase) and child is ancestor.body:
+            heads = (
+                ancestor.items
+                if isinstance(ancestor, cst.With)
+                else (ancestor.pattern if isinstance(ancestor, cst.MatchCase) else ancestor.test,)
+            )
+            if any(one in nodes for head in heads for one in walk(head)):
+                return True
+        if ancestor is captured.scope.node:
+            return False
+        child = ancestor
+    return False
+
+
+def _binds(statement: cst.CSTNode, nodes: set[cst.CSTNode]) -> bool:
+    """Whether a statement binds one of ``nodes`` on every way through it."""
+    if isinstance(statement, cst.FunctionDef | cst.ClassDef):
+        return statement in nodes
+    if isinstance(statement, cst.If):
+        other = statement.orelse
+        if other is None or not _block_binds(statement.body, nodes):
+            return any(one in nodes for one in walk(statement.test))
+        return _binds(other, nodes) if isinstance(other, cst.If) else _block_binds(other.body, nodes)
+    if isinstance(statement, cst.With):
+        return any(one in nodes for item in statement.items for one in walk(item)) or _block_binds(
+            statement.body, nodes
+        )
+    if isinstance(statement, cst.Try | cst.TryStar):
+        if statement.finalbody is not None and _block_binds(statement.finalbody.body, nodes):
+            return True
+        return _block_binds(statement.body, nodes) and all(_block_binds(one.body, nodes) for one in statement.handlers)
+    if isinstance(statement, cst.For | cst.While | cst.Match):
+        return False
+    return any(one in nodes for one in walk(statement))
+
+
+def _block_binds(body: cst.BaseSuite, nodes: set[cst.CSTNode]) -> bool:
+    return any(_binds(one, nodes) for one in body.body) or _leaves(body, cst.Return, cst.Raise, cst.Continue, cst.Break)
+
+
+def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
+    """Whether a block ends with a statement that leaves it."""
+    last: cst.CSTNode | None = body.body[-1] if body.body else None
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return isinstance(last, ways)
+
+
+def _inside(module: Module, node: cst.CSTNode, other: cst.CSTNode) -> bool:
+    start, end = module.span(node)
+    return start <= module.span(other)[0] < end

@@ -1,0 +1,139 @@
+"""What a function, lambda or class takes from the functions around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.scopes import Binding, Kind, Scope
+
+__all__ = ["Capture", "bindings", "captures", "is_read", "is_target", "is_variable", "mentions", "reads_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """A name that belongs to a function around.
+
+    Attributes:
+        name: the name.
+        scope: what it belongs to.
+        bindings: every place that gives it a value.
+        reads: where it is read.
+    """
+
+    name: str
+    scope: Scope
+    bindings: list[Binding]
+    reads: list[cst.Name] = field(default_factory=list)
+
+    @property
+    def is_import(self) -> bool:
+        """Whether an import inside the function gives it its value, at least in one place."""
+        return any(one.kind is Kind.IMPORT for one in self.bindings)
+
+
+def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
+    """Names read in ``parts`` that belong to functions, classes or comprehensions around them, in order of first use.
+
+    Of a function, ``parts`` are its body, or its defaults, which are evaluated outside of it.
+    """
+    found: dict[str, Capture] = {}
+    for part in parts:
+        around = {one for one in module.ancestors(part) if getattr(one, "body", None) is not part}
+        for node in walk(part):
+            if not isinstance(node, cst.Name) or not _is_mention(module, node):
+                continue
+            owner = module.scopes.lookup(node.value, node)
+            if owner is not None and owner[0].node in around and not isinstance(owner[0].node, cst.Module):
+                found.setdefault(node.value, Capture(node.value, *owner)).reads.append(node)
+    return found
+
+
+def mentions(module: Module, name: str) -> list[cst.Name]:
+    """Every place where ``name`` stands for a variable, whichever one: reads, targets and ``del``, no definitions."""
+    return module.once(_all_mentions).get(name, [])
+
+
+def _all_mentions(module: Module) -> dict[str, list[cst.Name]]:
+    index: dict[str, list[cst.Name]] = {}
+    for node in module.find(cst.Name):
+        if _is_mention(module, node):
+            index.setdefault(node.value, []).append(node)
+    return index
+
+
+def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
+    """Where the variable ``name`` of ``scope`` is mentioned, also in the functions inside it."""
+    found = []
+    for node in mentions(module, name):
+        owner = module.scopes.lookup(name, node)
+        if owner is not None and owner[0] is scope:
+            found.append(node)
+    return found
+
+
+def _is_mention(module: Module, node: cst.Name) -> bool:
+    if not is_read(module, node):
+        return False
+    parent = module.parents[node]
+    while isinstance(parent, cst.Attribute):
+        parent = module.parents[parent]
+    return not isinstance(parent, cst.ImportAlias | cst.ImportFrom | cst.MatchKeywordElement)
+
+
+def is_variable(module: Module, name: cst.CSTNode) -> bool:
+    """Whether a name node is a variable, not an attribute or keyword of the same spelling."""
+    parent = module.parents[name]
+    if isinstance(parent, cst.Attribute):
+        return parent.value is name
+    return not (isinstance(parent, cst.Arg) and parent.keyword is name)
+
+
+def is_target(module: Module, name: cst.Name) -> bool:
+    """Whether a name is given a value where it stands, and not read."""
+    child: cst.CSTNode = name
+    parent = module.parents[child]
+    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+        child, parent = parent, module.parents[parent]
+    if isinstance(parent, cst.For | cst.CompFor | cst.AnnAssign | cst.NamedExpr):
+        return parent.target is child
+    return isinstance(parent, cst.AssignTarget)
+
+
+def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:
+    """Whether a name node is a variable being read (not an attribute, a keyword or a target)."""
+    parent = module.parents[name]
+    if not is_variable(module, name):
+        return False
+    if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
+        return parent.name is not name
+    return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)
+
+
+def bindings(module: Module, scope: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> Iterator[tuple[str, int]]:
+    """Names bound anywhere inside ``scope`` (parameters, targets, imports, definitions), with their offsets."""
+    for parameter in matching(scope, m.Param()):
+        assert isinstance(parameter, cst.Param)
+        yield parameter.name.value, module.span(parameter)[0]
+    targets = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.CompFor() | m.NamedExpr() | m.AsName()
+    for node in matching(scope, targets):
+        target = node.name if isinstance(node, cst.AsName) else node.target  # type: ignore[attr-defined]
+        pending = [target]
+        while pending:
+            one = pending.pop()
+            if isinstance(one, cst.Name):
+                yield one.value, module.span(node)[0]
+            elif isinstance(one, cst.Tuple | cst.List):
+                pending += [element.value for element in one.elements]
+    for alias in matching(scope, m.ImportAlias()):
+        assert isinstance(alias, cst.ImportAlias)
+        if alias.asname is None:
+            yield alias.evaluated_name.partition(".")[0], module.span(alias)[0]
+    for definition in matching(scope, m.FunctionDef() | m.ClassDef()):
+        assert isinstance(definition, cst.FunctionDef | cst.ClassDef)
+        if definition is not scope:
+            yield definition.name.value, module.span(definition)[0]

@@ -1,0 +1,35 @@
+"""Where a class that is made inside a function is constructed."""
+
+from __future__ import annotations
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.syntax.module import Module, matching
+
+__all__ = ["constructor_calls"]
+
+
+def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
+    """Calls of the class that ``node`` makes and calls ``title``.
+
+    ``None`` when it is used for anything else outside of itself, called with ``*`` or ``**``, or where it may not be
+    made yet.
+    """
+    calls: list[cst.Call] = []
+    start, end = module.span(node)
+    for mention in matching(module.enclosing_function(node) or module.tree, m.Name(title)):
+        if start <= module.span(mention)[0] < end:
+            continue
+        parent = module.parents[mention]
+        if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:
+            continue
+        if not isinstance(parent, cst.Call) or any(one.star for one in parent.args):
+            return None
+        calls.append(parent)
+    owner = module.scopes.lookup(title, node)
+    if owner is None or any(not has_value(module, call, Capture(title, *owner)) for call in calls):
+        return None
+    return calls or None

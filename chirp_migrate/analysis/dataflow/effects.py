@@ -1,0 +1,125 @@
+"""Whether code only computes, so that a dataset may be read before it instead of in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.syntax.module import Module, code_children, matching
+
+_BUILTINS = re.compile(
+    r"builtins\.(abs|bool|complex|dict|divmod|enumerate|float|frozenset|int|isinstance|len|list|max|min|pow|range|repr"
+    r"|reversed|round|set|sorted|str|sum|tuple|type|zip)"
+)
+_FUNCTIONS = frozenset(
+    {
+        "torch.tensor",
+        "torch.as_tensor",
+        "torch.argmax",
+        "torch.nn.functional.one_hot",
+        "numpy.argmax",
+        "numpy.array",
+        "numpy.asarray",
+        "numpy.eye",
+        "numpy.float32",
+        "numpy.float64",
+        "numpy.int32",
+        "numpy.int64",
+        "operator.index",
+    }
+)
+#: Methods of labels (tensors, arrays, numbers, strings) that only compute.
+_METHODS = re.compile(
+    r"argmax|astype|bool|cpu|detach|double|flatten|float|index_select|int|item|lower|long|max|mean|min|nonzero|numpy"
+    r"|reshape|squeeze|startswith|strip|sum|title|to|tolist|type|unsqueeze|upper|view"
+)
+_LOOKUP = m.Name("get") | m.Name("keys") | m.Name("values") | m.Name("items") | m.Name("count") | m.Name("index")
+#: Packages that know nothing of the names of the user's code, and so cannot bind them anew.
+_STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
+_ARITHMETIC = (
+    cst.Name,
+    cst.Integer,
+    cst.Float,
+    cst.SimpleString,
+    cst.ConcatenatedString,
+    cst.FormattedString,
+    cst.FormattedStringText,
+    cst.FormattedStringExpression,
+    cst.Attribute,
+    cst.Dot,
+    cst.Subscript,
+    cst.SubscriptElement,
+    cst.Index,
+    cst.Slice,
+    cst.Colon,
+    cst.BinaryOperation,
+    cst.BaseBinaryOp,
+    cst.BooleanOperation,
+    cst.BaseBooleanOp,
+    cst.UnaryOperation,
+    cst.BaseUnaryOp,
+    cst.Comparison,
+    cst.ComparisonTarget,
+    cst.BaseCompOp,
+    cst.IfExp,
+    cst.Tuple,
+    cst.List,
+    cst.Dict,
+    cst.Set,
+    cst.Element,
+    cst.DictElement,
+    cst.Arg,
+    cst.Ellipsis,
+)
+
+
+def effect(
+    module: Module,
+    node: cst.CSTNode,
+    *,
+    strangers: bool = False,
+    is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
+) -> str | None:
+    """Source of the first part of an expression that may do more than compute; ``None`` when there is none.
+
+    Calls count as computing when they are known to; with ``strangers`` also when they belong to packages that cannot
+    reach the user's names (they may draw random numbers then), and for what is surely one of Python's containers also
+    when they look something up in it.
+    """
+    if isinstance(node, cst.Call):
+        owner = node.func.value if isinstance(node.func, cst.Attribute) else None
+        looked_up = owner is not None and m.matches(node.func, m.Attribute(attr=_LOOKUP)) and is_container(owner)
+        if not looked_up and not _only_computes(module, node, strangers):
+            return f"{module.source(node.func).strip()}(…)"
+    elif not isinstance(node, _ARITHMETIC):
+        return module.source(node).strip().splitlines()[0]
+    for child in code_children(node):
+        if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
+            continue
+        found = effect(module, child, strangers=strangers, is_container=is_container)
+        if found is not None:
+            return found
+    return None
+
+
+def suspends_or_binds(node: cst.CSTNode) -> bool:
+    """Whether an expression awaits, yields or binds a name."""
+    return bool(matching(node, m.Await() | m.Yield() | m.NamedExpr()))
+
+
+def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:
+    names = module.qualified_names(call.func)
+    if names and all(_is_known(name, strangers) for name in names):
+        return True
+    if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):
+        return False
+    # A method of a value, not a function of an imported module that happens to have that name.
+    return all(name.startswith(f"{module.name}.") for name in names)
+
+
+def _is_known(name: str, strangers: bool) -> bool:
+    known = _BUILTINS.fullmatch(name) is not None or name in _FUNCTIONS
+    return known or (strangers and name.startswith(_STRANGERS))

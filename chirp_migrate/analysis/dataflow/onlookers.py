@@ -1,0 +1,101 @@
+"""What other code of a backend may know of a class or a function, mostly searched for by words in all of its files."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["has_subclass", "is_assigned", "is_assigned_later", "is_quoted", "is_replaced", "passed_by_name"]
+
+
+def has_subclass(project: Project, title: str) -> bool:
+    """Whether a class may inherit from one called ``title``, also from what it is imported as."""
+    # What the rules import is called so as well.
+    titles = [title, *sorted(one for one in project.aliases(title) if not one.startswith("WorkerSafe"))]
+    names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
+    return project.search(rf"\bclass\s+\w+\s*\([^)]*{names}|\btype\([^)]*,\s*\([^)]*{names}", *titles)
+
+
+def passed_by_name(project: Project, parameter: str) -> bool:
+    """Whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
+    keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
+    return any(
+        isinstance(call, ast.Call)
+        and any(one.arg == parameter for one in call.keywords)
+        and not _is_foreign(project, path, call.func)
+        for path, text in project.matching(keyword, parameter)
+        for call in ast.walk(_tree(text))
+    )
+
+
+def _tree(text: str) -> ast.Module:
+    try:
+        return syntax_tree(text)
+    except UnparsableModule:
+        return ast.Module([], [])
+
+
+def _is_foreign(project: Project, path: str, called: ast.expr) -> bool:
+    """Whether what is called, in the file at ``path``, is imported from outside of the backend."""
+    while isinstance(called, ast.Attribute):
+        called = called.value
+    table = project.table(path)
+    if not isinstance(called, ast.Name) or table is None or table.defines(called.id):
+        return False
+    sources = table.imports.get(called.id, set())
+    return bool(sources) and not any(project.has_package(one.partition(".")[0]) for one in sources)
+
+
+def is_assigned(project: Project, attribute: str) -> bool:
+    """Whether an attribute of that name is assigned to anywhere."""
+    return project.search(rf"\.\s*{re.escape(attribute)}\s*(?:[-+*/@]|//|\*\*)?=(?!=)", attribute)
+
+
+#: By what an attribute can be assigned whose name is a string.
+_BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
+
+
+def is_assigned_later(project: Project, attribute: str) -> bool:
+    """Whether an attribute of that name may get a value by anything but ``self.attribute = ...`` in an ``__init__``."""
+    name = re.escape(attribute)
+    by_name = (
+        rf"""(?:\bsetattr|__setattr__)\s*\([^,]*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
+        r"|(?:\bvars\s*\([^)]*\)|__dict__)\s*(?:\[|=(?!=)|\|=|\.\s*(?:update|setdefault|pop|clear)\b)"
+    )
+    return project.search(by_name, *_BY_NAME) or any(
+        _assigns_later(_tree(text), attribute) for _, text in project.matching(re.compile(rf"\.\s*{name}\b"), attribute)
+    )
+
+
+def _assigns_later(tree: ast.AST, attribute: str, own: str = "") -> bool:
+    """Whether code assigns an attribute of that name, but of the object ``own`` that its ``__init__`` is making."""
+    for node in ast.iter_child_nodes(tree):
+        inner = own
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            is_init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and isinstance(tree, ast.ClassDef)
+            parameters = [*node.args.posonlyargs, *node.args.args] if isinstance(node, ast.FunctionDef) else []
+            inner = parameters[0].arg if is_init and parameters else ""
+        if _assigns(node, attribute, own) or _assigns_later(node, attribute, inner):
+            return True
+    return False
+
+
+def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr != attribute or isinstance(node.ctx, ast.Load):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id == own)
+
+
+def is_quoted(project: Project, name: str) -> bool:
+    """Whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
+    return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
+
+
+def is_replaced(module: Module, project: Project, name: str) -> bool:
+    """Whether another file may give a top-level ``name`` of ``module`` another value."""
+    last = module.name.rpartition(".")[2]
+    owners = "|".join(map(re.escape, [last, *sorted(project.aliases(last))]))
+    return project.is_replaced(module, name) or project.search(rf"\b(?:{owners})\.{re.escape(name)}\s*=(?!=)", name)

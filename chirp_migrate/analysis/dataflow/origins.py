@@ -1,0 +1,94 @@
+"""Where names get their values, and what the backend holds anywhere."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import binding_scope, dotted, own_nodes, parameters
+
+__all__ = ["Origin", "backend_holds", "origins", "scope_of"]
+
+_FOUND: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A value given to a name: all of ``value``, or its element at position ``part``."""
+
+    value: cst.BaseExpression
+    part: int | None = None
+
+
+@dataclass
+class _Given:
+    """What a name is given in one scope."""
+
+    values: list[Origin] = field(default_factory=list)
+    annotations: list[cst.BaseExpression] = field(default_factory=list)
+
+
+def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin], list[cst.BaseExpression]]:
+    """Values that ``name`` is given in ``scope`` by assignments and ``with``, and its annotations there."""
+    given = module.once(_names_given, scope).get(name) or _Given()
+    parameter = parameters(scope).get(name)
+    written = None if parameter is None else parameter.annotation
+    return list(given.values), given.annotations + ([] if written is None else [written.annotation])
+
+
+def backend_holds(project: Project, pattern: str) -> bool:
+    """Whether a regular expression matches in any file of the backend.
+
+    It is looked up once: ask for what no rewriting adds.
+    """
+    found = _FOUND.setdefault(project, {})
+    if pattern not in found:
+        found[pattern] = project.search(pattern)
+    return found[pattern]
+
+
+def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
+    """Where ``name`` gets its value, as ``binding_scope`` says, ``with … as name`` included."""
+    scope = binding_scope(module, node, name)
+    if not isinstance(scope, cst.Module):
+        return scope
+    functions = (one for one in module.ancestors(node) if isinstance(one, cst.FunctionDef))
+    return next((one for one in functions if origins(module, one, name)[0]), scope)
+
+
+def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
+    """What the statements and clauses of a scope give to names; of a class, those of all its methods."""
+    found: dict[str, _Given] = defaultdict(_Given)
+    for node in walk(scope) if isinstance(scope, cst.ClassDef) else own_nodes(scope):
+        if isinstance(node, cst.AnnAssign):
+            given = found[dotted(node.target) or ""]
+            given.annotations.append(node.annotation.annotation)
+            given.values += [Origin(node.value)] if node.value is not None else []
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                for name, origin in _assigned(target.target, node.value):
+                    found[name].values.append(origin)
+        elif isinstance(node, cst.NamedExpr):
+            found[dotted(node.target) or ""].values.append(Origin(node.value))
+        elif isinstance(node, cst.WithItem) and node.asname is not None:
+            found[dotted(node.asname.name) or ""].values.append(Origin(node.item))
+    return found
+
+
+def _assigned(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
+    name = dotted(target)
+    if name is not None:
+        yield name, Origin(value)
+    elif isinstance(target, cst.Tuple | cst.List):
+        pairwise = isinstance(value, cst.Tuple | cst.List) and len(value.elements) == len(target.elements)
+        for position, element in enumerate(target.elements):
+            if pairwise and isinstance(value, cst.Tuple | cst.List):
+                yield from _assigned(element.value, value.elements[position].value)
+            elif (name := dotted(element.value)) is not None:
+                yield name, Origin(value, position)

@@ -1,0 +1,303 @@
+"""Where a function value goes: whether worker processes need it, because a loader, dataset or transform keeps it.
+
+Lambdas and the names of local functions go to the same places. A value is followed through lists, conditional
+expressions, ``functools.partial``, variables, attributes of ``self``, parameters, and the functions that return it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["DATASETS", "Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
+
+_WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
+#: A transform that is given, kept under a key, or made by a function of that name.
+_TRANSFORM = re.compile(
+    r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
+)
+_LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
+_KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
+_ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
+_ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
+_POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
+_LOADERS = re.compile(
+    r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
+)
+DATASETS = re.compile(
+    r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
+)
+_DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
+_TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
+_TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
+_LOADER_WORDS = re.compile(r"collate|worker_init", re.IGNORECASE)
+_SAYS_TRANSFORM = re.compile(r"(\w+_)?transforms?(_fn|_func)?")
+_MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
+_BASES_LIMIT = 8
+
+_ELSEWHERE: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
+
+
+def may_have_destinations(text: str) -> bool:
+    """Whether a text has a word for what may take functions to worker processes."""
+    if any(word in text for word in _WORDS):
+        return True
+    return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
+
+
+def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool:
+    """Whether a qualified name is a dataset class, of PyTorch, the runtime, or of the project."""
+    if DATASETS.fullmatch(qualified):
+        return True
+    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
+    return any(is_kept_by_workers(project, name, depth + 1) for name in bases or ())
+
+
+def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
+    """Qualified names of the bases of a class, without what stands in brackets behind them."""
+    for base in node.bases:
+        bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
+        yield from project.resolved_names(module, bare)
+
+
+class Destinations:
+    """The destinations of the function values of one module.
+
+    Args:
+        module: the module.
+        project: the backend it belongs to.
+    """
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self._module, self._project = module, project
+        # A `transform` may be anyone's; in a module about PyTorch it is that of a dataset.
+        self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
+        self._known: dict[cst.CSTNode, str | None] = {}
+
+    def of(self, node: cst.CSTNode) -> str | None:
+        """What an expression is to the one that keeps it, as a name; ``None`` when no worker needs it."""
+        if node not in self._known:
+            self._known[node] = None  # a circle of names leads nowhere
+            self._known[node] = self._direct(node) or self._used_inside(node)
+        return self._known[node]
+
+    def of_function(self, node: cst.FunctionDef) -> str | None:
+        """The same for a local function: of the uses of its name."""
+        return self._first(reads_of(self._module, node.name.value, self._module.scopes.scope_of(node)))
+
+    def of_class(self, node: cst.ClassDef) -> str | None:
+        """The name of a local class if it makes datasets."""
+        names = base_names(self._module, self._project, node)
+        return node.name.value if any(is_kept_by_workers(self._project, name) for name in names) else None
+
+    def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
+        return next((found for one in nodes if (found := self.of(one)) is not None), None)
+
+    def _direct(self, node: cst.CSTNode) -> str | None:
+        parent = self._module.parents[node]
+        if isinstance(parent, cst.Element | cst.StarredElement | cst.List | cst.Tuple | cst.Set):
+            return self.of(parent)
+        if isinstance(parent, cst.IfExp) and parent.test is not node:
+            return self.of(parent)
+        if isinstance(parent, cst.BooleanOperation):
+            return self.of(parent)
+        if isinstance(parent, cst.Arg):
+            call = self._module.parents[parent]
+            return self._argument(parent, call) if isinstance(call, cst.Call) and not parent.star else None
+        if isinstance(parent, cst.DictElement) and parent.value is node:
+            return self._key(parent.key, self._module.parents[parent])
+        if isinstance(parent, cst.Assign | cst.AnnAssign | cst.NamedExpr) and parent.value is node:
+            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+            return next((found for one in targets if (found := self._target(one, parent)) is not None), None)
+        if isinstance(parent, cst.Param) and parent.default is node:
+            return self._parameter(parent)
+        if isinstance(parent, cst.Return):
+            return self._returned(parent, node)
+        return None
+
+    def _argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
+        module, project = self._module, self._project
+        keyword = argument.keyword.value if argument.keyword is not None else ""
+        position = next(n for n, one in enumerate(call.args) if one is argument)
+        called = project.resolved_names(module, call.func)
+        is_loader = bool(called) and all(_LOADERS.fullmatch(name) for name in called)
+        starred = any(one.star for one in call.args)
+        if not keyword and is_loader and not any(one.star for one in call.args[:position]):
+            keyword = _POSITIONS.get(position, "")
+        names = [] if keyword or starred else [name for one in called for name in self._parameter_names(one)]
+        named = names[position] if position < len(names) else keyword
+        if named in _LOADER_KEYWORDS or (named in self._keywords and self._takes_data(call, called)):
+            return named
+        if "functools.partial" in called and position == 0:
+            return self.of(call)
+        last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+        if isinstance(last, cst.Name) and last.value in _TRANSFORM_HOLDERS and self._is_transform(called):
+            return _assigned_name(module, call) or "transform"
+        if "dataclasses.field" in called and keyword == "default":
+            return self.of(call)
+        if any(is_kept_by_workers(project, name) for name in called):
+            return named or "function"
+        return None
+
+    def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
+        """Whether what is called is about data, by its names: other things take a ``transform`` too."""
+        names = {*called, self._module.source(call.func)}
+        return any(_DATA.search(one) or is_kept_by_workers(self._project, one) for one in names)
+
+    def _is_transform(self, called: set[str]) -> bool:
+        return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
+
+    def _parameter_names(self, qualified: str) -> list[str]:
+        """Names of the parameters of a function or constructor of the project, in order."""
+        names = self._project.function_parameters(qualified)
+        if names is not None:
+            return list(names)
+        found = self._project.class_definition(qualified)
+        body = found[1].body.body if found is not None else ()
+        init = next((one for one in body if m.matches(one, m.FunctionDef(m.Name("__init__")))), None)
+        return [one.name.value for one in init.params.params[1:]] if isinstance(init, cst.FunctionDef) else []
+
+    def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
+        """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
+        name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
+        if name in _LOADER_KEYWORDS or (name in self._keywords and self._is_splatted(holder)):
+            return name
+        return None
+
+    def _is_splatted(self, node: cst.CSTNode) -> bool:
+        """Whether a dict, or the variable it is assigned to, is given to a call as its keywords."""
+        module = self._module
+        parent = module.parents[node]
+        if isinstance(parent, cst.Arg):
+            return parent.star == "**"
+        name = node if isinstance(node, cst.Name) else None
+        if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
+            name = parent.targets[0].target
+        owner = module.scopes.lookup(name.value, name) if name is not None else None
+        if name is None or owner is None:
+            return False
+        reads = reads_of(module, name.value, owner[0])
+        return any(m.matches(module.parents[one], m.Arg(star="**")) for one in reads)
+
+    def _target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
+        module = self._module
+        if isinstance(target, cst.Attribute):
+            return self._attribute(target)
+        if isinstance(target, cst.Subscript):
+            index = target.slice[0].slice
+            return self._key(index.value, target.value) if isinstance(index, cst.Index) else None
+        if not isinstance(target, cst.Name):
+            return None
+        owner = module.scopes.lookup(target.value, target)
+        if owner is None:
+            return None
+        if isinstance(owner[0].node, cst.ClassDef):
+            # A field of a dataclass; without an annotation it is a method.
+            is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
+            return target.value if is_field else None
+        return target.value if self._first(reads_of(module, target.value, owner[0])) is not None else None
+
+    def _attribute(self, target: cst.Attribute) -> str | None:
+        module, name = self._module, target.attr.value
+        on_self = m.matches(target.value, m.Name("self"))
+        if name in _LOADER_KEYWORDS or (name in self._keywords and not on_self):
+            return name
+        owner = module.enclosing_class(target)
+        if owner is None or not on_self:
+            return None
+        if self.of_class(owner) is not None or self._first(self._on_self(owner, name)) is not None:
+            return name
+        return None
+
+    def _on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
+        """Reads of ``self.name`` in a class."""
+        found = self._module.find(cst.Attribute)
+        return [
+            one
+            for one in found
+            if m.matches(one, m.Attribute(m.Name("self"), m.Name(name)))
+            and not isinstance(self._module.parents[one], cst.AssignTarget)
+            and owner in self._module.ancestors(one)
+        ]
+
+    def _parameter(self, parameter: cst.Param) -> str | None:
+        name = parameter.name.value
+        if name in _LOADER_KEYWORDS:
+            return name
+        scope = self._module.scopes.scope_of(parameter.name)
+        return name if self._first(reads_of(self._module, name, scope)) is not None else None
+
+    def _returned(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
+        """What a function returns is for what its calls are for; a name may say so as well."""
+        module = self._module
+        maker = module.enclosing_function(statement)
+        if maker is None:
+            return None
+        name = maker.name.value
+        inner = value.value if isinstance(value, cst.Name) else ""
+        short = _MAKER.sub("", name)
+        scope = module.scopes.scope_of(maker)
+        owner = scope.node
+        mentions = self._on_self(owner, name) if isinstance(owner, cst.ClassDef) else reads_of(module, name, scope)
+        if any(isinstance(around, cst.Decorator) for one in mentions for around in module.ancestors(one)):
+            return None
+        says_transform = _ABOUT_DATA.search(module.text) is not None and (
+            _SAYS_TRANSFORM.fullmatch(inner) or (short != name and _SAYS_TRANSFORM.fullmatch(short))
+        )
+        if _LOADER_WORDS.search(name) or _LOADER_WORDS.search(inner) or says_transform:
+            return short
+        calls = [module.parents[one] for one in mentions]
+        if any(isinstance(one, cst.Call) and one.func in mentions and self.of(one) is not None for one in calls):
+            return short
+        return short if not _passes_all_on(module, value) and self._is_called_elsewhere(name) else None
+
+    def _is_called_elsewhere(self, maker: str) -> bool:
+        """Whether a file of the project gives what ``maker`` returns to a loader."""
+        known = _ELSEWHERE.setdefault(self._project, {})
+        if maker not in known:
+            known[maker] = self._project.search(
+                rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker
+            )
+        return known[maker]
+
+    def _used_inside(self, node: cst.CSTNode) -> str | None:
+        """A name that a function which goes to workers takes from outside goes there with it."""
+        if not isinstance(node, cst.Name):
+            return None
+        owner = self._module.scopes.lookup(node.value, node)
+        if owner is None or isinstance(owner[0].node, cst.Module):
+            return None
+        for around in self._module.ancestors(node):
+            if around is owner[0].node:
+                return None
+            if isinstance(around, cst.Lambda) and self.of(around) is not None:
+                return node.value
+            if isinstance(around, cst.FunctionDef) and self.of_function(around) is not None:
+                return node.value
+            if isinstance(around, cst.ClassDef) and self.of_class(around) is not None:
+                return node.value
+        return None
+
+
+def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
+    parent = module.parents[node]
+    if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
+        return parent.targets[0].target.value
+    return None
+
+
+def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
+    """Whether a name stands for a function that takes any arguments, as the wrappers that decorators make."""
+    owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
+    nodes = [one.node for one in owner[1]] if owner is not None else []
+    return any(
+        m.matches(one, m.FunctionDef(params=m.Parameters(star_arg=m.Param(), star_kwarg=m.Param()))) for one in nodes
+    )

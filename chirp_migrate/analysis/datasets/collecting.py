@@ -1,0 +1,230 @@
+"""Loops that only collect: whether what they read may be read before their first turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.symbolic import statements_of
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+
+_FRESH = re.compile(
+    r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
+    r"|(numpy|torch)\.(zeros|ones|empty|full|eye|array|tensor)"
+)
+#: Context managers that let exceptions pass.
+_TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
+_GROWING = m.Name("append") | m.Name("add") | m.Name("extend") | m.Name("update")
+_SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
+
+
+def scope_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+    """Innermost function, lambda, class or module around ``node``."""
+    return next(one for one in module.ancestors(node) if isinstance(one, _SCOPES))
+
+
+def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether statements do nothing but assign, count and append (to whatever, from whatever)."""
+    return all(map(_is_collecting, statements))
+
+
+def _is_collecting(statement: cst.CSTNode) -> bool:
+    if isinstance(statement, cst.If):
+        otherwise = statement.orelse
+        rest = [otherwise] if isinstance(otherwise, cst.If) else statements_of(otherwise.body) if otherwise else []
+        return is_collecting([*statements_of(statement.body), *rest])
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    return all(isinstance(small, cst.Pass) or _store(small) is not None for small in statement.body)
+
+
+def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
+    """What a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
+    if isinstance(small, cst.Assign):
+        return [target.target for target in small.targets], [small.value]
+    if isinstance(small, cst.AugAssign):
+        return [small.target], [small.value]
+    if m.matches(small, m.Expr(m.Call(m.Attribute(attr=_GROWING), args=[m.Arg(keyword=None, star="")]))):
+        call = small.value  # type: ignore[attr-defined]
+        return [call.func.value], [call.args[0].value]
+    return None
+
+
+def problem_of(
+    module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
+) -> str | None:
+    """Why reading everything before the first turn of ``loop`` could be noticed; ``None`` when it could not.
+
+    Args:
+        statements: the body, as far as it stays; :func:`is_collecting` holds for it.
+        read: the expressions whose values are read early; the body must not change what they mean.
+    """
+    scope = scope_of(module, loop)
+
+    def is_own(node: cst.CSTNode) -> bool:
+        name = dotted(node)
+        return name is not None and _is_fresh(module, scope, name)
+
+    early = {str(dotted(part)) for one in read for part in matching(one, m.Name() | m.Attribute())}
+    for line in (one for s in statements for one in matching(s, m.SimpleStatementLine() | m.SimpleStatementSuite())):
+        for small in line.body:  # type: ignore[attr-defined]
+            store = _store(small)
+            if store is None:
+                continue
+            for target in store[0]:
+                found = _target_problem(module, scope, small, target, early)
+                if found is not None:
+                    return found
+            for value in store[1]:
+                found = effect(module, value, is_container=is_own)
+                if found is not None:
+                    return f"`{found}` may do more than compute"
+    for test in (one.test for s in statements for one in matching(s, m.If()) if isinstance(one, cst.If)):
+        found = effect(module, test, is_container=is_own)
+        if found is not None:
+            return f"`{found}` may do more than compute"
+    return _seen_by_handler(module, loop)
+
+
+def _target_problem(
+    module: Module, scope: cst.CSTNode, small: cst.CSTNode, target: cst.BaseExpression, early: set[str]
+) -> str | None:
+    if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
+        return f"`{target.value}` is assigned in it" if target.value in early else None
+    container, computed = target, list[cst.CSTNode]()
+    if isinstance(target, cst.Subscript):
+        container, computed = target.value, [*target.slice]
+    elif isinstance(target, cst.Call) and m.matches(target.func, m.Attribute(attr=m.Name("setdefault"))):
+        assert isinstance(target.func, cst.Attribute)
+        container, computed = target.func.value, [*target.args]
+    for one in computed:
+        found = effect(module, one)
+        if found is not None:
+            return f"`{found}` may do more than compute"
+    name = dotted(container)
+    if name in early:
+        return f"`{name}` is changed in it"
+    if name is None or not _is_fresh(module, scope, name):
+        shown = module.source(container).strip()
+        return f"`{shown}` is not made right here, so others could see it half filled when a sample cannot be read"
+    return None
+
+
+def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
+    """Whether every value of ``name`` in its function is a new container or number."""
+    if name in parameters(scope):
+        return False
+    values: list[cst.BaseExpression] = []
+    for node in own_nodes(scope):
+        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name and node.value is not None:
+            values.append(node.value)
+        elif isinstance(node, cst.Assign):
+            pairs = (pair for target in node.targets for pair in _taken_apart(target.target, node.value))
+            values += [value for target, value in pairs if dotted(target) == name]
+        elif isinstance(node, cst.Global | cst.Nonlocal) and any(one.name.value == name for one in node.names):
+            return False
+    return bool(values) and all(_is_new(module, value) for value in values)
+
+
+def _taken_apart(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> Iterable[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Each target with its value, for ``a, b = x, y`` too; a part of anything else has an unknown one."""
+    if not isinstance(target, cst.Tuple | cst.List):
+        return [(target, value)]
+    same = isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements)
+    values = [one.value for one in value.elements] if same else [cst.Ellipsis()] * len(target.elements)  # type: ignore[attr-defined]
+    return [(one.value, other) for one, other in zip(target.elements, values, strict=True)]
+
+
+def _is_new(module: Module, value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.List | cst.Dict | cst.Set | cst.ListComp | cst.DictComp | cst.SetComp):
+        return True
+    if isinstance(value, cst.Integer | cst.Float):
+        return True
+    if isinstance(value, cst.BinaryOperation):
+        return _is_new(module, value.left) or _is_new(module, value.right)
+    names = module.qualified_names(value.func) if isinstance(value, cst.Call) else set()
+    return bool(names) and all(_FRESH.fullmatch(name) for name in names)
+
+
+def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
+    """Whether code around the loop may go on after a sample that could not be read, with what was collected."""
+    for ancestor in module.ancestors(loop):
+        if isinstance(ancestor, _SCOPES):
+            return None
+        if isinstance(ancestor, cst.Try | cst.TryStar):
+            return "the `try` around it could go on with what was collected before an error"
+        if isinstance(ancestor, cst.With):
+            for item in ancestor.items:
+                names = module.qualified_names(item.item.func) if isinstance(item.item, cst.Call) else set()
+                if not names or not all(_TRANSPARENT.fullmatch(name) for name in names):
+                    return "the `with` around it could go on with what was collected before an error"
+    return None
+
+
+def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
+    """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
+    scope = scope_of(module, loop)
+    start, end = module.span(loop)
+    for mention in matching(scope, m.Name(name)):
+        offset = module.span(mention)[0]
+        if start <= offset < end or not is_variable(module, mention) or _is_target(module, mention):
+            continue
+        if _is_given_first(module, mention, name, (start, end)):
+            continue
+        binders = (a for a in module.ancestors(mention) if a is not scope)
+        if not any(_binds(module, binder, mention, name) for binder in binders):
+            return True
+    return False
+
+
+def _is_given_first(module: Module, mention: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
+    """Whether an assignment, with no turn of the loop behind it, always runs before ``mention`` does."""
+    offset = module.span(mention)[0]
+    for ancestor in module.ancestors(mention):
+        start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
+        if start < loop[0] < end or (isinstance(ancestor, _SCOPES) and not isinstance(ancestor, cst.Module)):
+            break
+        for statement in ancestor.body if isinstance(ancestor, cst.IndentedBlock | cst.Module) else ():
+            place = module.span(statement)[1]
+            given = matching(statement, m.AssignTarget()) if isinstance(statement, cst.SimpleStatementLine) else []
+            targets = (one.target for one in given if isinstance(one, cst.AssignTarget))
+            if place <= offset and (place > loop[1] or offset < loop[0]) and any(_names(one, name) for one in targets):
+                return True
+    return False
+
+
+def _names(target: cst.CSTNode, name: str) -> bool:
+    """Whether ``name`` is bound by an assignment to ``target``."""
+    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+    return m.matches(target, m.Name(name)) or any(_names(part.value, name) for part in parts)
+
+
+def _is_target(module: Module, mention: cst.CSTNode) -> bool:
+    parent = module.parents[mention]
+    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+        mention, parent = parent, module.parents[parent]
+    if isinstance(parent, cst.For | cst.CompFor):
+        return parent.target is mention
+    return isinstance(parent, cst.AssignTarget | cst.AsName | cst.Param | cst.ImportAlias)
+
+
+def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str) -> bool:
+    """Whether ``mention`` gets its value from ``binder``: a loop, comprehension or function that binds ``name``."""
+    if isinstance(binder, cst.FunctionDef | cst.Lambda):
+        return name in parameters(binder)
+    if isinstance(binder, cst.For):
+        start, end = module.span(binder.body)
+        return bool(matching(binder.target, m.Name(name))) and start <= module.span(mention)[0] < end
+    if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
+        start, end = module.span(binder.for_in.iter)
+        first = start <= module.span(mention)[0] < end  # evaluated outside of the comprehension
+        return not first and any(matching(one.target, m.Name(name)) for one in matching(binder, m.CompFor()))  # type: ignore[attr-defined]
+    return False

@@ -1,0 +1,179 @@
+"""Which expressions stand for a dataset, as far as a reader of the code can tell.
+
+A few facts speak for it: the value comes from a dataset class or ``random_split``, its annotation names one, it is
+given to a loader or a subset in the same scope, or it has a name that people give to datasets. A value that is plainly
+something else (a literal, an array, a table) is not one, whatever its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import binding_scope, binds, dotted, own_nodes, parameters
+
+#: Names that people give to datasets.
+DATASET_NAME = re.compile(
+    r"\w*(dataset|data_set|subset)|_*(\w+_)?ds|_*(\w+_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
+    re.IGNORECASE,
+)
+_TORCH = re.compile(
+    r"torch\.utils\.data\.(dataset\.)?(Dataset|TensorDataset|Subset|ConcatDataset|StackDataset|random_split)"
+    r"|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
+)
+_TAKES_DATASETS = re.compile(
+    r"torch\.utils\.data\.(dataset\.|dataloader\.)?(DataLoader|Subset|random_split)"
+    r"|chirpid_patch\.(OptimalDataLoaderFactory\.create_\w+|BatchedDataLoader|WorkerSafe\w+)"
+)
+_OTHERS = re.compile(
+    r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
+    r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
+)
+_LITERALS = (
+    cst.List,
+    cst.Tuple,
+    cst.Dict,
+    cst.Set,
+    cst.Integer,
+    cst.Float,
+    cst.SimpleString,
+    cst.FormattedString,
+    cst.ConcatenatedString,
+    cst.ListComp,
+    cst.DictComp,
+    cst.SetComp,
+    cst.GeneratorExp,
+    cst.Lambda,
+)
+_BASES_LIMIT = 8
+
+
+def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether a name or attribute stands for a dataset."""
+    name = dotted(node)
+    if name is None:
+        return False
+    scope = binding_scope(module, node, name)
+    values, annotations = _origins(module, scope, name)
+    named = [part for one in annotations for part in matching(one, m.Name() | m.Attribute() | m.SimpleString())]
+    if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
+        return True
+    if any(_is_other(module, project, one) for one in annotations):
+        return False
+    if values and name not in parameters(scope) and all(_is_other_value(module, project, one) for one in values):
+        return False
+    last = name.rpartition(".")[2]
+    return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
+
+
+def is_variable_somewhere(module: Module, name: str) -> bool:
+    """Whether a function of the module has ``name`` as a parameter or assigns to it."""
+    return name in module.text and any(binds(one, name) for one in module.find(cst.FunctionDef, cst.Lambda))
+
+
+def _origins(
+    module: Module, scope: cst.CSTNode, name: str
+) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]]:
+    """Values assigned to ``name`` in ``scope`` (for a tuple target: what is taken apart), and its annotations."""
+    values: list[cst.BaseExpression] = []
+    annotations: list[cst.BaseExpression] = []
+    nodes = matching(scope, m.Assign() | m.AnnAssign()) if isinstance(scope, cst.ClassDef) else own_nodes(scope)
+    for node in nodes:
+        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name:
+            annotations.append(node.annotation.annotation)
+            values += [node.value] if node.value is not None else []
+        elif isinstance(node, cst.Assign):
+            for target in node.targets:
+                parts = target.target.elements if isinstance(target.target, cst.Tuple | cst.List) else ()
+                if dotted(target.target) == name or any(dotted(part.value) == name for part in parts):
+                    values.append(node.value)
+    parameter = parameters(scope).get(name)
+    if parameter is not None and parameter.annotation is not None:
+        annotations.append(parameter.annotation.annotation)
+    return values, annotations
+
+
+def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
+    """What is called to make a value; the value itself when it is no call."""
+    return value.func if isinstance(value, cst.Call) else value
+
+
+def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
+    """Whether a name stands for a dataset class, or for what splits a dataset; also in an annotation in quotes."""
+    if isinstance(node, cst.SimpleString):
+        return re.search(r"Dataset\b|Subset\b", node.value) is not None
+    if isinstance(node, cst.Name | cst.Attribute):
+        return any(is_dataset_class(project, name) for name in project.resolved_names(module, node))
+    return False
+
+
+def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
+    """Whether asking for an attribute may run code: some class has a method or property of that name."""
+    owner, _, attribute = name.rpartition(".")
+    if not owner:
+        return False
+    around = module.enclosing_class(node)
+    computed = around is not None and "__getattr" in module.source(around)
+    return computed or project.search(rf"\bdef\s+{re.escape(attribute)}\s*\(")
+
+
+def is_dataset_class(project: Project, qualified: str, depth: int = 0) -> bool:
+    """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
+    if _TORCH.fullmatch(qualified):
+        return True
+    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
+    return any(is_dataset_class(project, name, depth + 1) for name in bases or ())
+
+
+def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+    """Whether an annotation or the function that makes a value names something that is no dataset."""
+    bare = node.value if isinstance(node, cst.Subscript) else node
+    names = project.resolved_names(module, bare) if isinstance(bare, cst.Name | cst.Attribute) else set()
+    return bool(names) and all(_OTHERS.fullmatch(name) for name in names)
+
+
+def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+    return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
+
+
+def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
+    """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
+    start, end = module.span(scope)
+    for call in module.once(_given).get(name, ()):
+        if start <= module.span(call)[0] < end:
+            names = project.resolved_names(module, call.func)
+            if names and all(_TAKES_DATASETS.fullmatch(one) for one in names):
+                return True
+    return False
+
+
+def _given(module: Module) -> dict[str, list[cst.Call]]:
+    """Calls of the module by the name of what they are given first, or as ``dataset=``."""
+    calls: dict[str, list[cst.Call]] = {}
+    for call in module.find(cst.Call):
+        given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
+        given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
+        for name in {dotted(value) for value in given} - {None}:
+            calls.setdefault(str(name), []).append(call)
+    return calls
+
+
+def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+    """What says whether a name in ``module`` stands for a dataset; each is looked up once in its scope."""
+    known: dict[tuple[cst.CSTNode, str], bool] = {}
+
+    def stands_for_dataset(node: cst.CSTNode) -> bool:
+        name = dotted(node)
+        if name is None:
+            return False
+        key = (binding_scope(module, node, name), name)
+        if key not in known:
+            known[key] = is_dataset(module, project, node) and not _is_computed(module, project, node, name)
+        return known[key]
+
+    return stands_for_dataset

@@ -1,0 +1,242 @@
+"""What dataset classes keep on ``self`` from their construction on, and where they use it.
+
+Worker processes get a copy of the dataset as it was constructed: pickled, or as it was when they were forked. What a
+copy means for an attribute is the business of the rules; this module says which attributes there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+import libcst as cst
+
+from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import own_nodes, parameters
+
+_ITERABLE = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
+_PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
+_ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
+_RELEASES = frozenset({"close", "shutdown", "release", "terminate"})
+_DEPTH = 4
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A function that a dataset runs, and the class or module it stands in."""
+
+    module: Module
+    owner: cst.ClassDef | cst.Module
+    function: cst.FunctionDef
+
+
+@dataclass(frozen=True)
+class Use:
+    """One ``self.attribute`` in a method."""
+
+    method: Method
+    node: cst.Attribute
+
+
+class DatasetState:
+    """A dataset class of the module with the bases that the project defines, nearest first."""
+
+    def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
+        self.module, self.project, self.node = module, project, node
+        self.lineage: list[tuple[Module, cst.ClassDef]] = []
+        self.outside: set[str] = set()
+        self._follow(module, node)
+
+    def _follow(self, module: Module, node: cst.ClassDef) -> None:
+        self.lineage.append((module, node))
+        for base in node.bases:
+            bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
+            for name in self.project.resolved_names(module, bare):
+                found = self.project.class_definition(name)
+                if found is None:
+                    self.outside.add(name)
+                elif all(found[1] is not known for _, known in self.lineage):
+                    self._follow(*found)
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether it descends from a dataset class of PyTorch, torchvision or the runtime."""
+        return any(_ITERABLE.fullmatch(name) or is_dataset_class(self.project, name) for name in self.outside)
+
+    @property
+    def is_iterable(self) -> bool:
+        """Whether it descends from ``IterableDataset``."""
+        return any(_ITERABLE.fullmatch(name) for name in self.outside)
+
+    @cached_property
+    def methods(self) -> dict[str, list[Method]]:
+        """Methods by name; those of the class itself come before those of its bases."""
+        found: dict[str, list[Method]] = {}
+        for module, node in self.lineage:
+            for statement in node.body.body:
+                if isinstance(statement, cst.FunctionDef):
+                    found.setdefault(statement.name.value, []).append(Method(module, node, statement))
+        return found
+
+    @property
+    def pickles_itself(self) -> bool:
+        """Whether it says itself how it is pickled."""
+        return any(name in self.methods for name in _PICKLING)
+
+    @property
+    def knows_workers(self) -> bool:
+        """Whether it asks which worker it is in."""
+        return any("get_worker_info" in module.source(node) for module, node in self.lineage)
+
+    def _reached(self, *names: str) -> list[Method]:
+        """The methods of these names, with the methods and functions of the same module that they use."""
+        pending = [method for name in names for method in self.methods.get(name, ())[:1]]
+        found: list[Method] = []
+        while pending:
+            method = pending.pop()
+            if method in found:
+                continue
+            found.append(method)
+            me = self_name(method)
+            functions = {s.name.value: s for s in method.module.tree.body if isinstance(s, cst.FunctionDef)}
+            for node in walk(method.function):
+                if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == me:
+                    pending += self.methods.get(node.attr.value, ())[:1]
+                elif isinstance(node, cst.Attribute) and _is_super(node.value):
+                    above = self.methods.get(node.attr.value, ())
+                    pending += [one for one in above if one.owner is not method.owner][:1]
+                elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in functions:
+                    pending.append(Method(method.module, method.module.tree, functions[node.func.value]))
+        return found
+
+    @cached_property
+    def constructing(self) -> list[Method]:
+        """What runs when the dataset is made."""
+        return self._reached("__init__")
+
+    @cached_property
+    def sampling(self) -> list[Method]:
+        """What runs when samples are asked for."""
+        return self._reached(*_ACCESS)
+
+    def uses(self, attribute: str) -> list[Use]:
+        """Every ``self.attribute`` in the methods of the class and its bases."""
+        return self._uses.get(attribute, [])
+
+    @cached_property
+    def _uses(self) -> dict[str, list[Use]]:
+        found: dict[str, list[Use]] = {}
+        for method in (one for same in self.methods.values() for one in same):
+            me = self_name(method)
+            for node in walk(method.function):
+                if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == me:
+                    found.setdefault(node.attr.value, []).append(Use(method, node))
+        return found
+
+    def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
+        """What this very class keeps from its construction on, where ``kind`` is not ``None``: attribute, value, kind.
+
+        Contents of containers count too. Attributes that are given up again while the dataset is made are left out,
+        and those that code outside the class sets, as a ``worker_init_fn`` does.
+        """
+        constructing = [one for one in self.constructing if one.owner is self.node]
+        for attribute, uses in self._uses.items():
+            found: list[tuple[cst.BaseExpression, Kind]] = []
+            for use in uses:
+                value = assigned_value(use.method.module, use.node)
+                if value is not None and use.method in constructing:
+                    kinds = ((one, kind(one)) for one in contents(use.method.function, value))
+                    found += [(one, what) for one, what in kinds if what is not None]
+            if found and not self._given_up(uses) and not self._set_from_outside(attribute):
+                yield from ((attribute, value, what) for value, what in found[:1])
+
+    def _set_from_outside(self, attribute: str) -> bool:
+        return self.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*=(?!=)", attribute)
+
+    def _given_up(self, uses: list[Use]) -> bool:
+        for use in uses:
+            if use.method not in self.constructing:
+                continue
+            parents = use.method.module.parents
+            parent = parents[use.node]
+            value = assigned_value(use.method.module, use.node)
+            if isinstance(parent, cst.Del) or (isinstance(value, cst.Name) and value.value == "None"):
+                return True
+            if isinstance(parent, cst.Attribute) and parent.attr.value in _RELEASES:
+                return True
+        return False
+
+
+def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
+    """The dataset classes that the module defines, at top level or not."""
+    for node in module.find(cst.ClassDef):
+        state = DatasetState(module, project, node)
+        if state.is_dataset:
+            yield state
+
+
+def self_name(method: Method) -> str | None:
+    """What a method calls its instance; ``None`` for functions and static methods."""
+    if isinstance(method.owner, cst.Module):
+        return None
+    return next(iter(parameters(method.function)), None)
+
+
+def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The value assigned to a target; ``None`` when ``node`` is no target on its own."""
+    parent = module.parents[node]
+    if isinstance(parent, cst.AnnAssign):
+        return parent.value if parent.target is node else None
+    if isinstance(parent, cst.AssignTarget):
+        statement = module.parents[parent]
+        return statement.value if isinstance(statement, cst.Assign) else None
+    return None
+
+
+def contents(scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0) -> Iterator[cst.BaseExpression]:
+    """The expressions whose values are kept by who keeps ``value``: either side of a choice, elements of a display.
+
+    A local name stands for what ``scope`` assigns to it.
+    """
+    if depth > _DEPTH:
+        return
+    parts: list[cst.BaseExpression] = []
+    if isinstance(value, cst.IfExp):
+        parts = [value.body, value.orelse]
+    elif isinstance(value, cst.BooleanOperation):
+        parts = [value.left, value.right]
+    elif isinstance(value, cst.List | cst.Tuple | cst.Set | cst.Dict):
+        parts = [one.value for one in value.elements]
+    elif isinstance(value, cst.ListComp | cst.SetComp):
+        parts = [value.elt]
+    elif isinstance(value, cst.DictComp | cst.NamedExpr):
+        parts = [value.value]
+    elif isinstance(value, cst.Name):
+        parts = _assignments(scope).get(value.value, [])
+    for part in parts:
+        yield from contents(scope, part, depth + 1)
+    yield value
+
+
+@lru_cache(maxsize=32)
+def _assignments(scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
+    """The values that a scope assigns to each of its own names."""
+    found: dict[str, list[cst.BaseExpression]] = {}
+    for node in own_nodes(scope):
+        if isinstance(node, cst.Assign):
+            for target in (one.target for one in node.targets if isinstance(one.target, cst.Name)):
+                found.setdefault(target.value, []).append(node.value)
+        elif isinstance(node, cst.AnnAssign) and isinstance(node.target, cst.Name) and node.value is not None:
+            found.setdefault(node.target.value, []).append(node.value)
+    return found
+
+
+def _is_super(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"

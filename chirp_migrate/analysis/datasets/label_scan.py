@@ -1,0 +1,307 @@
+"""Reading code that goes through a dataset for its labels: which dataset, which indices, which name is the label.
+
+The forms differ in spelling only: ``dataset[i][1]`` for every ``i``; ``_, y = dataset[i]``, or ``sample = dataset[i]``
+and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each also under ``enumerate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
+from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
+from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import binding_scope, dotted
+
+IsDataset = Callable[[cst.CSTNode], bool]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An expression for one sample: ``dataset[index]``; without an index, what iteration over it gives."""
+
+    dataset: cst.BaseExpression
+    index: cst.BaseExpression | None
+
+
+@dataclass
+class Scan:
+    """One pass over the samples of a dataset in which only their labels are used.
+
+    Attributes:
+        dataset: what is read.
+        index: the index of a sample, in terms of the loop's variable; None for iteration.
+        target: the target of the loop that a label takes the place of.
+        iterable: what the loop runs over, ``enumerate`` left out.
+        unpack: whether samples are taken apart, so that they have to be pairs.
+        label: name of the label in the code; None where expressions in ``reads`` stand for it.
+        reads: expressions that are the label.
+        opening: statement that only takes the label from the sample, and goes with it.
+        dropped: names that the loop binds no more.
+        problem: why the scan cannot be rewritten, in words for the user.
+    """
+
+    dataset: cst.BaseExpression
+    index: cst.BaseExpression | None
+    target: cst.BaseExpression
+    iterable: cst.BaseExpression
+    unpack: bool
+    label: str | None = None
+    reads: list[cst.CSTNode] = field(default_factory=list)
+    opening: cst.SimpleStatementLine | None = None
+    dropped: list[str] = field(default_factory=list)
+    problem: str | None = None
+
+
+def read_scan(
+    module: Module,
+    is_dataset: IsDataset,
+    target: cst.BaseExpression,
+    iterable: cst.BaseExpression,
+    code: Sequence[cst.CSTNode],
+) -> Scan | None:
+    """The scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
+    if m.matches(target, m.Tuple([m.Element(), m.Element()])) and _is_enumerate(module, iterable):
+        assert isinstance(target, cst.Tuple) and isinstance(iterable, cst.Call)
+        counter, inner = (element.value for element in target.elements)
+        if isinstance(counter, cst.Name):
+            found = read_scan(module, is_dataset, inner, iterable.args[0].value, code)
+            return None if found is None or counter.value in (found.label, *found.dropped) else found
+    pair = _pair(target)
+    if pair is not None and is_dataset(iterable):
+        x, y = pair
+        if uses(module, code, x) or not uses(module, code, y):
+            return None
+        return Scan(iterable, None, target, iterable, True, y, dropped=[x])
+    if not isinstance(target, cst.Name):
+        return None
+    opened = _opened(module, is_dataset, target, iterable, code)
+    if opened is not None:
+        return opened
+    reads = _labels_of(module, code, target.value)
+    if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
+        found = _scan(Sample(iterable, None), target, iterable)
+        found.reads = reads
+        return found
+    return _indexed(module, is_dataset, target, iterable, code)
+
+
+def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.CSTNode]:
+    """Places in ``code`` where ``name`` stands for a variable."""
+    return [one for node in code for one in matching(node, m.Name(name)) if is_variable(module, one)]
+
+
+def _scan(sample: Sample, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Scan:
+    return Scan(sample.dataset, sample.index, target, iterable, False, dropped=[str(dotted(target))])
+
+
+def _is_enumerate(module: Module, node: cst.BaseExpression) -> bool:
+    return (
+        isinstance(node, cst.Call)
+        and module.qualified_names(node.func) == {"builtins.enumerate"}
+        and bool(node.args)
+        and node.args[0].keyword is None
+        and not node.args[0].star
+    )
+
+
+def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
+    """Two different names that a pair is taken apart into."""
+    if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
+        return None
+    names = [e.value.value for e in target.elements if isinstance(e, cst.Element) and isinstance(e.value, cst.Name)]
+    return (names[0], names[1]) if len(names) == 2 and names[0] != names[1] else None
+
+
+def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """``(a, b)`` of ``a[b]``."""
+    if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
+        index = node.slice[0].slice
+        return None if index.star else (node.value, index.value)
+    return None
+
+
+def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """``a`` of ``a[1]``."""
+    parts = _subscript(node)
+    return parts[0] if parts is not None and m.matches(parts[1], m.Integer("1")) else None
+
+
+def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
+    """``sample[1]`` wherever it is read in ``code``."""
+    seconds = [(one, _second(one)) for one in _walk(code)]
+    return [one for one, of in seconds if of is not None and m.matches(of, m.Name(sample)) and _is_value(module, one)]
+
+
+def _is_value(module: Module, node: cst.CSTNode) -> bool:
+    """Whether an expression is read, not assigned to or deleted."""
+    parent = module.parents[node]
+    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+        parent = module.parents[parent]
+    targets = isinstance(parent, cst.AssignTarget | cst.Del)
+    assigned = isinstance(parent, cst.AugAssign | cst.AnnAssign) and parent.target is node
+    return not targets and not assigned
+
+
+def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str) -> Sample | None:
+    """``dataset[… name …]``."""
+    parts = _subscript(node)
+    if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
+        return None
+    if not is_dataset(parts[0]):
+        return None
+    return Sample(*parts)
+
+
+def _indexed(
+    module: Module,
+    is_dataset: IsDataset,
+    target: cst.Name,
+    iterable: cst.BaseExpression,
+    code: Sequence[cst.CSTNode],
+) -> Scan | None:
+    """``dataset[i][1]`` in code for every ``i``."""
+    samples = [(one, s) for one in _walk(code) if (s := _sample(module, is_dataset, one, target.value)) is not None]
+    reads = [module.parents[one] for one, _ in samples]
+    if not samples or any(_second(read) is not one for read, (one, _) in zip(reads, samples, strict=True)):
+        return None
+    if not all(_is_value(module, read) for read in reads):
+        return None
+    found = _scan(samples[0][1], target, iterable)
+    found.reads = list(reads)
+    within = [use for _, s in samples if s.index is not None for use in uses(module, [s.index], target.value)]
+    if len(within) < len(uses(module, code, target.value)):
+        found.problem = f"`{target.value}` is used for more than the label"
+    elif len(reads) > 1:
+        found.problem = "a sample is read more than once in each iteration"
+    return found
+
+
+def _opened(
+    module: Module,
+    is_dataset: IsDataset,
+    target: cst.Name,
+    iterable: cst.BaseExpression,
+    code: Sequence[cst.CSTNode],
+) -> Scan | None:
+    """A loop whose first statement takes the label from the sample."""
+    first = code[0] if len(code) > 1 else None
+    if (
+        not isinstance(first, cst.SimpleStatementLine)
+        or len(first.body) != 1
+        or not isinstance(first.body[0], cst.Assign)
+    ):
+        return None
+    assign, rest = first.body[0], code[1:]
+    if len(assign.targets) != 1:
+        return None
+    left, value = assign.targets[0].target, assign.value
+    second = _second(value)
+    whole = value if second is None else second
+    sample = _sample(module, is_dataset, whole, target.value)
+    if sample is None and m.matches(whole, m.Name(target.value)) and is_dataset(iterable):
+        sample = Sample(iterable, None)
+    if sample is None:
+        return None
+    found = _scan(sample, target, iterable)
+    found.opening = first
+    pair = _pair(left)
+    if second is not None and isinstance(left, cst.Name):
+        found.label = left.value
+    elif second is None and pair is not None and not uses(module, rest, pair[0]):
+        found.label, found.unpack = pair[1], True
+        found.dropped.append(pair[0])
+    elif second is None and isinstance(left, cst.Name) and left.value != target.value:
+        found.reads = _labels_of(module, rest, left.value)
+        if not found.reads or len(found.reads) < len(uses(module, rest, left.value)):
+            return None
+        found.dropped.append(left.value)
+    else:
+        return None
+    if found.label is not None and (found.label == target.value or not uses(module, rest, found.label)):
+        return None
+    if uses(module, rest, target.value):
+        if sample.index is None:
+            return None
+        found.problem = f"`{target.value}` is used for more than the label"
+    again = [one for one in _walk(rest) if _sample(module, is_dataset, one, target.value) is not None]
+    return None if again else found
+
+
+def _walk(code: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    return (one for node in code for one in walk(node))
+
+
+def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
+    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or every x of ``for x, _ in dataset``.
+
+    ``unpack`` says that it is the second.
+    """
+    if not call.args or call.args[0].keyword is not None or module.qualified_names(call.func) != {"torch.stack"}:
+        return None
+    if module.names_from_later_stars(call.func):
+        return None
+    samples, others = call.args[0].value, call.args[1:]
+    if len(others) > 1 or any(other.star or not m.matches(other.value, m.Integer("0")) for other in others):
+        return None  # stacked along another axis, or into memory of the caller's
+    if not isinstance(samples, cst.ListComp) or samples.for_in.ifs or samples.for_in.inner_for_in is not None:
+        return None
+    loop = samples.for_in
+    if loop.asynchronous is not None:
+        return None
+    pair = _pair(loop.target)
+    if pair is not None:
+        if not m.matches(samples.elt, m.Name(pair[0])) or not is_dataset(loop.iter):
+            return None
+        return Scan(loop.iter, None, loop.target, loop.iter, True)
+    element = _subscript(samples.elt)
+    if element is None or not isinstance(loop.target, cst.Name) or not m.matches(element[1], m.Integer("0")):
+        return None
+    sample = _sample(module, is_dataset, element[0], loop.target.value)
+    return None if sample is None else _scan(sample, loop.target, loop.iter)
+
+
+def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
+    """Why the dataset cannot be named before its indices are computed, and the samples before it read."""
+    parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
+    if any(suspends_or_binds(part) for part in parts):
+        return "its indices await something or bind names"
+    if scan.index is None:
+        return None
+    found = effect(module, scan.index)
+    if found is not None:
+        return f"`{found}` may do more than compute"
+    if m.matches(scan.dataset, m.Name()) and _is_local(module, scan.dataset):
+        return None
+    found = effect(module, scan.iterable, strangers=True)
+    if found is not None:
+        return f"`{found}` runs first and might put another dataset there"
+    if _may_be_replaced(module, project, scan.dataset):
+        return f"reading a sample might put another dataset in the place of `{module.source(scan.dataset).strip()}`"
+    return None
+
+
+def _may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+    """Whether code that runs in between may give a name, or an attribute of one, another value."""
+    while isinstance(node, cst.Attribute):
+        if is_assigned_later(project, node.attr.value):
+            return True
+        node = node.value
+    assert isinstance(node, cst.Name)
+    if _is_local(module, node):
+        return False
+    declared = any(one.name.value == node.value for one in module.find(cst.NameItem))
+    return declared or is_replaced(module, project, node.value) or project.search(r"\bglobals\s*\(\s*\)", "globals")
+
+
+def _is_local(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether no call can bind the name anew: a variable of a function that no inner function rebinds."""
+    if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
+        return False
+    return not any(item.name.value == node.value for item in module.find(cst.NameItem))

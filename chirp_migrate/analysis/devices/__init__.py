@@ -1,0 +1,1 @@
+"""What is put on a device, and on which."""

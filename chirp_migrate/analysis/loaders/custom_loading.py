@@ -1,0 +1,287 @@
+"""Classes and functions that load batches by hand: worker pools, prefetch threads and CUDA streams around the data.
+
+Each is known by what it does: a pool is handed a function that reads samples of a dataset, a thread puts what it reads
+from a dataset or loader into a queue, a stream is current where an iterator moves what it got from one to the device.
+Pools, threads and streams for anything else are none of these, and neither is code that trains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.datasets.dataset_state import contents
+from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
+from chirp_migrate.analysis.loaders.loader_names import is_loader_class
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+
+__all__ = ["STREAMS", "THREADS", "WORKERS", "CustomLoading", "Sign", "custom_loading"]
+
+WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
+
+_MADE_WITH = {
+    WORKERS: re.compile(
+        r"concurrent\.futures\.((thread|process)\.)?(Thread|Process)PoolExecutor"
+        r"|(torch\.)?multiprocessing\.(pool\.|dummy\.)?(Pool|ThreadPool)"
+    ),
+    THREADS: re.compile(r"threading\.Thread|(torch\.)?multiprocessing\.((process|context)\.)?Process"),
+    STREAMS: re.compile(r"torch\.((cuda|npu|xpu)\.(streams\.)?)?Stream"),
+}
+_CURRENT = re.compile(r"torch\.(cuda|npu|xpu)\.(stream|StreamContext)|" + _MADE_WITH[STREAMS].pattern)
+_LAST = re.compile(r"\w*Pool(Executor)?|Thread|Process|[sS]tream|StreamContext")
+_SUBMITS = frozenset({"submit", "apply", "apply_async"})
+_MAPS = frozenset({"map", "imap", "imap_unordered", "map_async", "starmap", "starmap_async"})
+_PUTS = frozenset({"put", "put_nowait"})
+_APPENDS = frozenset({"append", "appendleft"})
+_GIVES = frozenset({"__iter__", "__next__", "next"})
+_TRAINS = frozenset({"backward", "zero_grad"})
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One piece of machinery: what it stands in for, what it is made with, and where."""
+
+    kind: str
+    name: str
+    node: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class CustomLoading:
+    """A class, a function, or a script that loads by hand.
+
+    Attributes:
+        node: what it is; the module itself for code at top level.
+        signs: its machinery, in order of the text.
+        around_loader: whether it reads from a loader, and not from a dataset.
+    """
+
+    node: Unit
+    signs: tuple[Sign, ...]
+    around_loader: bool
+
+
+def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
+    """What loads batches by hand in a module, in order of the text."""
+    made: dict[Unit, list[Sign]] = {}
+    for definition in module.find(cst.ClassDef):
+        for base in definition.bases:
+            if _stands_for(module, project, base.value, _MADE_WITH[THREADS]):
+                made.setdefault(definition, []).append(Sign(THREADS, module.source(base.value), base))
+    for call in module.find(cst.Call):
+        for kind, pattern in _MADE_WITH.items():
+            if _stands_for(module, project, call.func, pattern):
+                made.setdefault(_unit(module, call), []).append(Sign(kind, module.source(call.func), call))
+    for node in sorted(made, key=lambda one: module.span(one)[0]):
+        loading = _Loading(module, project, node)
+        signs = tuple(sign for sign in made[node] if loading.is_done_by(sign))
+        if signs:
+            yield CustomLoading(node, signs, loading.reading.from_loader)
+
+
+def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
+    """Whether a name or attribute stands for one of these."""
+    if not isinstance(node, cst.Name | cst.Attribute):
+        return False
+    names = project.resolved_names(module, node)
+    if names and all(pattern.fullmatch(name) for name in names):
+        return True
+    if not isinstance(node, cst.Attribute) or not _LAST.fullmatch(node.attr.value):
+        return False
+    return any(pattern.fullmatch(f"{owner}.{node.attr.value}") for owner in _modules(module, project, node.value))
+
+
+def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
+    """The modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
+    name = dotted(node)
+    values = [] if name is None else [one.value for one in origins(module, scope_of(module, node, name), name)[0]]
+    found: set[str] = set()
+    for value in (part for one in (node, *values) for part in contents(module.tree, one)):
+        names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
+        if isinstance(value, cst.Call):
+            names = {one.rpartition(".")[0] for one in names if one.endswith("multiprocessing.get_context")}
+        found |= names
+    return found
+
+
+def _unit(module: Module, node: cst.CSTNode) -> Unit:
+    """The class around a node, else the outermost function, else the module."""
+    found: Unit = module.tree
+    for ancestor in module.ancestors(node):
+        if isinstance(ancestor, cst.ClassDef):
+            return ancestor
+        if isinstance(ancestor, cst.FunctionDef):
+            found = ancestor
+    return found
+
+
+class _Loading:
+    """Which pools, threads and streams of one unit are there to load data."""
+
+    def __init__(self, module: Module, project: Project, node: Unit) -> None:
+        self._module, self._project, self._node = module, project, node
+        self._nodes = list(own_nodes(node) if isinstance(node, cst.Module) else walk(node))
+        self.reading = DataReading(module, project, node)
+
+    def is_done_by(self, sign: Sign) -> bool:
+        """Whether a pool, thread or stream loads samples or batches."""
+        if sign.kind == WORKERS:
+            return any(self._hands_out(one) for one in self._nodes if isinstance(one, cst.Call))
+        if sign.kind == THREADS:
+            return self._fills_queue(sign.node)
+        moving = any(isinstance(one, cst.With) and self._moves_on_stream(one) for one in self._nodes)
+        return moving and self._is_iterator and (self.reading.reads(self._nodes) or self._used_on_data)
+
+    # Pools
+
+    def _hands_out(self, call: cst.Call) -> bool:
+        """Whether a call has a pool read samples that are then used, or go through the dataset of an iterator."""
+        if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
+            return False
+        method, given = call.func.attr.value, [one.value for one in call.args]
+        # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
+        if self._is_iterator and method in _MAPS and any(self.reading.goes_through(one) for one in given[1:]):
+            return True
+        is_used = self._is_iterator or not self._is_dropped(call)
+        return is_used and method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
+
+    def _is_dropped(self, call: cst.Call) -> bool:
+        """Whether nothing is done with what a call gives, but to go through it: ``list(pool.map(write, order))``."""
+        node: cst.CSTNode = call
+        while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
+            if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
+                return False
+            node = parent
+        return isinstance(parent, cst.Expr)
+
+    def _is_pool(self, node: cst.BaseExpression) -> bool:
+        pattern = _MADE_WITH[WORKERS]
+        if isinstance(node, cst.Call):
+            return _stands_for(self._module, self._project, node.func, pattern)
+        name = dotted(node)
+        if name is None:
+            return False
+        values, _ = origins(self._module, scope_of(self._module, node, name), name)
+        calls = (part for one in values for part in walk(one.value) if isinstance(part, cst.Call))
+        if any(_stands_for(self._module, self._project, part.func, pattern) for part in calls):
+            return True
+        # A property or a parameter.
+        return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
+
+    def _reads_samples(self, function: cst.BaseExpression, given: list[cst.BaseExpression]) -> bool:
+        if self._module.qualified_names(function) == {"builtins.next"}:
+            return any(self.reading.is_data(one) for one in given)
+        if self.reading.names_items(function):
+            return True
+        called = [one for one in self.reading.functions_in(function) if not _trains(one)]
+        return any(self.reading.takes_samples(walk(one)) for one in called)
+
+    # Threads
+
+    def _fills_queue(self, started: cst.CSTNode) -> bool:
+        """Whether a thread puts what it reads from data somewhere."""
+        given = list(started.args) if isinstance(started, cst.Call) else []
+        target = next((one.value for one in given if one.keyword is not None and one.keyword.value == "target"), None)
+        run = self.reading.methods("run") if not given else [] if target is None else self.reading.functions_in(target)
+        reached = [one for function in run for one in self.reading.followed(function)]
+        calls = [node for one in reached for node in walk(one) if isinstance(node, cst.Call)]
+        puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._queues(call.func)]
+        if not puts or any(_trains(one) for one in reached):
+            return False
+        of_data = any(self.reading.is_data(part) for one in given for part in walk(one.value)) or self._used_on_data
+        taken = self.reading.taken(reached, every_loop=of_data)
+        return any(self.reading.has_samples(one.value, taken) for call in puts for one in call.args)
+
+    def _queues(self, method: cst.Attribute) -> bool:
+        """Whether a method is one that puts something into a queue."""
+        name = dotted(method.value)
+        if method.attr.value not in _APPENDS or name is None:
+            return method.attr.value in _PUTS
+        values, _ = origins(self._module, scope_of(self._module, method.value, name), name)
+        made = (one.value.func for one in values if isinstance(one.value, cst.Call))
+        return any(self._project.resolved_names(self._module, one) == {"collections.deque"} for one in made)
+
+    @cached_property
+    def _is_iterator(self) -> bool:
+        """Whether the unit gives things one after another."""
+        if isinstance(self._node, cst.ClassDef):
+            return any(self.reading.methods(name) for name in _GIVES)
+        return any(isinstance(node, cst.Yield) for node in self._nodes)
+
+    @cached_property
+    def _used_on_data(self) -> bool:
+        """Whether the module gives it a loader or dataset, or the iterator of one."""
+        return not isinstance(self._node, cst.Module) and self._is_given_data(self._node, 0)
+
+    def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
+        """Whether the module calls something with a loader or dataset, also by way of another function or class."""
+        own = f"{self._module.name}.{called.name.value}"
+        for call in self._module.find(cst.Call):
+            if not call.args or own not in self._module.qualified_names(call.func):
+                continue
+            given = [one.value for one in call.args]
+            if any(self.reading.is_data(one) or self._is_own_iterator(one) for one in given):
+                return True
+            if depth < _DEPTH and any(self._is_given_data(by, depth + 1) for by in self._handing_on(call)):
+                return True
+        return False
+
+    def _handing_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
+        """The function whose parameter, and the class whose attribute, a call is given."""
+        function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
+        given = {dotted(one.value) or "" for one in call.args}
+        if function is not None and given & parameters(function).keys():
+            yield function
+        if owner is not None and any(name.startswith("self.") for name in given):
+            yield owner
+
+    def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
+        """Whether it is ``super().__iter__()`` in a subclass of a loader."""
+        owner = self._module.enclosing_class(node)
+        method = node.func if isinstance(node, cst.Call) else None
+        if owner is None or not isinstance(method, cst.Attribute) or method.attr.value != "__iter__":
+            return False
+        bases = [name for base in owner.bases for name in self._project.resolved_names(self._module, base.value)]
+        found = any(is_loader_class(self._project, name) for name in bases)
+        self.reading.from_loader |= found
+        return found
+
+    # Streams
+
+    def _moves_on_stream(self, block: cst.With) -> bool:
+        """Whether a ``with`` makes a stream current and moves something to a device."""
+        if not any(self._is_stream(item.item, 0) for item in block.items):
+            return False
+        calls = [one for one in walk(block.body) if isinstance(one, cst.Call)]
+        followed = [
+            found for one in calls for function in self.reading.functions_in(one.func) for found in walk(function)
+        ]
+        return any(
+            isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute) and one.func.attr.value in ("to", "cuda")
+            for one in (*calls, *followed)
+        )
+
+    def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
+        """Whether a context makes a stream current, also through a variable or ``partial``."""
+        for part in walk(context):
+            if _stands_for(self._module, self._project, part, _CURRENT):
+                return True
+            name = dotted(part)
+            if name is not None and depth < _DEPTH:
+                values, _ = origins(self._module, scope_of(self._module, part, name), name)
+                if any(self._is_stream(one.value, depth + 1) for one in values if one.value is not context):
+                    return True
+        return False
+
+
+def _trains(function: Function) -> bool:
+    """Whether a function is a training step, whatever else it goes through."""
+    return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))

@@ -1,0 +1,174 @@
+"""Which code of a class, function or script takes samples from a dataset or batches from a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.datasets.dataset_names import is_dataset
+from chirp_migrate.analysis.loaders.loader_names import LoaderNames
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, parameters
+
+__all__ = ["DataReading", "Function", "Unit"]
+
+Unit = cst.ClassDef | cst.FunctionDef | cst.Module
+Function = cst.FunctionDef | cst.Lambda
+
+_ITERATORS = frozenset({"builtins.iter", "builtins.enumerate"})
+_ITEMS = frozenset({"__getitem__", "__getitems__"})
+_DEPTH = 4
+
+
+class DataReading:
+    """What reads data in one unit of a module."""
+
+    def __init__(self, module: Module, project: Project, unit: Unit) -> None:
+        self._module, self._project, self._unit = module, project, unit
+        self._loaders = module.once(LoaderNames, project)
+        #: Whether any data asked about so far was a loader.
+        self.from_loader = False
+
+    def is_data(self, node: cst.CSTNode) -> bool:
+        """Whether an expression stands for a loader or dataset, or the iterator of one."""
+        return self._is_loader(node) or self._is_dataset(node)
+
+    def _is_loader(self, node: cst.CSTNode, depth: int = 0) -> bool:
+        if isinstance(node, cst.Name | cst.Attribute | cst.Call) and self._loaders.loader(node) is not None:
+            self.from_loader = True
+            return True
+        return depth < _DEPTH and any(self._is_loader(one, depth + 1) for one in self._sources(node))
+
+    def _is_dataset(self, node: cst.CSTNode, depth: int = 0) -> bool:
+        if isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node):
+            return True
+        return depth < _DEPTH and any(self._is_dataset(one, depth + 1) for one in self._sources(node))
+
+    def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
+        """What a variable was given, and what an iterator goes through."""
+        if isinstance(node, cst.Call):
+            through = node.args and self._module.qualified_names(node.func) & _ITERATORS
+            return [node.args[0].value] if through else []
+        name = dotted(node)
+        values = [] if name is None else origins(self._module, scope_of(self._module, node, name), name)[0]
+        return [one.value for one in values if one.part is None]
+
+    def goes_through(self, node: cst.BaseExpression) -> bool:
+        """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
+        if self.is_data(node):
+            return True
+        names = self._module.qualified_names(node.func) if isinstance(node, cst.Call) else set()
+        if not isinstance(node, cst.Call) or not names <= {"builtins.range", "builtins.len", "builtins.enumerate"}:
+            return False
+        return bool(names) and any(self.goes_through(one.value) for one in node.args)
+
+    def names_items(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
+        if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
+            return False
+        own = isinstance(node.value, cst.Name) and node.value.value == "self"
+        return any(self.methods(name) for name in _ITEMS) if own else self.is_data(node.value)
+
+    def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
+        """Whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
+        for node in nodes:
+            if isinstance(node, cst.Subscript):
+                first = node.slice[0].slice
+                named = isinstance(first, cst.Index) and isinstance(first.value, cst.SimpleString)
+                if not named and self._is_dataset(node.value):
+                    return True
+            elif isinstance(node, cst.Attribute):
+                if self.names_items(node):
+                    return True
+            elif isinstance(node, cst.Call) and self._takes(node, {"builtins.next"}):
+                return True
+        return False
+
+    def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
+        """Whether code takes samples from a dataset or batches from a loader, in whatever way."""
+        nodes = list(nodes)
+        for node in nodes:
+            if isinstance(node, cst.For | cst.CompFor):
+                if self.is_data(node.iter):
+                    return True
+                if self._loaders.iterated(node.target, node.iter):
+                    self.from_loader = True
+                    return True
+            elif isinstance(node, cst.Call) and self._takes(node, _ITERATORS):
+                return True
+        return self.takes_samples(nodes)
+
+    def _takes(self, call: cst.Call, functions: Set[str]) -> bool:
+        """Whether one of these built-in functions is given data."""
+        named = call.args and self._module.qualified_names(call.func) & functions
+        return bool(named) and self.is_data(call.args[0].value)
+
+    def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
+        """Names that hold what these functions, which call each other, take from data.
+
+        ``every_loop``: also what any loop goes through is data.
+        """
+        nodes = [node for function in functions for node in walk(function)]
+        known = {id(function): function for function in functions}
+        found: set[str] = set()
+        while True:
+            before = len(found)
+            for node in nodes:
+                if isinstance(node, cst.For | cst.CompFor):
+                    if every_loop or self.reads([node]) or self.has_samples(node.iter, found):
+                        found |= _bound(node.target)
+                elif isinstance(node, cst.Assign) and self.has_samples(node.value, found):
+                    found = found.union(*(_bound(one.target) for one in node.targets))
+                elif isinstance(node, cst.Call):
+                    for function in self._definitions(node.func):
+                        if id(function) in known:
+                            names = [name for name in parameters(function) if name != "self"]
+                            given = zip(names, node.args, strict=False)
+                            found |= {name for name, one in given if self.has_samples(one.value, found)}
+            if len(found) == before:
+                return found
+
+    def has_samples(self, node: cst.CSTNode, taken: Set[str]) -> bool:
+        """Whether an expression takes samples or batches from data, or mentions one of the names that hold some."""
+        parts = list(walk(node))
+        return any(isinstance(one, cst.Name) and one.value in taken for one in parts) or self.takes_samples(parts)
+
+    def functions_in(self, node: cst.BaseExpression) -> list[Function]:
+        """Functions of the module that an expression names or makes, with those that they call."""
+        found: list[Function] = []
+        for part in walk(node):
+            if isinstance(part, cst.Lambda):
+                found += self.followed(part)
+            elif isinstance(part, cst.Name | cst.Attribute):
+                found += [one for function in self._definitions(part) for one in self.followed(function)]
+        return found
+
+    def followed(self, function: Function) -> list[Function]:
+        """A function with those of the module, and of the same class, that it calls."""
+        found = [function]
+        for one in found:
+            for call in (node for node in walk(one) if isinstance(node, cst.Call)):
+                found += [new for new in self._definitions(call.func) if all(new is not old for old in found)]
+        return found
+
+    def methods(self, name: str) -> list[Function]:
+        """Definitions of a method of the unit."""
+        body = self._unit.body.body if isinstance(self._unit, cst.ClassDef) else ()
+        return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+
+    def _definitions(self, node: cst.CSTNode) -> list[Function]:
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
+            return self.methods(node.attr.value)
+        found = self._module.scopes.lookup(node.value, node) if isinstance(node, cst.Name) else None
+        return [] if found is None else [one.node for one in found[1] if isinstance(one.node, cst.FunctionDef)]
+
+
+def _bound(target: cst.CSTNode) -> set[str]:
+    """Names that an assignment or loop gives a value, those of attributes included."""
+    if isinstance(target, cst.Tuple | cst.List):
+        return set[str]().union(*(_bound(one.value) for one in target.elements))
+    name = dotted(target)
+    return set() if name is None else {name.rpartition(".")[2]}

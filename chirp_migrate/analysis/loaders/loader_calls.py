@@ -1,0 +1,77 @@
+"""Calls that build a loader, and their arguments by name: PyTorch's ``DataLoader`` and the factory's methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+_LOADERS = re.compile(
+    r"torch\.utils\.data\.(dataloader\.)?(?P<torch>DataLoader)"
+    r"|chirpid_patch\.(factory\.)?OptimalDataLoaderFactory\.create_(?P<role>training_|validation_|test_|)loader"
+)
+#: Parameters of ``torch.utils.data.DataLoader`` that may be given by position.
+TORCH_POSITIONAL = (
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+)
+_FACTORY = ("dataset", "batch_size")
+
+
+@dataclass(frozen=True)
+class LoaderCall:
+    """A call that builds a loader.
+
+    Attributes:
+        role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; empty for ``create_loader``.
+        arguments: what it is given, by the name of the parameter.
+        open: whether ``*`` or ``**`` hands on arguments that only the run knows.
+    """
+
+    call: cst.Call
+    role: str
+    arguments: dict[str, cst.BaseExpression]
+    open: bool
+
+    def given(self, name: str) -> bool:
+        """Whether an argument is given and is not the literal ``None``."""
+        return name in self.arguments and not is_name(self.arguments[name], "None")
+
+
+def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
+    """Calls that build loaders; with ``mentioning``, only those that give one of these arguments by keyword."""
+    for call in module.find(cst.Call):
+        keywords = {a.keyword.value for a in call.args if a.keyword is not None}
+        if mentioning and not keywords & set(mentioning):
+            continue
+        names = project.resolved_names(module, call.func)
+        found = [_LOADERS.fullmatch(name) for name in names]
+        if not found or found[0] is None or None in found:
+            continue
+        role = (found[0]["torch"] or found[0]["role"]).rstrip("_")
+        positional = _FACTORY if role in ("training", "validation", "test") else TORCH_POSITIONAL
+        plain = [a for a in call.args if not a.star]
+        arguments = {a.keyword.value: a.value for a in plain if a.keyword is not None}
+        arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))
+        yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
+
+
+def is_name(node: cst.CSTNode | None, *values: str) -> bool:
+    """Whether a node is one of these bare names (``None``, ``True`` …)."""
+    return isinstance(node, cst.Name) and node.value in values

@@ -1,0 +1,277 @@
+"""Which expressions stand for a DataLoader, and how surely a reader of the code can tell.
+
+A loader is known by the call that made it, also in a helper function of the project or on ``self``; by its annotation;
+or only by a name that people give to loaders. What is plainly something else, such as an object of a class of the
+project that is no subclass of PyTorch's, is none, whatever its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+
+__all__ = [
+    "Evidence",
+    "Loader",
+    "LoaderNames",
+    "is_loader_class",
+    "may_use_loader",
+]
+
+_SHORT = re.compile(r"(?:\b|_)dl\b")
+_BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
+
+_NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
+#: Names of what holds loaders.
+_PLURAL = re.compile(r"\w*loaders?(_\w+)?|_*(\w+_)?dls?", re.IGNORECASE)
+_TORCH = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.BatchedDataLoader")
+_FACTORY = re.compile(r"chirpid_patch\.OptimalDataLoaderFactory\.create_\w+")
+_QUOTED = re.compile(r"\bDataLoader\b")
+_SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
+#: Calls that yield what their first argument yields.
+_WRAPPERS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track|builtins\.iter|itertools\.islice")
+_OTHERS = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
+_LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
+_CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
+_DEPTH_LIMIT = 8
+
+
+@lru_cache(maxsize=8)
+def may_use_loader(text: str) -> bool:
+    """Whether a module may go through a loader: it has a word for one, or a loop with a word for what it gives."""
+    if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
+        return True
+    return "atch" in text and _BATCHES.search(text) is not None
+
+
+class Evidence(IntEnum):
+    """How a loader is known: by its name alone, by an annotation, or by the call that makes it."""
+
+    NAME = 1
+    ANNOTATION = 2
+    VALUE = 3
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A loader, as far as it is known.
+
+    Attributes:
+        evidence: how it is known.
+        calls: the calls that may have made it, each with its module.
+        complete: whether it cannot come from anywhere else.
+    """
+
+    evidence: Evidence
+    calls: tuple[tuple[Module, cst.Call], ...] = ()
+    complete: bool = False
+
+
+def is_loader_class(project: Project, qualified: str, depth: int = 0) -> bool:
+    """Whether a qualified name is PyTorch's ``DataLoader``, the runtime's, or a subclass of one in the project."""
+    if _TORCH.fullmatch(qualified):
+        return True
+    found = project.class_definition(qualified) if depth < _DEPTH_LIMIT else None
+    if found is None:
+        return False
+    owner, definition = found
+    bases = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in definition.bases]
+    return any(is_loader_class(project, n, depth + 1) for base in bases for n in project.resolved_names(owner, base))
+
+
+class LoaderNames:
+    """What stands for a loader in one module.
+
+    Args:
+        module: the module that is read.
+        project: where helper functions and subclasses are looked up.
+    """
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self._module = module
+        self._project = project
+        self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
+
+    def loader(self, node: cst.BaseExpression) -> Loader | None:
+        """The loader an expression stands for, if it does."""
+        return self._value(self._module, node, 0)
+
+    def iterated(
+        self, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
+    ) -> list[tuple[cst.BaseExpression, Loader]]:
+        """Loaders that a loop goes through, each with the part of the loop's target that takes its batches.
+
+        Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
+        """
+        value = iterable
+        if dotted(iterable) is not None:
+            name = dotted(iterable) or ""
+            values, _ = origins(self._module, scope_of(self._module, iterable, name), name)
+            if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
+                value = values[0].value
+        if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
+            called = self._project.resolved_names(self._module, value.func)
+            given = [a.value for a in value.args if not a.star and (a.keyword is None or a.keyword.value == "iterable")]
+            parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
+            if called == {"builtins.enumerate"} and given:
+                return self.iterated(parts[1], given[0], depth + 1) if len(parts) == 2 else []
+            if called == {"builtins.zip"}:
+                pairs = zip(parts, given, strict=True) if len(parts) == len(given) else ()
+                return [found for part, one in pairs for found in self.iterated(part, one, depth + 1)]
+            if called and given and all(_WRAPPERS.fullmatch(name) for name in called):
+                return self.iterated(target, given[0], depth + 1)
+        loader = self.loader(iterable)
+        return [(target, loader)] if loader is not None else []
+
+    def functions(self, call: cst.Call) -> list[tuple[Module, cst.FunctionDef]]:
+        """Definitions in the project of the function that is called, with their modules, where they are found."""
+        return list(self._functions(self._module, call, self._project.resolved_names(self._module, call.func)))
+
+    def _value(
+        self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
+    ) -> Loader | None:
+        """The loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
+        if depth > _DEPTH_LIMIT:
+            return None
+        if isinstance(node, cst.Call):
+            return self._made(module, node, depth, part, inside)
+        if isinstance(node, cst.IfExp):
+            return _either(self._value(module, one, depth + 1, part, inside) for one in (node.body, node.orelse))
+        if isinstance(node, cst.Tuple | cst.List) and part is not None:
+            found = node.elements[part : part + 1]
+            return self._value(module, found[0].value, depth + 1) if found else None
+        if inside and isinstance(node, _CONTAINERS):
+            return _either(self._value(module, one, depth + 1) for one in _contents(node))
+        if isinstance(node, cst.Subscript) and part is None:
+            return self._value(module, node.value, depth + 1, inside=True)
+        if isinstance(node, cst.Name | cst.Attribute) and part is None:
+            return self._named(module, node, depth, inside)
+        return None
+
+    def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
+        names = self._project.resolved_names(module, call.func)
+        whole = part is None and not inside
+        if names and whole and all(_FACTORY.fullmatch(n) or is_loader_class(self._project, n) for n in names):
+            return Loader(Evidence.VALUE, ((module, call),), complete=True)
+        wrapped = names and all(_WRAPPERS.fullmatch(n) for n in names)
+        if wrapped and call.args and not call.args[0].star:
+            return self._value(module, call.args[0].value, depth + 1, part, inside)
+        for owner, function in self._functions(module, call, names):
+            returned = [n.value for n in own_nodes(function) if isinstance(n, cst.Return) and n.value is not None]
+            found = _either(self._value(owner, value, depth + 1, part, inside) for value in returned)
+            if found is not None:
+                return found
+        last = (dotted(call.func) or "").rpartition(".")[2]
+        classes = any(self._project.class_definition(n) is not None for n in names)
+        return Loader(Evidence.NAME) if _NAME.fullmatch(last) and whole and not classes else None
+
+    def _functions(self, module: Module, call: cst.Call, names: set[str]) -> Iterator[tuple[Module, cst.FunctionDef]]:
+        """Definitions in the project of what is called: a function at top level, or a method of the same class."""
+        if m.matches(call.func, m.Attribute(m.Name("self"))):
+            scope, name = module.enclosing_class(call), dotted(call.func) or ""
+            yield from _definitions(module, scope, name.rpartition(".")[2])
+            return
+        for qualified in names:
+            owner_name, _, name = self._project.resolve(qualified).rpartition(".")
+            if self._project.function_parameters(qualified) is not None:
+                owner = self._owner(module, owner_name)
+                yield from _definitions(owner, owner.tree, name) if owner is not None else ()
+
+    def _owner(self, module: Module, name: str) -> Module | None:
+        if name == module.name:
+            return module
+        base = name.replace(".", "/")
+        for path in (f"{base}.py", f"{base}/__init__.py"):
+            try:
+                return self._project.module(path)
+            except (KeyError, UnparsableModule):
+                continue  # not the file of that name, or one that is reported elsewhere
+        return None
+
+    def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
+        name = dotted(node)
+        if name is None:
+            return Loader(Evidence.NAME) if _NAME.fullmatch(node.attr.value) else None  # type: ignore[union-attr]
+        scope = scope_of(module, node, name)
+        key = (module, scope, name, inside)
+        if key not in self._known:
+            self._known[key] = None  # a name that is made from itself
+            self._known[key] = self._bound(module, scope, name, depth, inside)
+        return self._known[key]
+
+    def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> Loader | None:
+        values, annotations = origins(module, scope, name)
+        found = [self._value(module, one.value, depth + 1, one.part, inside) for one in values]
+        calls = tuple(dict.fromkeys(call for one in found if one is not None for call in one.calls))
+        if calls:
+            complete = name not in parameters(scope) and all(one is not None and one.complete for one in found)
+            return Loader(Evidence.VALUE, calls, complete)
+        if any(self._annotates(module, one, inside) for one in annotations):
+            return Loader(Evidence.ANNOTATION)
+        if not (_PLURAL if inside else _NAME).fullmatch(name.rpartition(".")[2]):
+            return None
+        if values and name not in parameters(scope) and all(self._is_other(module, o.value, inside) for o in values):
+            return None
+        return Loader(Evidence.NAME)
+
+    def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
+        """Whether an annotation names a loader, or with ``inside`` something that holds loaders."""
+        if isinstance(node, cst.SimpleString):
+            return _QUOTED.search(node.value) is not None and not inside
+        if isinstance(node, cst.BinaryOperation):
+            return any(self._annotates(module, one, inside) for one in (node.left, node.right))
+        if isinstance(node, cst.Subscript):
+            head = self._project.resolved_names(module, node.value)
+            if any(is_loader_class(self._project, one) for one in head):
+                return not inside
+            transparent = any(_SAME.fullmatch(one) for one in head)
+            parts = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
+            return (transparent or inside) and any(self._annotates(module, p, inside and transparent) for p in parts)
+        names = self._project.resolved_names(module, node)
+        return not inside and any(is_loader_class(self._project, one) for one in names)
+
+    def _is_other(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
+        if isinstance(value, _LITERALS) or (isinstance(value, _CONTAINERS) and not inside):
+            return True
+        if not isinstance(value, cst.Call):
+            return False
+        names = self._project.resolved_names(module, value.func)
+        return bool(names) and all(_OTHERS.fullmatch(n) or self._project.class_definition(n) for n in names)
+
+
+def _either(found: Iterable[Loader | None]) -> Loader | None:
+    """What is known of a value that is one of several."""
+    every = list(found)
+    known = [one for one in every if one is not None]
+    if not known:
+        return None
+    calls = tuple(dict.fromkeys(call for one in known for call in one.calls))
+    complete = len(known) == len(every) and all(one.complete for one in known)
+    return Loader(max(one.evidence for one in known), calls, complete)
+
+
+def _contents(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(node, cst.List | cst.Tuple | cst.Set | cst.Dict):
+        yield from (one.value for one in node.elements)
+    elif isinstance(node, cst.DictComp):
+        yield node.value
+    elif isinstance(node, cst.ListComp | cst.SetComp):
+        yield node.elt
+
+
+def _definitions(module: Module, scope: cst.CSTNode | None, name: str) -> Iterator[tuple[Module, cst.FunctionDef]]:
+    body = scope.body.body if isinstance(scope, cst.ClassDef) else scope.body if isinstance(scope, cst.Module) else ()
+    for statement in body:
+        if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
+            yield module, statement

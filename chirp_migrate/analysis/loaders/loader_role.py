@@ -1,0 +1,123 @@
+"""Whether a call that builds a loader makes clear what the loader is for: training, or validation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.syntax.module import Module
+
+__all__ = ["LoaderRole", "loader_role"]
+
+_NOTHING = m.Name("False") | m.Name("None")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")
+_VALIDATION = re.compile(r"(?<![a-z])(?:val(?!u)|eval|test|dev(?![a-z])|infer|predict|holdout)")
+
+
+@dataclass(frozen=True)
+class LoaderRole:
+    """What a loader is for.
+
+    Attributes:
+        name: ``training`` or ``validation``, as in the names of the factory's methods.
+        in_order: whether ``shuffle=False`` has to be said, since a training loader shuffles by default.
+    """
+
+    name: str
+    in_order: bool = False
+
+
+def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> LoaderRole | None:
+    """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter), or ``None``.
+
+    Names decide: of the loader and its dataset, or of the function that returns it; where they say nothing, a literal
+    ``shuffle`` does. ``None`` also where the factory's method for it would mean something else than the call.
+    """
+    role = _by_names(module, call, arguments["dataset"])
+    given = {name for name, value in arguments.items() if not m.matches(value, _NOTHING)}
+    samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
+    shuffle = arguments.get("shuffle")
+    if role == "" and shuffle is not None:
+        role = "training" if m.matches(shuffle, m.Name("True")) else role
+        role = "validation" if m.matches(shuffle, m.Name("False")) and not samplers else role
+    if role == "validation":
+        return None if "drop_last" in given else LoaderRole(role)  # the method for it keeps every sample
+    if role == "training" and (shuffle is not None or any(map(_constructs, samplers))):
+        return LoaderRole(role)
+    if role == "training" and not samplers:
+        return LoaderRole(role, in_order=True)
+    return None  # not clear, or a sampler may be None when the call runs: then nothing shuffles
+
+
+def _by_names(module: Module, call: cst.Call, dataset: cst.BaseExpression) -> str | None:
+    """``training`` or ``validation``; "" where names say nothing, ``None`` where they contradict each other."""
+    found = {_said_by(_given_name(module, call)), _said_by(_last_name(module, dataset))} - {""}
+    if not found:
+        found = {_said_by(_returned_by(module, call))}
+    return found.pop() if len(found) == 1 else None
+
+
+def _said_by(name: str) -> str | None:
+    words = _CAMEL.sub("_", name).lower()
+    trains, validates = _TRAINING.search(words), _VALIDATION.search(words)
+    if trains and validates:
+        return None
+    return "training" if trains else "validation" if validates else ""
+
+
+def _given_name(module: Module, call: cst.Call) -> str:
+    """The name that a loader gets where it is built: of a variable, a parameter or a key."""
+    inner: cst.CSTNode = call
+    for ancestor in module.ancestors(call):
+        if isinstance(ancestor, cst.Assign | cst.AnnAssign):
+            target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
+            value = ancestor.value
+            if isinstance(value, cst.Tuple):
+                if not isinstance(target, cst.Tuple) or len(target.elements) != len(value.elements):
+                    return ""
+                places = [index for index, one in enumerate(value.elements) if one is inner]
+                return _last_name(module, target.elements[places[0]].value) if places else ""
+            return _last_name(module, target)
+        if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
+            return ancestor.keyword.value
+        if isinstance(ancestor, cst.DictElement):
+            return module.source(ancestor.key)
+        if isinstance(ancestor, cst.BaseStatement | cst.BaseSmallStatement):
+            return ""
+        if isinstance(ancestor, cst.BaseElement):
+            inner = ancestor
+    return ""
+
+
+def _last_name(module: Module, node: cst.BaseExpression) -> str:
+    """``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value
+    if isinstance(node, cst.Subscript):
+        key = module.source(node.slice[0])
+        return _last_name(module, node.value) if key.isdigit() else key
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def _returned_by(module: Module, call: cst.Call) -> str:
+    """The name of the function that returns the loader."""
+    returned = False
+    for ancestor in module.ancestors(call):
+        if isinstance(ancestor, cst.Tuple | cst.Lambda):
+            return ""
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor.name.value if returned else ""
+        returned = returned or isinstance(ancestor, cst.Return | cst.Yield)
+    return ""
+
+
+def _constructs(node: cst.BaseExpression) -> bool:
+    """Whether an expression makes an object of a class, by the way classes are named."""
+    called = node.func if isinstance(node, cst.Call) else None
+    last = called.attr if isinstance(called, cst.Attribute) else called
+    return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

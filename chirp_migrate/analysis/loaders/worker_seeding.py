@@ -1,0 +1,128 @@
+"""What a ``worker_init_fn`` does to the generators that PyTorch has seeded for the worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from chirp_migrate.analysis.datasets.dataset_state import assigned_value
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import own_nodes, parameters
+
+_SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
+_ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
+_BINDINGS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
+_DEPTH = 4
+
+
+def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[cst.Call, bool]]:
+    """Calls of a ``worker_init_fn`` that seed a global generator alike in every epoch.
+
+    Yields:
+        The call, and whether it gives each worker another seed. Seeds that cannot be told are left out.
+    """
+    function, given = _function(module, value)
+    if function is None:
+        return
+    yield from _seeding(module, function, given, 0)
+
+
+def _seeding(
+    module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
+) -> Iterator[tuple[cst.Call, bool]]:
+    """What :func:`repeated_seeds` yields of a function whose parameters ``given`` are the number of the worker."""
+    nodes = [*walk(function)]
+    asks = any(isinstance(one, cst.Name) and "worker_info" in one.value for one in nodes)
+    if asks or any(isinstance(one, cst.Global | cst.Nonlocal) for one in nodes):
+        return
+    for call in nodes:
+        if isinstance(call, cst.Call) and call.args and module.qualified_names(call.func) & _SEEDING:
+            used = _used(module, function, call.args[0].value)
+            if used is not None:
+                yield call, bool(used & given)
+        elif isinstance(call, cst.Call) and depth < _DEPTH:
+            helper = _helper(module, function, call, given)
+            if helper is not None:
+                yield from _seeding(module, *helper, depth + 1)
+
+
+def _helper(
+    module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
+) -> tuple[cst.FunctionDef, set[str]] | None:
+    """A function of the module that is called, and which of its parameters the number of the worker is behind.
+
+    ``None`` also where what it is given may be another in the next epoch.
+    """
+    named = [
+        f for f in module.find(cst.FunctionDef) if isinstance(call.func, cst.Name) and f.name.value == call.func.value
+    ]
+    if len(named) != 1 or any(argument.star for argument in call.args):
+        return None
+    names = list(parameters(named[0]))
+    behind: set[str] = set()
+    for position, argument in enumerate(call.args):
+        used = _used(module, function, argument.value)
+        if used is None or (argument.keyword is None and position >= len(names)):
+            return None
+        if used & given:
+            behind.add(names[position] if argument.keyword is None else argument.keyword.value)
+    return named[0], behind
+
+
+def _function(module: Module, value: cst.BaseExpression) -> tuple[cst.FunctionDef | cst.Lambda | None, set[str]]:
+    """The function, and which of its parameters PyTorch gives: the number of the worker."""
+    if isinstance(value, cst.Lambda):
+        return value, set(list(parameters(value))[:1])
+    bound: list[cst.Arg] = []
+    if isinstance(value, cst.Call) and value.args and module.qualified_names(value.func) == {"functools.partial"}:
+        bound = list(value.args[1:])
+        value = value.args[0].value
+    named = [
+        one for one in module.find(cst.FunctionDef) if isinstance(value, cst.Name) and one.name.value == value.value
+    ]
+    if len(named) != 1 or any(argument.star for argument in bound):
+        return None, set()
+    if any(_used(module, named[0], argument.value) is None for argument in bound):
+        return None, set()
+    keywords = {argument.keyword.value for argument in bound if argument.keyword is not None}
+    positional = [name for name in parameters(named[0]) if name not in keywords]
+    first = sum(argument.keyword is None for argument in bound)
+    return named[0], set(positional[first : first + 1])
+
+
+def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
+    """Names that a seed is computed from; ``None`` when it may be another in the next epoch."""
+    if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
+        return None
+    names: set[str] = set()
+    for node in walk(seed):
+        if isinstance(node, cst.Call):
+            called = module.qualified_names(node.func)
+            if not called or not called <= _ARITHMETIC:
+                return None
+        elif isinstance(node, cst.Subscript | cst.Await | cst.NamedExpr | cst.Yield):
+            return None
+        elif isinstance(node, cst.Name):
+            found = _behind(module, function, node, depth)
+            if found is None:
+                return None
+            names |= found
+    return names
+
+
+def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
+    """Names behind a name: itself, or those that its only local value is computed from."""
+    if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
+        return None
+    parent = module.parents.get(name)
+    if isinstance(parent, cst.Attribute) and parent.attr is name:
+        return set()
+    targets = [one for one in own_nodes(function) if isinstance(one, cst.Name) and one.value == name.value]
+    bindings = [one for one in targets if isinstance(module.parents[one], _BINDINGS)]
+    bindings = [one for one in bindings if getattr(module.parents[one], "target", None) is one]
+    if not bindings:
+        return {name.value}
+    value = assigned_value(module, bindings[0])
+    return _used(module, function, value, depth + 1) if len(bindings) == 1 and value is not None else None

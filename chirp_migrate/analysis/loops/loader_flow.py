@@ -1,0 +1,349 @@
+"""Where a loader goes from the call that builds it: through names, returns and arguments to the loops over it.
+
+Followed are variables, attributes of ``self``, tuples that are returned and taken apart, arguments of functions of the
+project, and what shows progress around a loader. Whatever else is done with it ends the way, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.loaders.loader_names import LoaderNames
+from chirp_migrate.analysis.loops.batch_uses import is_load
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, parameters
+
+__all__ = ["Flow", "LoaderLoop", "Step", "StepKind", "argument_for", "loader_flow"]
+
+_SHOWN = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
+_ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
+#: What of a loader, or of a progress bar around it, is asked or told without reading a batch.
+_MEMBERS = frozenset(
+    {"dataset", "sampler", "batch_sampler", "batch_size", "num_workers", "drop_last", "collate_fn", "generator"}
+    | {"pin_memory", "persistent_workers", "prefetch_factor", "decision", "shutdown", "set_epoch"}
+    | {"set_postfix", "set_postfix_str", "set_description", "set_description_str", "update", "refresh", "close"}
+)
+#: Decorators that hand a function's arguments on as they are.
+_PLAIN = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
+#: Statements and expressions that only ask whether there is one, or show it.
+_NEUTRAL = cst.If | cst.While | cst.Assert | cst.Expr | cst.Del | cst.FormattedStringExpression
+_NEUTRAL |= cst.Comparison | cst.ComparisonTarget | cst.UnaryOperation
+_STEPS = 8
+
+
+class StepKind(Enum):
+    """How a loader goes from one function to another."""
+
+    ARGUMENT = "argument"
+    RETURN = "return"
+    ATTRIBUTE = "attribute"
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one function to another: by a call that is given it, or returns it, or by an attribute of ``self``.
+
+    Attributes:
+        module: that of the call.
+        call: the call; ``None`` for an attribute.
+        function: what is called.
+        owner: the module of ``function``.
+    """
+
+    kind: StepKind
+    module: Module
+    call: cst.Call | None = None
+    function: cst.FunctionDef | None = None
+    owner: Module | None = None
+
+
+@dataclass(frozen=True)
+class LoaderLoop:
+    """A loop over the loader.
+
+    Attributes:
+        target: the part of the loop's target that a batch is bound to; ``None`` where it is not taken apart.
+        steps: the way there from the call that builds the loader.
+    """
+
+    module: Module
+    loop: cst.For
+    target: cst.BaseExpression | None
+    steps: tuple[Step, ...]
+
+
+@dataclass
+class Flow:
+    """All that is done with one loader.
+
+    Attributes:
+        loops: the loops over it.
+        ends: where it could not be followed any further, in words.
+    """
+
+    loops: list[LoaderLoop] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+
+
+def loader_flow(module: Module, project: Project, call: cst.Call) -> Flow:
+    """Follow the loader that ``call`` in ``module`` builds."""
+    following = _Following(project)
+    following.value(module, call, (), ())
+    return following.flow
+
+
+def argument_for(call: cst.Call, function: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
+    """What a call gives for a parameter, or its default; ``None`` where that cannot be seen."""
+    if any(one.star for one in call.args):
+        return None
+    for one in call.args:
+        if one.keyword is not None and one.keyword.value == name:
+            return one.value
+    names = [one.name.value for one in (*function.params.posonly_params, *function.params.params)]
+    names = names[1:] if _is_bound(call, function) else names
+    for parameter, one in zip(names, (one for one in call.args if one.keyword is None), strict=False):
+        if parameter == name:
+            return one.value
+    parameter_node = parameters(function).get(name)
+    return parameter_node.default if parameter_node is not None else None
+
+
+def _is_bound(call: cst.Call, function: cst.FunctionDef) -> bool:
+    """Whether a call passes ``self`` by itself."""
+    first = next(iter(parameters(function)), "")
+    return isinstance(call.func, cst.Attribute) and first in ("self", "cls")
+
+
+class _Following:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._seen: set[tuple[cst.CSTNode, tuple[int, ...], tuple[Step, ...]]] = set()
+        self.flow = Flow()
+
+    def _end(self, reason: str) -> None:
+        if reason not in self.flow.ends:
+            self.flow.ends.append(reason)
+
+    def value(self, module: Module, node: cst.BaseExpression, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+        """Follow ``node``: the loader, or what is iterated with a batch at the positions ``inside`` of its elements."""
+        if (node, inside, steps) in self._seen:
+            return
+        self._seen.add((node, inside, steps))
+        parent = module.parents[node]
+        if isinstance(parent, cst.IfExp | cst.BooleanOperation):
+            if not (isinstance(parent, cst.IfExp) and parent.test is node):
+                self.value(module, parent, inside, steps)
+        elif isinstance(parent, cst.Assign):
+            for one in parent.targets:
+                self._bound(module, one.target, inside, steps)
+        elif isinstance(parent, cst.AnnAssign | cst.NamedExpr) and parent.value is node:
+            self._bound(module, parent.target, inside, steps)
+            if isinstance(parent, cst.NamedExpr):
+                self.value(module, parent, inside, steps)
+        elif isinstance(parent, cst.Element):
+            self._element(module, parent, inside, steps)
+        elif isinstance(parent, cst.Return):
+            self._returned(module, parent, None, inside, steps)
+        elif isinstance(parent, cst.Arg):
+            self._given(module, parent, inside, steps)
+        elif isinstance(parent, cst.For) and parent.iter is node:
+            self._looped(module, parent, inside, steps)
+        elif isinstance(parent, cst.Attribute):
+            if parent.attr.value not in _MEMBERS:
+                self._end(f"`{_short(module, parent)}` is more than a look at it")
+        elif not isinstance(parent, _NEUTRAL) or _looks_inside(parent):
+            self._end(f"`{_short(module, parent)}` does more with it than a loop")
+
+    def _bound(
+        self, module: Module, target: cst.BaseExpression, inside: tuple[int, ...], steps: tuple[Step, ...]
+    ) -> None:
+        if isinstance(target, cst.Name):
+            found = module.scopes.lookup(target.value, target)
+            if found is None:
+                return
+            scope = found[0]
+            shared = scope is module.scopes.module and self._project.imported_elsewhere(module, target.value)
+            if shared or target.value in scope.elsewhere:
+                self._end(f"other code may use `{target.value}`, too")
+            for name in module.find(cst.Name):
+                if name.value == target.value and is_variable(module, name) and is_load(module, name):
+                    owner = module.scopes.lookup(name.value, name)
+                    if owner is not None and owner[0] is scope:
+                        self.value(module, name, inside, steps)
+        elif isinstance(target, cst.Attribute) and dotted(target) == f"self.{target.attr.value}":
+            self._kept(module, target, inside, (*steps, Step(StepKind.ATTRIBUTE, module)))
+        else:
+            self._end(f"it is kept in `{_short(module, target)}`")
+
+    def _kept(self, module: Module, target: cst.Attribute, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+        """The loader is an attribute of ``self``."""
+        name, owner = target.attr.value, module.enclosing_class(target)
+        if owner is None or len(steps) > _STEPS or self._project.mentions(name, besides=module.path):
+            self._end(f"other files may use `self.{name}`, too")
+            return
+        for one in module.find(cst.Attribute):
+            if one.attr.value == name and is_load(module, one):
+                if dotted(one) == f"self.{name}" and module.enclosing_class(one) is owner:
+                    self.value(module, one, inside, steps)
+                else:
+                    self._end(f"`{_short(module, one)}` may be the same loader")
+
+    def _element(self, module: Module, element: cst.Element, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+        around = module.parents[element]
+        parent = module.parents[around]
+        if isinstance(around, cst.Tuple | cst.List):
+            place = list(around.elements).index(element)
+            if isinstance(parent, cst.Return):
+                self._returned(module, parent, place, inside, steps)
+                return
+            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
+            parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
+            if targets and len(parts) == len(targets) and all(len(one) == len(around.elements) for one in parts):
+                for one in parts:
+                    self._bound(module, one[place].value, inside, steps)
+                return
+        self._end(f"it is kept in `{_short(module, around)}`")
+
+    def _returned(
+        self,
+        module: Module,
+        statement: cst.Return,
+        part: int | None,
+        inside: tuple[int, ...],
+        steps: tuple[Step, ...],
+    ) -> None:
+        function = module.enclosing_function(statement)
+        if function is None or len(steps) >= _STEPS:
+            self._end(f"`{_short(module, statement)}` is too far from where it is built")
+            return
+        name = function.name.value
+        problem = self._unlike_its_calls(module, function)
+        calls = [] if problem else list(self._calls(module, function))
+        if problem or not calls or None in calls:
+            self._end(problem or f"`{name}` returns it to code that cannot be seen")
+            return
+        for call in calls:
+            if call is None:
+                continue
+            further = (*steps, Step(StepKind.RETURN, module, call, function, module))
+            if part is None:
+                self.value(module, call, inside, further)
+                continue
+            parent = module.parents[call]
+            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
+            parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
+            starred = any(isinstance(one, cst.StarredElement) for elements in parts for one in elements)
+            if not targets or len(parts) < len(targets) or starred or any(len(one) <= part for one in parts):
+                self._end(f"what `{name}` returns is not taken apart where it is called")
+                continue
+            for one in parts:
+                self._bound(module, one[part].value, inside, further)
+
+    def _unlike_its_calls(self, module: Module, function: cst.FunctionDef) -> str | None:
+        """Why what a function returns or is given may not be what its calls get or give."""
+        name = function.name.value
+        for decorator in function.decorators:
+            node = decorator.decorator
+            names = module.qualified_names(node.func if isinstance(node, cst.Call) else node)
+            if not names or not all(_PLAIN.fullmatch(one) for one in names):
+                return f"a decorator may change what `{name}` does"
+        if function.asynchronous is not None:
+            return f"`{name}` is a coroutine"
+        owner = _owner(module, function)
+        if isinstance(owner, cst.ClassDef):
+            if backend_holds(self._project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"):
+                return f"a subclass of `{owner.name.value}` may have a `{name}` of its own"
+        elif module.enclosing_function(function) is not None:
+            return f"`{name}` is a function inside another"
+        return None
+
+    def _calls(self, module: Module, function: cst.FunctionDef) -> Iterator[cst.Call | None]:
+        """Every call of a function of this module; None for a use that is no call, or not here."""
+        name = function.name.value
+        owner = _owner(module, function)
+        qualified = {f"{module.name}.{name}".lstrip(".")}
+        if isinstance(owner, cst.ClassDef):
+            if self._project.mentions(name, besides=module.path):
+                yield None
+            uses: list[cst.Name | cst.Attribute] = [one for one in module.find(cst.Attribute) if one.attr.value == name]
+        else:
+            if self._project.imported_elsewhere(module, name):
+                yield None
+            names = (one for one in module.find(cst.Name) if one.value == name and is_load(module, one))
+            uses = [one for one in names if module.qualified_names(one) & qualified]
+        for use in uses:
+            parent = module.parents[use]
+            if isinstance(owner, cst.ClassDef):
+                mine = dotted(use) == f"self.{name}" and module.enclosing_class(use) is owner
+            else:
+                mine = module.qualified_names(use) == qualified
+            yield parent if mine and isinstance(parent, cst.Call) and parent.func is use else None
+
+    def _given(self, module: Module, argument: cst.Arg, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+        call = module.parents[argument]
+        if not isinstance(call, cst.Call) or argument.star:
+            self._end(f"`{_short(module, module.parents[argument])}` is given it")
+            return
+        names = self._project.resolved_names(module, call.func)
+        place = list(call.args).index(argument)
+        if names and all(_ASKED.fullmatch(one) for one in names):
+            return
+        if names == {"builtins.enumerate"} and place == 0:
+            self.value(module, call, (1, *inside), steps)
+        elif names == {"builtins.zip"} and argument.keyword is None:
+            self.value(module, call, (place, *inside), steps)
+        elif names and place == 0 and all(_SHOWN.fullmatch(one) for one in names):
+            self.value(module, call, inside, steps)
+        else:
+            self._passed(module, call, argument, inside, steps)
+
+    def _passed(
+        self, module: Module, call: cst.Call, argument: cst.Arg, inside: tuple[int, ...], steps: tuple[Step, ...]
+    ) -> None:
+        """The loader is an argument of a call; followed where that is a function of the project."""
+        names = module.once(LoaderNames, self._project)
+        found = list(dict.fromkeys(names.functions(call)))
+        shown = _short(module, call.func)
+        if len(found) != 1 or len(steps) >= _STEPS:
+            self._end(f"`{shown}(…)` is given it")
+            return
+        owner, function = found[0]
+        taken = [one for one in parameters(function) if argument_for(call, function, one) is argument.value]
+        problem = self._unlike_its_calls(owner, function)
+        if len(taken) != 1 or problem:
+            self._end(problem or f"`{shown}(…)` is given it")
+            return
+        parameter = parameters(function)[taken[0]]
+        self._bound(owner, parameter.name, inside, (*steps, Step(StepKind.ARGUMENT, module, call, function, owner)))
+
+    def _looped(self, module: Module, loop: cst.For, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+        target: cst.BaseExpression | None = loop.target
+        for place in inside:
+            parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+            starred = any(isinstance(one, cst.StarredElement) for one in parts)
+            target = parts[place].value if place < len(parts) and not starred else None
+        self.flow.loops.append(LoaderLoop(module, loop, target, steps))
+
+
+def _looks_inside(node: cst.CSTNode) -> bool:
+    """Whether a comparison goes through the batches: ``x in loader``."""
+    return isinstance(node, cst.ComparisonTarget) and isinstance(node.operator, cst.In | cst.NotIn)
+
+
+def _owner(module: Module, function: cst.FunctionDef) -> cst.CSTNode | None:
+    """The class that a function is a method of, or the module or function that it is defined in."""
+    around = module.parents[function]
+    return module.parents[around] if isinstance(around, cst.IndentedBlock) else around
+
+
+def _short(module: Module, node: cst.CSTNode) -> str:
+    text = " ".join(module.source(node).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,267 @@
+"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from chirp_migrate.cli.options import color_option, json_option, path_argument
+from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.paint import wrapped
+from chirp_migrate.engine.discover import journal_root
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem
+from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.report.kept import verified_files
+from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.training.workload.choosing import call_of, chosen
+from chirp_migrate.training.workload.entry_points import Source, call_options, discover
+from chirp_migrate.transaction.commit import recover
+from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
+from chirp_migrate.verify.options import VerifyOptions, resolve
+from chirp_migrate.verify.report.showing import Output
+from chirp_migrate.verify.sides.baseline import before_side
+
+__all__ = ["run_verify", "verify"]
+
+_DEFAULTS = VerifyOptions()
+_EPILOG = """\b
+Exit codes:
+   0  faster by the threshold, and the same training
+  10  not shown to be faster
+  11  model-bound: no loader could save that much
+  12  slower
+  13  not equivalent: the training is not the same
+  14  the project's code failed (the reason, the side and the end of its output are shown)
+  15  faster, and of some entry points it is not shown whether they are slower
+   2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
+ 130  interrupted; after three rounds the verdict so far is given
+
+\b
+Examples:
+  chirp-migrate verify project/
+  chirp-migrate verify project/ --list
+  chirp-migrate verify project/ -k "training_utils and not augmentation" --epochs 4
+  chirp-migrate verify project/ --data samples.npz --model utils.models:BirdCNN
+  chirp-migrate verify project/ --against main --json report.json
+  chirp-migrate verify trainer/ --workload chirp_verify.py:workload
+  chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@path_argument
+@click.option(
+    "--against", metavar="REV|FOLDER", help="Compare with a git revision or a folder.  [default: before apply]"
+)
+@click.option("--workload", metavar="FILE:FUNCTION", help="Function that gives the training calls (see init-workload).")
+@click.option("--command", metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
+@click.option("--result", metavar="FILE", help="File that the command writes, to be compared.")
+@click.option("--data", type=click.Path(path_type=Path), help="Train on your samples: an .npz file or .npy files.")
+@click.option("--model", metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]")
+@click.option("--samples", type=int, help=f"Samples, at most those there are.  [default: {_DEFAULTS.sizes.samples}]")
+@click.option("--shape", metavar="CxFxT", help="One synthetic sample.  [default: 1x224x313]")
+@click.option("--classes", type=int, help=f"Classes of synthetic samples.  [default: {_DEFAULTS.sizes.classes}]")
+@click.option("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
+@click.option("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
+@click.option("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
+@click.option(
+    "-k", "--select", metavar="EXPRESSION",
+    help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
+)  # fmt: skip
+@click.option("--list", "list_", is_flag=True, help="Show the entry points and how they are called, and run nothing.")
+@click.option("--seed", type=int, help=f"Of the data and of every training.  [default: {_DEFAULTS.sizes.seed}]")
+@click.option("--rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
+@click.option(
+    "--budget", type=float,
+    help=f"Seconds for all trainings; what does not fit is reduced.  [default: {_DEFAULTS.budget_s:g}]",
+)  # fmt: skip
+@click.option(
+    "--threshold", type=float,
+    help=f"Percent of the training time that must be saved.  [default: {_DEFAULTS.threshold_percent:g}]",
+)  # fmt: skip
+@click.option(
+    "--margin", type=float,
+    help=f"Percent by which an entry point must be slower to count.  [default: {_DEFAULTS.margin_percent:g}]",
+)  # fmt: skip
+@click.option("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
+@click.option(
+    "--timeout", type=float,
+    help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
+)  # fmt: skip
+@click.option(
+    "--each/--no-each", default=None,
+    help="Go on until each entry point's own verdict is known, too.  [default: the one of all together]",
+)  # fmt: skip
+@click.option(
+    "--simulate-step-ms", type=click.FloatRange(0, 60_000), default=0.0, metavar="MS",
+    help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
+)  # fmt: skip
+@click.option(
+    "--worker-counts", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)), show_default=True,
+    callback=parsed_counts, help="Worker processes to try the migrated datasets with; '' for none.",
+)  # fmt: skip
+@click.option(
+    "--measure-seconds", type=click.FloatRange(0, 3600), default=EXTRA_S, show_default=True, metavar="S",
+    help="Seconds that each side may spend on measuring its datasets, beside training.",
+)  # fmt: skip
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw the measurements into this folder (SVG)."
+)
+@json_option("all raw values")
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything that was measured, and what it ran in.")
+@color_option
+def verify(
+    path: Path,
+    against: str | None,
+    json_file: Path | None,
+    quiet: bool,
+    verbose: bool,
+    color: str,
+    list_: bool,
+    simulate_step_ms: float,
+    worker_counts: tuple[int, ...],
+    measure_seconds: float,
+    plots: Path | None,
+    **given: Any,
+) -> None:
+    """Show that the migrated project at PATH trains faster, and the same.
+
+    Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
+    are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
+    report`. The entry points of a ChirpID-shaped backend are found by
+    themselves and train on synthetic spectrograms or on --data; for others, `chirp-migrate init-workload PATH` writes
+    a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
+    pyproject.toml.
+    """
+    measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds, plots)
+    run = list_entry_points if list_ else run_verify
+    sys.exit(run(path, against, given, Output(json_file, quiet, verbose, color), measuring))
+
+
+def run_verify(
+    path: Path,
+    against: str | None,
+    given: Mapping[str, Any],
+    output: Output,
+    measuring: MeasureOptions = NO_OPTIONS,
+) -> int:
+    """Verify the project at ``path``, print the report, and give the exit code of the command.
+
+    Args:
+        path: the migrated project.
+        against: folder or git revision of the side before; None for the one from the journal.
+        given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
+        output: how it is shown.
+        measuring: what is measured besides times, whether device steps are simulated, and where plots go.
+    """
+    return _guarded(path, output, lambda: _verify(path, against, given, output, measuring))
+
+
+def list_entry_points(
+    path: Path, against: str | None, given: Mapping[str, Any], output: Output, _measuring: MeasureOptions = NO_OPTIONS
+) -> int:
+    """Print the entry points that :func:`run_verify` would run, and give the exit code of the command."""
+    return _guarded(path, output, lambda: _list(path, against, given, output))
+
+
+def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
+    """The exit code that ``act`` gives; of what goes wrong with the user's side, one sentence is printed."""
+    try:
+        json_output.check_writable(output.json_file)
+        if output.quiet and output.verbose:
+            raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
+        with _signals_as_one_interrupt():
+            return act()
+    except WorkloadFailed as failure:
+        from chirp_migrate.verify.verification import show_failure
+
+        show_failure(path, failure, output)
+        return failure.exit_code
+    except ChirpMigrateError as error:
+        click.echo(f"chirp-migrate: {error}", err=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        click.echo("Interrupted: the processes are stopped and the temporary files removed.", err=True)
+        return ExitCode.INTERRUPTED
+
+
+def _verify(
+    path: Path, against: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
+) -> int:
+    root, options = _asked(path, given)
+    before = before_side(root, against)
+    verified = verified_files(root)
+    if options.source is Source.FOUND:
+        discover(root, options.model)  # what cannot be verified is said before anything is copied
+    from chirp_migrate.verify.verification import verification  # imports PyTorch
+
+    return verification(root, before, verified, options, measuring, output)
+
+
+def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Output) -> int:
+    root, options = _asked(path, given)
+    if options.source is Source.FOUND:
+        discovery = chosen(discover(root, options.model), options.select)
+    else:
+        before = before_side(root, against)
+        from chirp_migrate.verify.sides.copies import find_training, make_sides  # imports PyTorch
+
+        with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
+            scratch = Path(folder).resolve()
+            sides = make_sides(root, before, options, scratch)
+            discovery = find_training(sides, root, options, options.threads or 1, scratch, output.progress)
+    calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
+    found = [{"entry_point": label, "call": call} for label, call in calls.items()]
+    json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
+    if output.json_file != json_output.STANDARD_OUTPUT:
+        for label, call in calls.items():
+            click.echo("\n".join([label, *wrapped(call, "    ", first="    ")]))
+        if any("config" in call for call in calls.values()):
+            click.echo("\n".join(wrapped(f"config = {call_options(options.sizes)['config']}", "    ", first="")))
+        for reason in discovery.left_out:
+            click.echo(f"Left out: {reason}.")
+    return ExitCode.OK
+
+
+def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
+    """The root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
+    if not path.is_dir():
+        raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
+    root = path.resolve()
+    interrupted = recover(journal_root(root))
+    if interrupted is not None:
+        click.echo(f"chirp-migrate: {interrupted}", err=True)
+    return root, resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
+
+
+@contextmanager
+def _signals_as_one_interrupt() -> Iterator[None]:
+    """SIGTERM cleans up as Ctrl-C does, and a second signal does not break into the cleaning up.
+
+    Where handlers cannot be set (in another thread), they are left as they are.
+    """
+    caught = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(_signal: int, _frame: Any) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = {each: signal.signal(each, interrupt) for each in caught}
+    try:
+        yield
+    finally:
+        for each, handler in earlier.items():
+            signal.signal(each, handler)

@@ -1,0 +1,46 @@
+"""The text of a file in which some hunks are accepted: their edits, the imports they need, and no newly dead code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from chirp_migrate.edits.deadcode import newly_dead
+from chirp_migrate.edits.imports import bound_name, import_edits
+from chirp_migrate.plans.plan import Hunk
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
+
+__all__ = ["compose"]
+
+_WORD = re.compile(r"\w+")
+
+
+def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], style: ImportStyle) -> str:
+    """The text of ``module`` with ``hunks`` accepted, and no others.
+
+    Args:
+        module: the file as it is.
+        hunks: in the order of the file; the result does not depend on others that it might have had.
+        public: top-level names that other files take from it: they stay, though nothing may use them here.
+
+        style: how the project sorts imports.
+
+    Raises:
+        UnparsableModule: the file cannot be parsed.
+        SyntaxError: the result cannot; only a hunk that somebody edited can cause it.
+    """
+    accepted = tuple(hunks)
+    # Two rewrites may import the same beside the same statement.
+    edits = list(dict.fromkeys(edit for hunk in accepted for edit in hunk.edits))
+    if not edits:
+        return module.text
+    words = set(_WORD.findall(apply_edits(module.text, edits)))
+    # Who edits a hunk by hand may have done away with the use of an import.
+    needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
+    first_use = min(edit.start for edit in edits)
+    text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])
+    while dead := newly_dead(module.text, text, public.__contains__, style):
+        text = apply_edits(text, dead)
+    return text

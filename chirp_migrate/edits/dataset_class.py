@@ -1,0 +1,474 @@
+"""Reading a dataset class: what it stores, what its samples mean, and how to hand both to a shipped class."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import bindings, is_variable
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Evaluator,
+    NotStraightLine,
+    Value,
+    name,
+    names_in,
+    names_in_code,
+    statements_of,
+    takes_plain_arguments,
+)
+from chirp_migrate.analysis.datasets.dataset_meaning import (
+    INDEX,
+    SELF,
+    Augmenting,
+    Meaning,
+    SequenceSamples,
+    Standardizing,
+    meaning_of,
+    none_tested,
+    settled,
+)
+from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
+from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
+from chirp_migrate.edits.call_arguments import call_text
+from chirp_migrate.edits.statements import block_deletion, line_deletion
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import is_super_init
+
+_DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
+
+
+def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
+    """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    if len(bases) != 1:
+        return False
+    base = bases[0].value if isinstance(bases[0], cst.Subscript) else bases[0]
+    names = project.resolved_names(module, base)
+    return bool(names) and names <= _DATASET
+
+
+@dataclass
+class Store:
+    """``self.attribute = value`` in ``__init__``."""
+
+    attribute: str
+    value: Value
+    statement: cst.CSTNode
+    alone: bool  # the only store of its statement
+
+
+@dataclass
+class DatasetClass:
+    """A class whose base is ``Dataset``, and what its ``__init__`` stores, as far as that is straight-line code."""
+
+    module: Module
+    node: cst.ClassDef
+    methods: dict[str, cst.FunctionDef]
+    stores: list[Store] = field(default_factory=list)
+
+    def assigned_outside_init(self, attribute: str) -> bool:
+        """Whether a method other than ``__init__`` assigns ``self.<attribute>``."""
+        target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+        return any(matching(method, target) for key, method in self.methods.items() if key != "__init__")
+
+
+def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> DatasetClass | None:
+    """Read ``node``; ``None`` when it is not a plain subclass of PyTorch's ``Dataset``."""
+    if node.keywords or not is_torch_dataset(module, project, [base.value for base in node.bases]):
+        return None
+    methods: dict[str, cst.FunctionDef] = {}
+    read = DatasetClass(module, node, methods)
+    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
+        if isinstance(statement, cst.FunctionDef):
+            methods[statement.name.value] = statement
+    if "__init__" in methods:
+        with suppress(NotStraightLine):
+            _read_init(read, methods["__init__"])
+    return read
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a class can declare of its samples: the decorator of the runtime that says it, and its arguments."""
+
+    decorator: str
+    arguments: tuple[str, ...]
+
+
+def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Declared | str | None:
+    """What ``node`` can declare; the reason why it cannot, though it looks like it; ``None`` for any other class.
+
+    See ``chirp_migrate.rules.chp002_dataset_class`` for what it takes.
+    """
+    if node.keywords or node.decorators:
+        return None
+    if not is_torch_dataset(module, project, [base.value for base in node.bases]):
+        return None
+    methods: dict[str, cst.FunctionDef] = {}
+    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
+        if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
+            methods[statement.name.value] = statement
+        elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
+            return None
+    getitem = methods.get("__getitem__")
+    if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
+        return None
+    reader = _DeclaredReader(module, project, methods)
+    try:
+        traced = reader.value_of(getitem)
+    except NotStraightLine:
+        return None
+    images = imaging(traced)
+    if images is not None:
+        return reader.unclear_name(IMAGE_NAMES) or reader.imaged(images)
+    read = settled(traced)
+    meaning = None if read is None else meaning_of(read.value)
+    if read is None or meaning is None:
+        return None
+    if isinstance(meaning, SequenceSamples) and _holds_paths(module, methods, meaning.samples):
+        return None
+    if not read.complete:
+        return "`__getitem__` has side effects, or steps that are not understood"
+    return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
+
+
+def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
+    """Whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
+    attribute = str(samples.parts[1]) if samples.kind == "attr" else ""
+    if _PATHS.fullmatch(attribute):
+        return True
+    target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+    stores = matching(methods["__init__"], m.Assign([target])) if "__init__" in methods else []
+    return any(_LISTS_FILES.search(module.source(one)) for one in stores)
+
+
+_PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
+_LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
+#: What names from outside of the methods may stand for.
+_CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
+_OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
+
+
+class _DeclaredReader:
+    """Reads a ``__getitem__`` and the methods it calls."""
+
+    def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
+        self._module, self._project = module, project
+        self._methods = methods
+        self._held = _held_methods(methods)
+        #: Methods that were looked into, called by name or through an attribute that holds them.
+        self._calls: set[str] = set()
+        self._called_held: set[str] = set()
+
+    def value_of(self, getitem: cst.FunctionDef) -> Value:
+        """The traced value of ``getitem``."""
+        self_name, index = _parameters(getitem, 2)
+        evaluating = Evaluator(self._module.source, self._inline, traced=True)
+        return evaluating.function(getitem, {self_name: SELF, index: INDEX})
+
+    def _inline(self, function: Value) -> cst.FunctionDef | None:
+        if function.kind != "attr" or function.parts[0] != SELF:
+            return None
+        called = str(function.parts[1])
+        if called in self._held:
+            self._called_held.add(called)
+            called = self._held[called]
+        elif called in self._methods:
+            self._calls.add(called)
+        else:
+            return None
+        method = self._methods[called]
+        _parameters(method, len(method.params.params))
+        return method
+
+    def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
+        """Why a name in the methods read may mean anything: it is none of their own, nor surely PyTorch."""
+        read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
+        unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
+        name = next((one for one in unclear if one is not None), None)
+        return None if name is None else f"`{name}` may be rebound"
+
+    def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
+        for found in matching(method.body, m.Name()):
+            assert isinstance(found, cst.Name)
+            owner = self._module.scopes.lookup(found.value, found)
+            if not is_variable(self._module, found) or (owner is not None and owner[0].node is method):
+                continue
+            names = self._project.resolved_names(self._module, found)
+            if not names or not names <= clear:
+                return found.value
+        return None
+
+    def declared(self, meaning: Meaning, none_tested: set[Value]) -> Declared | str:
+        """The decorator that says ``meaning``, or why there is none."""
+        arguments: list[tuple[str, Value]] = []
+        if isinstance(meaning, SequenceSamples):
+            decorator, said = "lists", [_attribute(meaning.samples)]
+        elif isinstance(meaning, Standardizing):
+            decorator = "standardizes"
+            arguments = [(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
+            said = [_said(key, _attribute(value)) for key, value in arguments]
+            said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
+        else:
+            decorator, said = "augments", _said_stages(meaning, none_tested)
+        if None in said:
+            return "its samples depend on more than its attributes, or on an attribute being None"
+        return Declared(decorator, (*(str(one) for one in said), *self._methods_said()))
+
+    def imaged(self, meaning: Imaging) -> Declared:
+        """The decorator that says ``meaning``."""
+        said = [f"dataset={_attribute(meaning.dataset)}", f"augmenter={_attribute(meaning.augmenter)}"]
+        said += [] if meaning.training is None else [f"training={_attribute(meaning.training)}"]
+        said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
+        said += [f"divisor={short(meaning.divisor)}"] if meaning.divisor != 1 else []
+        return Declared("augments_images", (*said, *self._methods_said()))
+
+    def _methods_said(self) -> list[str]:
+        said = [f"calls={_tuple(sorted(self._calls))}"] if self._calls else []
+        held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
+        return [*said, f"held={{{held}}}"] if held else said
+
+
+def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
+    """The names of the ``count`` parameters of a plain method. Raises NotStraightLine if it is none."""
+    names = [one.name.value for one in function.params.params]
+    unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
+    if unusual or len(names) != count:
+        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
+    return names
+
+
+def _held_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
+    """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
+    found: dict[str, str] = {}
+    own = m.Attribute(m.Name("self"), m.Name())
+    for one in matching(methods["__init__"], m.Assign([m.AssignTarget(own)], own)) if "__init__" in methods else ():
+        assert isinstance(one, cst.Assign)
+        target, value = one.targets[0].target, one.value
+        assert isinstance(target, cst.Attribute) and isinstance(value, cst.Attribute)
+        if value.attr.value in methods:
+            found[target.attr.value] = value.attr.value
+    return found
+
+
+def _attribute(value: Value) -> str | None:
+    """``"x"`` for ``self.x``."""
+    return f'"{value.parts[1]}"' if value.kind == "attr" and value.parts[0] == SELF else None
+
+
+def _said(key: str, attribute: str | None) -> str | None:
+    return None if attribute is None else f"{key}={attribute}"
+
+
+def _said_stages(meaning: Augmenting, none_tested: set[Value]) -> list[str | None]:
+    """The arguments that say what is applied when; None among them where they cannot."""
+    flags = [] if meaning.training is None else [meaning.training]
+    flags += [stage.gate for stage in meaning.stages if stage.gate not in (None, stage.function)]
+    states = [meaning.dataset, *flags, *(stage.function for stage in meaning.stages)]
+    if any(_attribute(one) is None for one in states) or not none_tested.isdisjoint(flags):
+        return [None]
+    pairs = ((_attribute(one.function), one.gate) for one in meaning.stages)
+    stages = ", ".join(f"{name}: {None if gate is None else _attribute(gate)}" for name, gate in pairs)
+    said = [_said("dataset", _attribute(meaning.dataset)), f"transforms={{{stages}}}"]
+    return said if meaning.training is None else [*said, _said("training", _attribute(meaning.training))]
+
+
+def short(number: float) -> str:
+    """``1e-8`` for 1e-08."""
+    return re.sub("e-0", "e-", repr(number))
+
+
+def _tuple(names: Sequence[str]) -> str:
+    quoted = [f'"{name}"' for name in names]
+    return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"
+
+
+def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Evaluator:
+    """An evaluator that looks into functions defined right where ``node`` is."""
+    around = module.scopes.scope_of(node)
+
+    def inline(function: Value) -> cst.FunctionDef | None:
+        owner = module.scopes.lookup(str(function.parts[0]), node) if function.kind == "name" else None
+        if owner is None or owner[0] is not around or len(owner[1]) != 1:
+            return None
+        definition = owner[1][0].node
+        if not isinstance(definition, cst.FunctionDef):
+            return None
+        own = {one for one, _ in bindings(module, definition)} - {one.name.value for one in definition.params.params}
+        # Inside, such a name has no value yet where it is read first; outside, it is another one.
+        return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
+
+    return Evaluator(module.source, inline, traced=traced)
+
+
+def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
+    if init.decorators or not init.params.params:
+        raise NotStraightLine("something unusual in `__init__`")
+    env: dict[str, Value] = {p.name.value: name(p.name.value) for p in init.params.params}
+    env[init.params.params[0].name.value] = SELF
+    reader = evaluator(read.module, read.node)
+    if isinstance(init.body, cst.SimpleStatementSuite):
+        if not _stores(init.body.body, read, init.body, reader, env):
+            raise NotStraightLine("something unusual in `__init__`")
+        return
+    for statement in init.body.body:
+        if is_super_init(statement):
+            continue
+        if isinstance(statement, cst.SimpleStatementLine) and _stores(statement.body, read, statement, reader, env):
+            continue
+        if isinstance(statement, cst.If) and _store_by_branch(statement, read, reader, env):
+            continue
+        if "self" in names_in_code(statement):
+            raise NotStraightLine(f"`{read.module.source(statement).strip().splitlines()[0]}` in `__init__`")
+        for assigned in _assigned_names(statement):
+            env[assigned] = name(assigned)
+
+
+def _stores(
+    body: Sequence[cst.CSTNode],
+    read: DatasetClass,
+    statement: cst.CSTNode,
+    reader: Evaluator,
+    env: Mapping[str, Value],
+) -> bool:
+    """Record the stores of a line that does nothing else; ``False`` when it does something else."""
+    found: list[Store] = []
+    for small in body:
+        if isinstance(small, cst.AnnAssign) and small.value is not None:
+            targets: list[cst.BaseExpression] = [small.target]
+            value = small.value
+        elif isinstance(small, cst.Assign):
+            targets = [target.target for target in small.targets]
+            value = small.value
+        else:
+            return False
+        pairs: list[tuple[cst.BaseExpression, cst.BaseExpression]] = [(target, value) for target in targets]
+        if len(targets) == 1 and isinstance(targets[0], cst.Tuple) and isinstance(value, cst.Tuple):
+            if len(targets[0].elements) != len(value.elements):
+                return False
+            pairs = [(t.value, v.value) for t, v in zip(targets[0].elements, value.elements, strict=True)]
+        for target, expression in pairs:
+            if not m.matches(target, m.Attribute(m.Name("self"), m.Name())):
+                return False
+            assert isinstance(target, cst.Attribute)
+            kept = reader.expression(expression, env)
+            if str(kept) != read.module.source(expression):
+                kept = Value("opaque", (read.module.source(expression),))
+            found.append(Store(target.attr.value, kept, statement, False))
+    for store in found:
+        store.alone = len(found) == 1
+    read.stores += found
+    return bool(found)
+
+
+def _store_by_branch(statement: cst.If, read: DatasetClass, reader: Evaluator, env: Mapping[str, Value]) -> bool:
+    """``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``."""
+    sides: list[dict[str, Value]] = []
+    branches = [statement.body, statement.orelse.body if isinstance(statement.orelse, cst.Else) else None]
+    if statement.orelse is not None and branches[1] is None:
+        return False
+    for branch in branches:
+        inner = DatasetClass(read.module, read.node, {})
+        if branch is not None:
+            for line in statements_of(branch):
+                if not isinstance(line, cst.SimpleStatementLine) or not _stores(line.body, inner, line, reader, env):
+                    return False
+        sides.append({store.attribute: store.value for store in inner.stores})
+    if not sides[0] or (branches[1] is not None and sides[0].keys() != sides[1].keys()):
+        return False
+    condition = reader.expression(statement.test, env)
+    earlier = {store.attribute: store for store in read.stores}
+    for attribute, value in sides[0].items():
+        if branches[1] is not None:
+            otherwise = sides[1][attribute]
+        elif attribute in earlier:
+            otherwise = earlier[attribute].value
+            read.stores.remove(earlier[attribute])
+            earlier[attribute].alone = True
+        else:
+            return False
+        merged = Value("if", (condition, value, otherwise))
+        read.stores.append(Store(attribute, merged, statement, len(sides[0]) == 1 and branches[1] is not None))
+    return True
+
+
+def _assigned_names(statement: cst.CSTNode) -> set[str]:
+    names: set[str] = set()
+    for target in matching(statement, m.AssignTarget() | m.AnnAssign() | m.AugAssign()):
+        inner = target.target  # type: ignore[attr-defined]
+        names |= {inner.value} if isinstance(inner, cst.Name) else names_in_code(inner)
+    return names
+
+
+def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
+    """Whether a statement reads an attribute of ``self``."""
+    if is_super_init(statement):
+        return False
+    attributes = matching(statement, m.Attribute(m.Name("self")))
+    return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
+
+
+def obsolete_methods(read: DatasetClass) -> list[str]:
+    """``__getitem__``, ``__len__`` and the private methods that only they use."""
+    gone: list[str] = [key for key in ("__getitem__", "__len__") if key in read.methods]
+    for key in gone:
+        for other, method in read.methods.items():
+            users = {k for k, f in read.methods.items() if f"self.{other}" in read.module.source(f)}
+            private = other.startswith("_") and not other.startswith("__")
+            if private and other not in gone and not method.decorators and key in users <= {*gone, other}:
+                gone.append(other)
+    return gone
+
+
+def superclass_edits(
+    read: DatasetClass,
+    base: str,
+    arguments: Sequence[str],
+    consumed: Sequence[Store],
+    provided: frozenset[str],
+    style: CodeStyle,
+) -> tuple[Edit, ...] | str:
+    """Edits that turn the class into a subclass of ``base``; or the reason why not.
+
+    Args:
+        base: name of the shipped class.
+        arguments: source of the arguments of ``super().__init__``.
+        consumed: stores whose values the shipped class now holds.
+        provided: attributes that the shipped class itself has.
+        style: how the project lays out its code.
+    """
+    module, init = read.module, read.methods.get("__init__")
+    if init is None:
+        return "it has no `__init__`"
+    late = [s for s in read.stores if s not in consumed and s.attribute in provided]
+    gone = [s for s in consumed if s.attribute in provided]
+    if any(not store.alone for store in (*gone, *late)):
+        return "one statement of its `__init__` stores several attributes"
+    if not gone:
+        return "its attributes have other names than the shipped class keeps"
+    if any(read.assigned_outside_init(store.attribute) for store in consumed if store.attribute not in provided):
+        return "a method assigns one of the attributes that the samples depend on"
+    statements: list[cst.CSTNode] = list(init.body.body) if isinstance(init.body, cst.IndentedBlock) else [init.body]
+    anchor = max(gone, key=lambda store: statements.index(store.statement)).statement
+    if any("self" in names_in(store.value) for store in consumed):
+        return "what it stores is computed from its own attributes"
+    for statement in statements[: statements.index(anchor)]:
+        if statement not in [store.statement for store in (*gone, *late)] and _reads_self(module, statement):
+            return "its `__init__` reads attributes that the shipped class sets later"
+    indent = module.indentation(module.span(anchor)[0])
+    lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
+    lines += [f"self.{store.attribute} = {store.value}" for store in late]
+    edits = [Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines))]
+    removed = {id(store.statement): store.statement for store in (*gone, *late)}
+    removed |= {id(s): s for s in statements if is_super_init(s)}
+    edits += [line_deletion(module, s) for s in removed.values() if s is not anchor]
+    edits += [block_deletion(module, read.methods[key]) for key in obsolete_methods(read)]
+    edits.append(Edit(*module.span(read.node.bases[0].value), base))
+    return tuple(edits)

@@ -1,0 +1,268 @@
+"""Imports and variables that a rewrite made dead, and only those, removed.
+
+What was unused before the rewrite stays: it is not ours to tidy. Works on the standard library's ``ast``, because
+names are counted by spelling here, which can only err towards keeping code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import syntax_tree
+
+_PURE_CALLS = re.compile(
+    r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
+    r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
+)
+_WORD = re.compile(r"\w+")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class _Binding:
+    scope: str
+    name: str
+
+
+@dataclass
+class _Dead:
+    statement: ast.stmt
+    alias: ast.alias | None
+    block: list[ast.stmt]
+
+
+def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> list[Edit]:
+    """Edits of ``after`` that remove imports and variables that are unused there but were used in ``before``.
+
+    What they used themselves may be dead then, so ask again until there is nothing left.
+
+    Args:
+        before: module text before the rewrite.
+        after: module text after it.
+        is_public: whether another file may take a top-level name from this module; such names stay.
+        style: how the project writes imports.
+    """
+    # Only what is written less often than before can have become dead, and that is a few names at most.
+    names = _rarer(before, after)
+    known, idle = _bindings(before, names), _unused(before, names)
+    dead = {
+        binding: place
+        for binding, place in (_unused(after, names) if known else {}).items()
+        if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
+    }
+    return _removals(after, dead, style)
+
+
+def top_level_names(text: str) -> set[str]:
+    """Names that :func:`newly_dead` might find dead at the top level of a module."""
+    return {binding.name for binding in _all_bindings(text) if not binding.scope}
+
+
+def _rarer(before: str, after: str) -> frozenset[str]:
+    return frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
+
+
+def _bindings(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+    return {binding: places for binding, places in _all_bindings(text).items() if binding.name in names}
+
+
+@lru_cache(maxsize=2)
+def _all_bindings(text: str) -> dict[_Binding, list[_Dead]]:
+    tree = syntax_tree(text)
+    found: dict[_Binding, list[_Dead]] = {}
+    for scope, block, statement in _statements(tree):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for alias in statement.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
+        elif isinstance(statement, ast.Assign) and scope and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name) and _is_pure(statement.value):
+                found.setdefault(_Binding(scope, target.id), []).append(_Dead(statement, None, block))
+        elif isinstance(statement, ast.FunctionDef) and scope and not statement.decorator_list:
+            found.setdefault(_Binding(scope, statement.name), []).append(_Dead(statement, None, block))
+    return found
+
+
+def _unused(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
+    loads = {binding.scope: _loads_in(text, binding.scope) for binding in _bindings(text, names)}
+    return {
+        binding: places
+        for binding, places in _bindings(text, names).items()
+        if binding.name not in loads[binding.scope] and "locals" not in loads[binding.scope]
+    }
+
+
+@lru_cache(maxsize=256)
+def _loads_in(text: str, scope: str) -> frozenset[str]:
+    """Names that are read in a scope, those inside it included; a file is asked about once for each of its hunks."""
+    if not scope:
+        tree = syntax_tree(text)
+        return frozenset(_loads(tree) | _exported(tree))
+    return frozenset().union(*map(_loads, _functions_by_scope(text)[scope]))
+
+
+@lru_cache(maxsize=4)
+def _functions_by_scope(text: str) -> dict[str, list[ast.AST]]:
+    found: dict[str, list[ast.AST]] = {}
+    for scope, function in _functions(syntax_tree(text)):
+        found.setdefault(scope, []).append(function)
+    return found
+
+
+def _loads(node: ast.AST) -> set[str]:
+    """Names that are read in ``node``, those in annotations written as strings included."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            if not isinstance(inner.ctx, ast.Store):
+                found.add(inner.id)
+        elif isinstance(inner, ast.Global | ast.Nonlocal):
+            found.update(inner.names)
+        elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
+            found.add(inner.target.id)
+        for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):
+            for constant in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                    found.update(_WORD.findall(constant.value))
+    return found
+
+
+def _exported(tree: ast.Module) -> set[str]:
+    names: set[str] = set()
+    for statement in tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            names |= {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return names
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    def walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (*_SCOPES, ast.ClassDef)):
+                inner = f"{scope}.{child.name}"
+                if isinstance(child, _SCOPES):
+                    yield inner, child
+                yield from walk(child, inner)
+            else:
+                yield from walk(child, scope)
+
+    return walk(tree, "")
+
+
+def _statements(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
+    def walk(node: ast.AST, scope: str, in_class: bool) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
+        for _, value in ast.iter_fields(node):
+            blocks = value if isinstance(value, list) else []
+            for child in blocks:
+                if isinstance(child, ast.stmt):
+                    if not in_class:
+                        yield scope, blocks, child
+                    if isinstance(child, (*_SCOPES, ast.ClassDef)):
+                        yield from walk(child, f"{scope}.{child.name}", isinstance(child, ast.ClassDef))
+                    else:
+                        yield from walk(child, scope, in_class)
+                elif isinstance(child, ast.ExceptHandler | ast.match_case):
+                    yield from walk(child, scope, in_class)
+
+    return walk(tree, "", False)
+
+
+def _is_pure(value: ast.expr) -> bool:
+    return all(
+        not isinstance(node, ast.Call) or _PURE_CALLS.fullmatch(ast.unparse(node.func))
+        for node in ast.walk(value)
+        if not isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
+    ) and not any(isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value))
+
+
+def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) -> list[Edit]:
+    # Not str.splitlines: it also splits at characters that Python's own line count ignores.
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+
+    def offset(line: int, column: int) -> int:
+        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
+
+    by_statement: dict[int, tuple[ast.stmt, list[ast.stmt], list[ast.alias]]] = {}
+    for places in dead.values():
+        for place in places:
+            entry = by_statement.setdefault(id(place.statement), (place.statement, place.block, []))
+            if place.alias is not None:
+                entry[2].append(place.alias)
+    edits: list[Edit] = []
+    gone: dict[int, int] = {}
+    for statement, block, aliases in by_statement.values():
+        start = offset(statement.lineno, statement.col_offset)
+        end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+        if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
+            removals = _alias_removals(statement.names, aliases, offset)
+            inside = [Edit(one.start - start, one.end - start, "") for one in removals]
+            written = _collapsed(text[start:end], inside, style)
+            edits += removals if written is None else [Edit(start, end, written)]
+            continue
+        if gone.get(id(block), 0) + 1 >= len(block):
+            continue  # the block must keep a statement
+        line_start = starts[statement.lineno - 1]
+        line_end = starts[statement.end_lineno or statement.lineno]
+        tail = text[end:line_end]
+        if text[line_start:start].strip() or tail.strip().startswith(";"):
+            continue  # shares its line with another statement
+        gone[id(block)] = gone.get(id(block), 0) + 1
+        comment = tail.lstrip()
+        if comment:
+            edits.append(Edit(start, end + len(tail) - len(comment), ""))
+            continue
+        if isinstance(statement, ast.FunctionDef):
+            while line_end < len(text) and not text[line_end : _line_end(text, line_end)].strip():
+                line_end = _line_end(text, line_end)
+        elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
+            line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
+        edits.append(Edit(line_start, line_end, ""))
+    return edits
+
+
+def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
+    """Whether the line behind an import is blank."""
+    following = statement.end_lineno or statement.lineno
+    is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+    return is_import and following < len(lines) and not lines[following].strip()
+
+
+def _collapsed(statement: str, removals: list[Edit], style: ImportStyle) -> str | None:
+    """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
+    after = apply_edits(statement, removals)
+    if "\n" not in statement or "#" in statement:
+        return None
+    written = style.rewritten(statement, after)
+    return None if written == after else written
+
+
+def _alias_removals(names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]) -> list[Edit]:
+    spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
+    removed = {position for position, alias in enumerate(names) if any(alias is one for one in gone)}
+    kept = [position for position in range(len(names)) if position not in removed]
+    edits = []
+    for position in sorted(removed):
+        following = next((k for k in kept if k > position), None)
+        if following is not None:
+            edits.append(Edit(spans[position][0], spans[position + 1][0], ""))
+        else:
+            edits.append(Edit(spans[position - 1][1], spans[position][1], ""))
+    return edits
+
+
+def _line_end(text: str, start: int) -> int:
+    found = re.compile(r"\r\n|\r|\n").search(text, start)
+    return found.end() if found else len(text)

@@ -1,0 +1,347 @@
+"""The import that rewritten code needs, added where a reader would look for it and where it can do no harm.
+
+The runtime imports torch. Where a module imports torch in a ``try``, an ``if`` or a function, so that it works or loads
+quickly without, the runtime is imported there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.plans.plan import Edit, Import
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.scopes import Kind
+
+_RUNTIME = "chirpid_patch"
+#: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.
+_NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
+
+#: From so many imports on, that their names are in order is no chance.
+_FEWEST_SORTED = 3
+
+_Statement = cst.Import | cst.ImportFrom
+
+
+def runtime(clause: str) -> Import:
+    """A name from the runtime package."""
+    return (_RUNTIME, clause)
+
+
+def bound_name(clause: str) -> str:
+    """The name an import clause binds (``SpecAugment as Shipped`` binds ``Shipped``)."""
+    return clause.split()[-1]
+
+
+def conflicting(module: Module, needed: Collection[Import]) -> set[str]:
+    """Names of ``needed`` that already mean something else at the top level of the module."""
+    return {bound_name(one[1]) for one in needed if _meanings(module, one) - {_qualified(one)}}
+
+
+def import_edits(
+    module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
+) -> list[Edit]:
+    """Edits that make ``needed`` available at the top level; none when it all is.
+
+    Args:
+        module: where it is needed.
+        needed: the imports.
+        style: how the project sorts imports; what is there is not sorted anew.
+        first_use: offset of the first place that needs one of them; an import below is no use to it.
+    """
+    edits: list[Edit] = []
+    for source in sorted({one[0] for one in needed}):
+        missing = sorted(one[1] for one in needed if one[0] == source and not _meanings(module, one))
+        existing = _import_from(module, source)
+        late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
+        if late or style.one_name_a_line:
+            existing = None
+        if missing and existing is not None:
+            edits += _as_written(module, existing, _beside_names(module, existing, missing, style), style)
+        elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
+            edits += _beside(module, guarded, _line(source, missing), style)
+        elif missing:
+            edits += _in_order(module, source, missing, style)
+    return edits
+
+
+def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
+    """Edits that import ``needed`` beside the function-level imports that ``name`` comes from.
+
+    ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
+    """
+    found = module.scopes.lookup(name.value, name)
+    if found is None or found[0] is module.scopes.module or _loads_torch(module):
+        return None
+    statements = [one.node for one in found[1] if isinstance(one.node, _Statement)]
+    line = _line(needed[0], [needed[1]])
+    return [
+        edit
+        for one in statements
+        if not _has_neighbour(module, one, line)
+        for edit in _beside(module, one, line, style)
+    ]
+
+
+def _qualified(needed: Import) -> str:
+    return f"{needed[0]}.{needed[1].split()[0]}"
+
+
+def _meanings(module: Module, needed: Import) -> set[str]:
+    """What the name that ``needed`` would bind stands for at the top level now; an empty string for own code."""
+    bindings = module.scopes.module.bindings.get(bound_name(needed[1]), ())
+    return {module.absolute(one.qualified) if one.kind is Kind.IMPORT else "" for one in bindings}
+
+
+def _line(source: str, clauses: list[str]) -> str:
+    return f"from {source} import {', '.join(clauses)}"
+
+
+def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+    """Add ``clauses`` to the names that ``statement`` imports: where they are sorted, in order, else as the last."""
+    assert not isinstance(statement.names, cst.ImportStar)
+    spans = [module.span(one.asname.name if one.asname else one.name) for one in statement.names]
+    starts = [module.span(one.name)[0] for one in statement.names]
+    names = [module.text[start:end] for start, (_, end) in zip(starts, spans, strict=True)]
+    separator = ", "
+    if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
+        separator = gap
+    sorted_names = style.names_in_order([*names, *clauses])
+    if [one for one in sorted_names if one in names] != names:
+        sorted_names = [*names, *clauses]
+    ahead = list(takewhile(lambda one: one not in names, sorted_names))
+    if ahead:
+        yield Edit(starts[0], starts[0], "".join(clause + separator for clause in ahead))
+    for name, (_, end) in zip(names, spans, strict=True):
+        behind = list(takewhile(lambda one: one not in names, sorted_names[sorted_names.index(name) + 1 :]))
+        if behind:
+            yield Edit(end, end, "".join(separator + clause for clause in behind))
+
+
+def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
+    """``edits`` of an import statement, laid out as the project's own tools would."""
+    edits, (start, end) = list(edits), module.span(statement)
+    before = module.text[start:end]
+    after = apply_edits(before, [Edit(one.start - start, one.end - start, one.replacement) for one in edits])
+    written = style.rewritten(before, after)
+    return edits if written == after else [Edit(start, end, written)]
+
+
+def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyle) -> list[Edit]:
+    """A line of its own: in the order of the run of imports it belongs to, or with those of its section."""
+    line = style.written(_line(source, clauses)).replace("\n", module.newline)
+    body = module.tree.body
+    run = _run(module) if source == _RUNTIME else _standard_run(module)
+    if not run:
+        offset, lead, tail = _top(module)
+        return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+    imports = dict(_top_level_imports(module))
+    start, stop = module.line_start(module.span(body[run[0]])[0]), _behind(module, body[run[-1]])[0]
+    found = style.insertions(module.text[start:stop], _line(source, clauses))
+    if found is not None and module.text[:stop].endswith(("\n", "\r")):
+        return [Edit(start + one.start, start + one.end, one.replacement) for one in found]
+    among = _among_neighbours(module, [body[one] for one in run], source, line)
+    if among is not None:
+        return [among]
+    section = style.section(source)
+    alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
+    if not alike and source != _RUNTIME:
+        return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
+    offset, lead, tail = _behind(module, body[(alike or run)[-1]])
+    return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+
+
+def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
+    """``line`` among the statements beside those of torch, where their modules are in the order of their names.
+
+    This is for sorting that isort has no settings for; ``from`` imports follow the others, or stand among them.
+    """
+    blocks: list[list[tuple[str, cst.CSTNode]]] = [[]]
+    for one in run:
+        assert isinstance(one, cst.SimpleStatementLine)
+        if any(not leading.comment for leading in one.leading_lines):
+            blocks.append([])
+        small = one.body[0]
+        if isinstance(small, cst.ImportFrom):
+            blocks[-1].append((_sources(module, small)[0].casefold(), one))
+    block = next((block for block in blocks if any(_NEEDS_TORCH.match(name) for name, _ in block)), [])
+    names = [name for name, _ in block]
+    if len(names) < _FEWEST_SORTED or names != sorted(names):
+        return None
+    following = next((one for name, one in block if name > source.casefold()), None)
+    if following is None:
+        offset, lead, _ = _behind(module, block[-1][1])
+        return Edit(offset, offset, f"{lead}{line}{module.newline}")
+    assert isinstance(following, cst.SimpleStatementLine)
+    if following.leading_lines:
+        return None  # a comment is about what it stands above
+    offset = module.line_start(module.span(following)[0])
+    return Edit(offset, offset, f"{line}{module.newline}")
+
+
+def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
+    """The top-level statement that takes names from ``source``; it may stand where torch may be missing."""
+    for statement in module.find(cst.ImportFrom):
+        if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
+            continue
+        if module.scopes.scope_of(statement) is module.scopes.module and module.source(statement.module) == source:
+            return statement
+    return None
+
+
+def _top_level_imports(module: Module) -> Iterator[tuple[int, list[str]]]:
+    """Position in the body of each statement that only imports, and the modules it imports from."""
+    for position, statement in enumerate(module.tree.body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            continue
+        if all(isinstance(small, _Statement) for small in statement.body):
+            yield position, [source for small in statement.body for source in _sources(module, small)]
+
+
+def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
+    if isinstance(statement, cst.Import):
+        return [alias.evaluated_name for alias in statement.names]
+    assert isinstance(statement, cst.ImportFrom)
+    dots = "." * len(statement.relative)
+    return [dots + (module.source(statement.module) if statement.module is not None else "")]
+
+
+def _loads_torch(module: Module) -> bool:
+    return any(_NEEDS_TORCH.match(source) for _, sources in _top_level_imports(module) for source in sources)
+
+
+def _guarded_import(module: Module) -> cst.CSTNode | None:
+    """The first import of torch, where the module imports it only under some condition."""
+    if _loads_torch(module):
+        return None
+    for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda one: module.span(one)[0]):
+        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_checkers(module, statement):
+            continue
+        if any(_NEEDS_TORCH.match(source) for source in _sources(module, statement)):
+            return statement
+    return None
+
+
+def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
+    guards = (one for one in module.ancestors(statement) if isinstance(one, cst.If))
+    return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
+
+
+def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+    """``line`` among the imports around one of them, where these are sorted; else behind it, on a line of its own."""
+    parent = module.parents[statement]
+    end = module.span(statement)[1]
+    if isinstance(parent, cst.SimpleStatementLine):
+        first, last = _block_run(module, parent)
+        start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
+        indent = module.indentation(start)
+        lines = module.text[start:stop].splitlines(keepends=True)
+        found = style.insertions("".join(one.removeprefix(indent) for one in lines), line)
+        if found is not None and module.text[:stop].endswith(("\n", "\r")):
+            return [_indented(one, lines, indent, start) for one in found]
+        behind = module.line_end(module.span(parent)[1] - 1)
+        lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
+        text = f"{lead}{module.indentation(module.span(parent)[0])}{line}{module.newline}"
+        return [Edit(behind, behind, text)]
+    return [Edit(end, end, f"; {line}")]
+
+
+def _block_run(module: Module, statement: cst.SimpleStatementLine) -> tuple[cst.CSTNode, cst.CSTNode]:
+    """The first and the last of the imports that follow one another around one of them, in the same block."""
+    body: Sequence[cst.CSTNode] = getattr(module.parents[statement], "body", (statement,))
+    imports = {
+        position: [""]
+        for position, one in enumerate(body)
+        if isinstance(one, cst.SimpleStatementLine) and all(isinstance(small, _Statement) for small in one.body)
+    }
+    run = _around(imports, body.index(statement))
+    return body[run[0]], body[run[-1]]
+
+
+def _indented(edit: Edit, lines: Sequence[str], indent: str, start: int) -> Edit:
+    """An insertion between ``lines`` without ``indent``, as one in the text where they begin at ``start``."""
+    offset = position = 0
+    for line in lines:
+        if position >= edit.start:
+            break
+        offset, position = offset + len(line), position + len(line.removeprefix(indent))
+    new = "".join(indent + one if one.strip() else one for one in edit.replacement.splitlines(keepends=True))
+    return Edit(start + offset, start + offset, new)
+
+
+def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
+    """Whether the block of ``statement`` imports the same already."""
+    block = module.parents[module.parents[statement]]
+    return any(
+        module.source(small).strip() == line
+        for other in getattr(block, "body", ())
+        if isinstance(other, cst.SimpleStatementLine)
+        for small in other.body
+    )
+
+
+def _run(module: Module) -> Sequence[int]:
+    """Positions in the body of the imports among which the one of the runtime goes; none where there are none.
+
+    They follow one another, and torch is first imported among them, or they are the first: what a module sets up before
+    it imports torch stays before it. They are behind a top-level change of ``sys.path``, which the runtime may need to
+    be found, if there is one: then that is the only position where no imports follow.
+    """
+    imports = dict(_top_level_imports(module))
+    torch = [position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources))]
+    start = torch[0] if torch else next(iter(imports), -1)
+    paths = [p for p, one in enumerate(module.tree.body) if _changes_path(one)]
+    if start >= 0 and paths and paths[-1] > start:
+        if paths[-1] + 1 not in imports:
+            return [paths[-1]]
+        start = paths[-1] + 1
+    return _around(imports, start)
+
+
+def _standard_run(module: Module) -> Sequence[int]:
+    """The same for a module of the standard library: the first imports of the module."""
+    imports = dict(_top_level_imports(module))
+    return _around(imports, next(iter(imports), -1))
+
+
+def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
+    if start < 0:
+        return ()
+    first = last = start
+    while first - 1 in imports:
+        first -= 1
+    while last + 1 in imports:
+        last += 1
+    return range(first, last + 1)
+
+
+def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
+    end = module.line_end(module.span(statement)[1])
+    return end, "" if module.text[:end].endswith(("\n", "\r")) else module.newline, ""
+
+
+def _top(module: Module) -> tuple[int, str, str]:
+    """Where the first import of a module goes: behind its docstring."""
+    body = module.tree.body
+    if body and m.matches(body[0], _DOCSTRING):
+        offset, lead, _ = _behind(module, body[0])
+        return offset, lead + module.newline, ""
+    offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
+    return offset, "", ""
+
+
+_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+_CHANGES_PATH = m.Attribute(m.Name("sys"), m.Name("path"))
+
+
+def _changes_path(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
+        isinstance(small, cst.Expr | cst.Assign | cst.AugAssign) and m.findall(small, _CHANGES_PATH)
+        for small in statement.body
+    )

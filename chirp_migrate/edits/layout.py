@@ -1,0 +1,171 @@
+"""Rewritten statements in the layout that the project's formatter would give them."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import lru_cache
+from io import StringIO
+from itertools import accumulate
+
+import libcst as cst
+
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.diff import SOURCE_LINE
+from chirp_migrate.source.piece_table import Owners
+from chirp_migrate.source.text import apply_edits
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.module import Module
+
+__all__ = ["is_laid_out", "layout_edits"]
+
+_TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
+    """Whether the lines of the statement around ``node`` are as the project's formatter writes them."""
+    for one in (node, *module.ancestors(node)):
+        found = _lines(module, one)
+        if found is not None:
+            return style.is_kept(module.text[slice(*found)], module.text)
+    return False
+
+
+def layout_edits(
+    module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
+) -> list[tuple[Edit, Owners]]:
+    """Edits that lay out the statements in which ``edits`` change something, as they would have been before.
+
+    Args:
+        module: the text before.
+        edits: of it, with the rewrites that they belong to.
+        others: what is changed besides.
+        style: how the project lays out its code.
+
+    Returns:
+        Edits of the text in which ``edits`` and ``others`` are made, each with the rewrites of its statement.
+    """
+    statements = sorted(
+        lines
+        for one in module.find(cst.SimpleStatementLine, cst.For, cst.While, cst.With, cst.If)
+        if (lines := _lines(module, one)) is not None
+    )
+    starts = [start for start, _ in statements]
+    inside: dict[tuple[int, int], list[Edit]] = {}
+    for edit in edits:
+        place = statements[max(bisect_right(starts, edit.start) - 1, 0)] if statements else (0, 0)
+        between = edit.start == edit.end == place[0]
+        if place[0] <= edit.start and edit.end <= place[1] and edit.start < place[1] and not between:
+            inside.setdefault(place, []).append(edit)
+    every = [*edits, *others]
+    found: list[tuple[Edit, Owners]] = []
+    for (start, end), own in inside.items():
+        before = module.text[start:end]
+        after = apply_edits(before, [Edit(one.start - start, one.end - start, one.replacement) for one in own])
+        edited = list(_comments_kept(module, style, (start, end), after)) or _changes(
+            after, style.laid_out(before, after, module.text)
+        )
+        shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
+        owners = frozenset().union(*(edits[one] for one in own))
+        found += [(Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in edited]
+    return found
+
+
+@dataclass(frozen=True)
+class _Comment:
+    """A comment behind code: its line, from 0, the columns at which the code ends and it begins, and its text."""
+
+    line: int
+    code: int
+    column: int
+    text: str
+
+
+def _comments_kept(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
+    """Edits of ``after`` by which comments that stood in one column with those of neighbouring lines still do.
+
+    The column moves to the right where code gets too long for it, if it is that of no line besides these.
+    """
+    before = module.text[slice(*lines)]
+    pairs = list(_pairs(_comments(before), _comments(after)))
+    if not pairs or style.is_kept(before, module.text):
+        return
+    columns = {one.line: one.column for one in _comments(module.text)}
+    first = module.position(lines[0])[0] - 1
+    last = first + len(SOURCE_LINE.findall(before)) - 1
+    starts = [0, *accumulate(map(len, SOURCE_LINE.findall(after)))]
+    groups: dict[tuple[int, int], list[tuple[_Comment, _Comment]]] = {}
+    for was, now in pairs:
+        groups.setdefault(_in_one_column(columns, first + was.line), []).append((was, now))
+    for (top, bottom), members in groups.items():
+        if top == bottom:
+            continue
+        blanks = min(2, *(was.column - was.code for was, _ in members))
+        longest = max(now.code for _, now in members) if first <= top and bottom <= last else 0
+        for was, now in members:
+            column = max(was.column, longest + blanks, now.code + blanks)
+            if column != now.column:
+                start = starts[now.line]
+                yield Edit(start + now.code, start + now.column, " " * (column - now.code))
+
+
+def _pairs(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
+    """The comments that are in both; where one of several that say the same is gone, it is not known which."""
+    for text in dict.fromkeys(one.text for one in new):
+        was, now = ([one for one in comments if one.text == text] for comments in (old, new))
+        if len(was) == len(now):
+            yield from zip(was, now, strict=True)
+
+
+def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
+    """The first and the last of the lines around ``line`` that have their comments in the same column."""
+    top = bottom = line
+    while columns.get(top - 1) == columns[line]:
+        top -= 1
+    while columns.get(bottom + 1) == columns[line]:
+        bottom += 1
+    return top, bottom
+
+
+@lru_cache(maxsize=8)
+def _comments(text: str) -> tuple[_Comment, ...]:
+    """The comments behind code, as far as ``text`` can be read."""
+    found: list[_Comment] = []
+    if "#" not in text:
+        return ()
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(StringIO(text, newline="").readline):
+            line, column = token.start
+            code = len(token.line[:column].rstrip())
+            if token.type == tokenize.COMMENT and code:
+                found.append(_Comment(line - 1, code, column, token.string))
+    return tuple(found)
+
+
+def _changes(before: str, after: str) -> Iterator[Edit]:
+    """Edits of white space, brackets and commas that make ``before`` into ``after``: what is code keeps its place."""
+    old, new = _TOKEN.findall(before), _TOKEN.findall(after)
+    starts = [0, *accumulate(map(len, old))]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
+
+
+def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
+    """Offsets of the lines of a simple statement, or of what goes before the block of one that has a block."""
+    if isinstance(node, cst.SimpleStatementLine):
+        last: cst.CSTNode = node
+    elif isinstance(node, cst.For):
+        last = node.iter
+    elif isinstance(node, cst.While | cst.If):
+        last = node.test
+    elif isinstance(node, cst.With):
+        last = node.items[-1]
+    else:
+        return None
+    return module.line_start(module.span(node)[0]), module.line_end(module.span(last)[1] - 1)

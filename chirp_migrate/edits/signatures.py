@@ -1,0 +1,203 @@
+"""Parameters of a function that moves: what it captured becomes keyword-only, what its defaults took is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.edits.call_arguments import call_text
+from chirp_migrate.edits.move_definition import NotMovable, whole_span
+from chirp_migrate.plans.plan import Edit, Import
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.scopes import Kind
+
+__all__ = [
+    "bindings_of",
+    "bound_defaults",
+    "check_annotations",
+    "parameter_edits",
+    "parameters_offset",
+    "partial_call",
+    "stays",
+]
+
+_CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
+
+
+def bound_defaults(module: Module, parameters: cst.Parameters, offset: int) -> list[cst.Param]:
+    """Parameters whose default is to be evaluated where the function stood, not at ``offset`` of the module.
+
+    A default in front of such a one goes with it, because the language wants parameters without default first.
+
+    Raises:
+        NotMovable: such a parameter is positional only, so it cannot be bound by its name.
+    """
+    positional = [*parameters.posonly_params, *parameters.params]
+    defaulted = [one for one in positional if one.default is not None]
+    moving = [n for n, one in enumerate(defaulted) if not stays(module, one.default, offset)]
+    taken = defaulted[: moving[-1] + 1] if moving else []
+    if any(one in parameters.posonly_params for one in taken):
+        raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
+    return taken + [one for one in parameters.kwonly_params if not stays(module, one.default, offset)]
+
+
+def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
+    """Whether a default is the same thing when it is evaluated at ``offset`` of the module instead."""
+    if (
+        default is None
+        or isinstance(default, _CONSTANTS)
+        or m.matches(default, m.Name("None") | m.Name("True") | m.Name("False"))
+    ):
+        return True
+    if isinstance(default, cst.UnaryOperation):
+        return stays(module, default.expression, offset)
+    if isinstance(default, cst.Tuple):
+        return all(stays(module, one.value, offset) for one in default.elements)
+    path = dotted(default)
+    owner = module.scopes.lookup(path.partition(".")[0], default) if path is not None else None
+    if owner is None:
+        return path is not None and "." not in path and module.scopes.is_builtin(path)
+    scope, places = owner
+    # An attribute of something that is no import may have another value by then.
+    fixed = len(places) == 1 and (places[0].kind is Kind.IMPORT or "." not in str(path))
+    return fixed and isinstance(scope.node, cst.Module) and module.span(places[0].node)[0] < offset
+
+
+def bindings_of(module: Module, bound: Sequence[cst.Param], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Keywords and their values where the function stood: the defaults of ``bound``, and the captured ``names``."""
+    spans = [(one.name.value, whole_span(module, one.default)) for one in bound if one.default is not None]
+    return [*((name, module.text[start:end]) for name, (start, end) in spans), *((name, name) for name in names)]
+
+
+def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:
+    """See that the annotations of a function can be evaluated at ``offset`` of the module.
+
+    Raises:
+        NotMovable: they use a name that has no value there.
+    """
+    future = (one for one in module.find(cst.ImportFrom) if m.matches(one, m.ImportFrom(m.Name("__future__"))))
+    if any(one.evaluated_name == "annotations" for line in future for one in line.names):  # type: ignore[union-attr]
+        return
+    own = [node.returns, *(part for part in _pieces(node.params) if isinstance(part, cst.Param))]
+    found = [one.annotation if isinstance(one, cst.Param) else one for one in own]
+    for name in (name for one in found if one is not None for name in walk(one)):
+        if not isinstance(name, cst.Name) or not is_read(module, name):
+            continue
+        owner = module.scopes.lookup(name.value, name)
+        if owner is None:
+            known = module.scopes.is_builtin(name.value) or bool(module.scopes.stars)
+        else:
+            places = [module.span(one.node)[0] for one in owner[1]]
+            known = isinstance(owner[0].node, cst.Module) and min(places) < offset
+        if not known:
+            raise NotMovable(f"its annotations use `{name.value}`, which the module does not define above it")
+
+
+def parameters_offset(module: Module, node: cst.FunctionDef) -> int:
+    """Where the parameters start: behind the opening parenthesis and the white space there."""
+    code = module.tree.code_for_node
+    before = code(node.whitespace_after_name) + "(" + code(node.whitespace_before_params)
+    return module.span(node.name)[1] + len(before)
+
+
+def parameter_edits(
+    module: Module,
+    parameters: cst.Parameters,
+    start: int,
+    bound: Sequence[cst.Param],
+    added: Sequence[str],
+    first: str = "",
+) -> list[Edit]:
+    """Edits that drop the defaults of ``bound``, append keyword-only ``added`` and put ``first`` in front.
+
+    Args:
+        module: the module.
+        parameters: the parameters, as they stand.
+        start: offset of their text.
+        bound: parameters that lose their default.
+        added: names of new keyword-only parameters.
+        first: a new first parameter.
+
+    Raises:
+        NotMovable: any keyword may be given already.
+    """
+    if added and parameters.star_kwarg is not None:
+        raise NotMovable("its `**` parameter would take the values that are bound to it")
+    pieces = _pieces(parameters)
+    edits = [Edit(start, start, first + (", " if pieces else ""))] if first else []
+    for one in bound:
+        named = one.annotation.annotation if one.annotation is not None else one.name
+        edits.append(Edit(_end(module, named), _end(module, one.default or named), ""))
+    if added:
+        keyword_only = parameters.kwonly_params or isinstance(parameters.star_arg, cst.Param)
+        words = [*(() if keyword_only else ("*",)), *added]
+        end = _end(module, pieces[-1]) if pieces else start
+        edits.append(Edit(end, end, (", " if pieces or first else "") + ", ".join(words)))
+    return edits
+
+
+def _end(module: Module, node: cst.CSTNode) -> int:
+    """Offset behind a parameter or expression, its own parentheses included, without comma and comments."""
+    if isinstance(node, cst.ParamSlash):
+        return module.span(node)[0] + 1
+    if isinstance(node, cst.Param):
+        annotation = node.annotation.annotation if node.annotation is not None else None
+        return _end(module, node.default or annotation or node.name)
+    return whole_span(module, node)[1]
+
+
+def _pieces(parameters: cst.Parameters) -> list[cst.Param | cst.ParamStar | cst.ParamSlash]:
+    """Everything between the parentheses, in order of the text."""
+    star, slash, rest = parameters.star_arg, parameters.posonly_ind, parameters.star_kwarg
+    return [
+        *parameters.posonly_params,
+        *([slash] if isinstance(slash, cst.ParamSlash) else []),
+        *parameters.params,
+        *([star] if isinstance(star, cst.Param | cst.ParamStar) else []),
+        *parameters.kwonly_params,
+        *([rest] if rest is not None else []),
+    ]
+
+
+def partial_call(
+    module: Module,
+    style: CodeStyle,
+    node: cst.CSTNode,
+    function: str,
+    values: Sequence[tuple[str, str]],
+    around: int,
+) -> tuple[str, frozenset[Import]]:
+    """Source of ``function`` with keyword values bound to it at ``node``, and the import that takes.
+
+    Args:
+        module: the text.
+        style: how the project lays out its code.
+        node: what it takes the place of.
+        function: what the values are bound to.
+        values: keywords and values.
+        around: columns that the line has besides it and its indentation.
+
+    Raises:
+        NotMovable: ``partial`` means something else there.
+    """
+    if not values:
+        return function, frozenset()
+    arguments = [function, *(f"{keyword}={value}" for keyword, value in values)]
+    indent = module.indentation(module.span(node)[0])
+    bound = partial(call_text, module, style, arguments=arguments, indent=indent, around=around)
+    spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
+    for word, path, spelled in spellings:
+        owner = module.scopes.lookup(word, node)
+        places = owner[1] if owner is not None else []
+        if places and all(one.qualified == path and module.span(one.node)[0] < module.span(node)[0] for one in places):
+            return bound(spelled), frozenset()
+    owner = module.scopes.lookup("partial", node)
+    if owner is not None and not isinstance(owner[0].node, cst.Module):
+        raise NotMovable("`partial`, which would bind its values, means something else there")
+    return bound("partial"), frozenset({("functools", "partial")})

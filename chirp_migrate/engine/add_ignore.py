@@ -1,0 +1,40 @@
+"""``check --add-ignore``: comments that leave alone what is left, so that only what is new counts from now on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.engine.suppression import with_ignores
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan
+from chirp_migrate.source.files import read_file
+from chirp_migrate.source.text import SourceFile
+
+__all__ = ["plan_ignores"]
+
+
+def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
+    """The plan that writes ``# chirp: ignore[CODE]`` above the statement of each finding; nothing is written yet.
+
+    Args:
+        plan: what was found in the tree, and the bytes it was found in.
+        findings: those of it that are to be left alone.
+
+    Raises:
+        UnreadableSource: a file has changed since it was planned.
+    """
+    by_file: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_file[finding.path].append(finding)
+    planned = {file.path: file.before for file in plan.files}
+    files = []
+    for path, found in by_file.items():
+        before = planned.get(path) or read_file(plan.root / path)
+        source = source_of(path, before)
+        codes: dict[int, set[str]] = defaultdict(set)
+        for one in found:
+            line = one.line if isinstance(source, SourceFile) else source.line_of(one.cell or 0, one.line)
+            codes[line].add(one.rule)
+        files.append(FilePlan(path, before, source.encode(with_ignores(source.text, codes)), "ignore"))
+    return Plan(plan.root, tuple(files), (), ())

@@ -1,0 +1,57 @@
+"""What ``check`` finds in a plan: which findings are work, and what the run ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from chirp_migrate.engine.settings import Settings
+from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.plans.plan import Finding, Plan, Status
+
+__all__ = ["Check"]
+
+#: Seen, and left as it is: ``--strict`` counts it as work.
+_OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
+
+
+@dataclass(frozen=True)
+class Check:
+    """A plan, looked at for what is left to do.
+
+    Attributes:
+        plan: what ``apply`` would rewrite, made by :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
+        settings: what it was made with.
+        strict: whether what is only listed, advised or proposed counts as work, too.
+    """
+
+    plan: Plan
+    settings: Settings
+    strict: bool = False
+
+    @property
+    def work(self) -> tuple[Finding, ...]:
+        """The findings that count."""
+        return self._with_status({Status.REWRITE, *_OPEN} if self.strict else {Status.REWRITE})
+
+    @property
+    def others(self) -> tuple[Finding, ...]:
+        """What is listed, advised or proposed and does not count."""
+        return () if self.strict else self._with_status(_OPEN)
+
+    @property
+    def suppressed(self) -> tuple[Finding, ...]:
+        """What a comment or a setting leaves alone; it never counts."""
+        return self._with_status({Status.SUPPRESSED})
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """``WORK_REMAINS`` when a finding counts or a file could not be handled, else ``OK``."""
+        return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
+
+    def is_suppressed_by_settings(self, finding: Finding) -> bool:
+        """Whether ``per-file-ignores`` asks for a suppressed finding to be left alone, and not a comment only."""
+        return finding.rule in self.settings.ignored_in(finding.path)
+
+    def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.plan.findings if finding.status in statuses)

@@ -1,0 +1,303 @@
+"""Which Python files a run looks at, and which it leaves out and why."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from chirp_migrate.additions.scaffold import SCAFFOLD_PATHS, is_scaffold
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.plans.plan import Skipped
+from chirp_migrate.source.git import ignored_paths
+from chirp_migrate.transaction.record import JOURNAL_FOLDER
+
+__all__ = ["Discovery", "discover", "journal_root", "root_of"]
+
+
+#: A file above this size is generated data rather than code that somebody maintains.
+LARGEST_FILE_BYTES = 4 * 1024**2
+
+#: Notebooks carry their pictures; above this size they carry data.
+LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
+
+_SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
+
+#: Folders that hold no source of the project, and what they are.
+_FOLDERS = {
+    ".chirp-migrate": "the journal of earlier runs",
+    ".eggs": "build output",
+    ".git": "version control",
+    ".hg": "version control",
+    ".hypothesis": "a cache",
+    ".ipynb_checkpoints": "a cache",
+    ".mypy_cache": "a cache",
+    ".nox": "a virtual environment",
+    ".pytest_cache": "a cache",
+    ".ruff_cache": "a cache",
+    ".svn": "version control",
+    ".tox": "a virtual environment",
+    "__pycache__": "a cache",
+    "build": "build output",
+    "dist": "build output",
+    "node_modules": "installed packages",
+    "site-packages": "installed packages",
+}
+
+#: Folders of other people's code that was copied in: it is theirs to change, and the next copy would undo ours.
+_VENDORED = frozenset(
+    {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
+)
+#: Names that say the same in some projects and something else in others: what is in the folder decides.
+_PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
+#: What copied code brings along and a project's own subfolder does not have: its licence, its packaging, a list of it.
+_BROUGHT_ALONG = re.compile(
+    r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """Result of :func:`discover`.
+
+    Attributes:
+        root: absolute folder that the paths are relative to.
+        files: posix paths of the Python files to look at, sorted.
+        notebooks: posix paths of the notebooks to look at, sorted.
+        left_out: folders and files that were not looked at, sorted, with the reason.
+        context: posix paths of files and notebooks that the user left out, and of vendored ones, sorted: the project
+            runs with them, so what they import and define matters, but they are not rewritten.
+    """
+
+    root: Path
+    files: tuple[str, ...]
+    notebooks: tuple[str, ...]
+    left_out: tuple[Skipped, ...]
+    context: tuple[str, ...] = ()
+
+
+def root_of(path: Path) -> Path:
+    """The absolute folder a run on ``path`` works in: ``path`` itself, or the folder of a single file.
+
+    Raises:
+        UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your project.") from None
+    except ValueError:
+        raise UsageProblem("the path contains a NUL character: give the folder of your project.") from None
+    if stat.S_ISDIR(mode):
+        return path.resolve()
+    if stat.S_ISREG(mode):
+        return path.resolve().parent
+    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your project.")
+
+
+def journal_root(path: Path) -> Path:
+    """The absolute folder that runs on ``path`` are recorded in: one for the whole project, wherever in it ``path`` is.
+
+    A project reaches up to the top of the git work tree, else to the nearest ``pyproject.toml``. Of its folders from
+    that of ``path`` up it is the first that has a journal, else the top one. Outside of any project it is the nearest
+    folder above that has a journal, else the folder of ``path``. Folders of another user are no part of it: their owner
+    could put a journal there that writes into this one.
+
+    Raises:
+        UsageProblem: see :func:`root_of`.
+    """
+    root = root_of(path)
+    owner = root.stat().st_uid
+    above = [root, *takewhile(lambda folder: folder.stat().st_uid == owner, root.parents)]
+    top = next((one for marker in (".git", "pyproject.toml") for one in above if os.path.lexists(one / marker)), None)
+    within = above if top is None else above[: above.index(top) + 1]
+    return next((one for one in within if os.path.lexists(one / JOURNAL_FOLDER)), top or root)
+
+
+def discover(
+    path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
+) -> Discovery:
+    """Find the Python files and notebooks at or below ``path``; only names are looked at.
+
+    Left out are what an earlier ``apply`` added, version control, virtual environments, installed packages, caches,
+    build output, vendored code (folders called ``vendor``, ``third_party`` and the like, or ``extern`` and ``external``
+    where what is in them came with a licence or packaging of its own), ``chirpid_patch`` itself, links that leave the
+    tree, Python files above 4 MiB, notebooks above 64 MiB, and what git ignores. None of that is asked about ``path``
+    itself: it was named on purpose.
+
+    Args:
+        path: folder of the project, or one Python file or notebook.
+        notebooks: whether notebooks are looked at, too.
+        left_out_by: says why the user wants a file (posix path relative to the root) left out, or ``None``. It is
+            not asked about a file that was named itself.
+
+    Raises:
+        UsageProblem: ``path`` does not exist, holds no Python file or notebook, or is one that is too large.
+    """
+    root = root_of(path)
+    if not path.is_dir():
+        name = path.resolve().name
+        if path.suffix not in (".py", ".ipynb"):
+            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
+        too_large = _too_large(path.suffix, path.stat().st_size)
+        if too_large is not None:
+            raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
+        # Its neighbours are read: what they import from it stays there.
+        neighbours = tuple(
+            one.name for one in sorted(root.iterdir()) if one.suffix in (".py", ".ipynb") and one.name != name
+        )
+        beside = tuple(one for one in neighbours if _is_plain(root / one))
+        if path.suffix == ".py":
+            return Discovery(root, (name,), (), (), beside)
+        return Discovery(root, (), (name,), (), beside)
+    ignored = ignored_paths(root)
+    left_out: list[Skipped] = []
+    context: list[str] = []
+    found: list[str] = []
+    for name, vendored in sorted(_walk(root, ignored, left_out)):
+        if vendored:
+            context.append(name)
+            continue
+        reason = left_out_by(name)
+        if reason is None and not notebooks and name.endswith(".ipynb"):
+            reason = "a notebook"
+        if reason is None:
+            found.append(name)
+        else:
+            context.append(name)
+            left_out.append(Skipped(name, reason))
+    files = tuple(name for name in found if name.endswith(".py"))
+    books = tuple(name for name in found if name.endswith(".ipynb"))
+    if not files and not books:
+        left = sorted({one.reason for one in left_out})
+        why = f" (left out: {', '.join(left)})" if left else ""
+        raise UsageProblem(f"{path} holds no Python file to migrate{why}: give the folder of your project.")
+    return Discovery(root, files, books, tuple(sorted(left_out, key=lambda one: one.path)), tuple(context))
+
+
+def _walk(root: Path, ignored: frozenset[str], left_out: list[Skipped]) -> Iterator[tuple[str, bool]]:
+    """Paths of the files below ``root``, and whether they are vendored; adds to ``left_out`` what is left out."""
+    folders = [("", False)]  # not recursive: folders may lie deeper than calls may
+    while folders:
+        prefix, vendored = folders.pop()
+        # What lies in vendored code is accounted for by the line for its folder.
+        said: list[Skipped] = [] if vendored else left_out
+        try:
+            with os.scandir(root / prefix) as listed:
+                entries = list(listed)
+        except OSError as error:
+            said.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
+            continue
+        for entry in entries:
+            relative = prefix + entry.name
+            if _is_folder(entry):
+                reason = _folder_reason(entry, at_root=not prefix)
+                if reason is None and f"{relative}/" in ignored:
+                    reason = "ignored by git"
+                if reason is None:
+                    theirs = vendored or _is_vendored(entry)
+                    if theirs and not vendored:
+                        said.append(Skipped(relative, "vendored code; to migrate it, name it on the command line"))
+                    folders.append((f"{relative}/", theirs))
+            elif entry.name.endswith((".py", ".ipynb")):
+                reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
+                if reason is None and _is_added(root / relative, relative):
+                    reason = "added by an earlier apply"
+                if reason is None:
+                    yield relative, vendored
+            else:
+                continue
+            if reason is not None:
+                said.append(Skipped(relative, reason))
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether it is a file that is worth reading, and no link."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and _too_large(path.suffix, found.st_size) is None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
+
+
+def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
+    if folder.is_symlink():
+        return "a link to a folder"
+    if folder.name in _FOLDERS:
+        return _FOLDERS[folder.name]
+    if folder.name.endswith(".egg-info"):
+        return "build output"
+    if os.path.exists(f"{folder.path}/pyvenv.cfg") or os.path.isdir(f"{folder.path}/conda-meta"):  # noqa: PTH110,PTH112 - for speed
+        return "a virtual environment"
+    if at_root and folder.name == "chirpid_patch":
+        return "the vendored runtime"
+    return None
+
+
+def _is_vendored(folder: os.DirEntry[str]) -> bool:
+    name = folder.name.lower()
+    if name in _VENDORED:
+        return True
+    return name in _PERHAPS_VENDORED and (
+        _brings_along(folder.path) or any(_brings_along(one.path) for one in _folders_in(folder.path))
+    )
+
+
+def _brings_along(folder: str) -> bool:
+    try:
+        return any(_BROUGHT_ALONG.fullmatch(name) for name in os.listdir(folder))  # noqa: PTH208 - names are enough
+    except OSError:  # whoever lists it next says so
+        return False
+
+
+def _folders_in(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listed:
+            return [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _is_added(path: Path, relative: str) -> bool:
+    """Whether an earlier ``apply`` put a file there, to this folder or to one inside it."""
+    place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
+    try:
+        return place is not None and is_scaffold(place, path.read_bytes())
+    except OSError:  # whoever reads it next says so
+        return False
+
+
+def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
+    try:
+        found = entry.stat()
+    except OSError:  # dangling links and link loops
+        return "a link that leads nowhere"
+    if not stat.S_ISREG(found.st_mode):
+        return "not a regular file"
+    path = Path(entry.path)
+    if entry.is_symlink():
+        root = path.parents[relative.count("/")]
+        real = path.resolve()
+        if not real.is_relative_to(root):
+            return "a link that leaves the folder"
+        if real.suffix == path.suffix:
+            return f"a link to {real.relative_to(root).as_posix()}"
+    return _too_large(path.suffix, found.st_size)
+
+
+def _too_large(suffix: str, size: int) -> str | None:
+    limit = _SIZE_LIMITS[suffix]
+    return f"larger than {limit // 1024**2} MiB" if size > limit else None

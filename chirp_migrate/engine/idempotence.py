@@ -1,0 +1,71 @@
+"""The last look at a plan before it is written: what it writes is Python, and nothing is left to rewrite in it."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+from chirp_migrate.engine.plan_tree import Progress, plan_tree
+from chirp_migrate.engine.settings import Settings
+from chirp_migrate.errors import Refused
+from chirp_migrate.plans.plan import Plan, Status
+
+__all__ = ["check_settled"]
+
+
+def check_settled(
+    path: Path,
+    plan: Plan,
+    settings: Settings,
+    *,
+    edited: frozenset[str] = frozenset(),
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Compile what ``plan`` writes and plan it once more.
+
+    Args:
+        path: what was planned: the folder of the backend, or one file of it.
+        plan: what is about to be written.
+        settings: those that it was made with.
+        edited: paths of files that the user edited hunks of; what they wrote may be anything that compiles.
+        jobs: number of processes that plan.
+        progress: called as ``progress(done, total, path)``.
+
+    Raises:
+        Refused: a rewritten file cannot be compiled, or has more to rewrite than what the user refused.
+    """
+    rewritten = {file.path: file.after for file in plan.files if file.hunks}
+    if not rewritten:
+        return
+    for name, after in rewritten.items():
+        if name.endswith(".py"):
+            _compile(name, after)
+    again = plan_tree(path, settings=settings, jobs=jobs, progress=progress, overlay=rewritten)
+    refused: dict[str, set[str]] = defaultdict(set)
+    for one in plan.findings:
+        if one.status is Status.REFUSED:
+            refused[one.path].add(one.rule)
+    for one in again.findings:
+        if one.status is Status.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
+            raise _unsettled(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
+    for skipped in again.skipped:
+        if skipped.path in rewritten:
+            raise _unsettled(skipped.path, skipped.reason)
+
+
+def _compile(name: str, after: bytes) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(after, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise _unsettled(name, f"it is no Python: {error}") from None
+
+
+def _unsettled(name: str, why: str) -> Refused:
+    return Refused(
+        f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it; leaving that file out "
+        "(exclude in [tool.chirp-migrate], or refusing it in a review) lets the others through."
+    )

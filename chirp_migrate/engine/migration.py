@@ -1,0 +1,106 @@
+"""The whole migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chirp_migrate import __version__
+from chirp_migrate.additions.dependency import dependency_plan, imports_runtime
+from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
+from chirp_migrate.additions.vendor import vendor_files
+from chirp_migrate.engine.plan_tree import Progress, plan_tree
+from chirp_migrate.engine.settings import Settings
+from chirp_migrate.plans.plan import FilePlan, Plan
+
+_NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a plan was asked for.
+
+    Attributes:
+        codes: the rules that ran; ``None`` means all.
+        unsafe: whether rewrites that change behaviour are among what is done.
+        notebooks: whether notebooks were looked at.
+        tests: whether tests were looked at.
+        exclude: globs of files that were left out besides those of the settings.
+        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
+        vendor: whether the runtime is copied into the backend.
+    """
+
+    codes: frozenset[str] | None = None
+    unsafe: bool = False
+    notebooks: bool = True
+    scaffold: bool = True
+    vendor: bool = False
+    tests: bool = False
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A plan, what the user should know besides it, and what was asked for."""
+
+    plan: Plan
+    notes: tuple[str, ...]
+    options: PlanOptions = PlanOptions()
+
+    def seen_from(self, folder: Path) -> Migration:
+        """The same with paths from ``folder`` (see :meth:`.Plan.seen_from`)."""
+        return replace(self, plan=self.plan.seen_from(folder))
+
+
+def plan_migration(
+    path: Path,
+    *,
+    unsafe: bool | None = None,
+    notebooks: bool | None = None,
+    settings: Settings | None = None,
+    scaffold: bool | None = None,
+    vendor: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Migration:
+    """Plan everything ``apply`` would do at ``path``; nothing is written.
+
+    Args:
+        path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
+        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
+        notebooks: also look at notebooks; ``None``: as the settings say.
+        settings: which files and rules; by default all (see :func:`~chirp_migrate.engine.settings.read_settings`).
+        scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests; ``None``: where
+            the modules of a training backend are in ``utils/``, and something imports the runtime now.
+        vendor: copy the runtime into the backend instead of depending on it; neither is done where nothing imports it.
+        jobs: number of processes that plan; ``None``: as many as pay.
+
+    Raises:
+        chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
+    """
+    plan = plan_tree(
+        path, unsafe=unsafe, notebooks=notebooks, settings=settings, jobs=jobs, progress=progress, vendor=vendor
+    )
+    root = plan.root
+    files = list(plan.files)
+    notes = list(plan.notes)
+    if path.is_dir() and files:
+        is_used = any(imports_runtime(file.after) for file in files)
+        if scaffold is None:
+            scaffold = is_used and has_training_modules(root)
+        if scaffold:
+            added = [FilePlan(name, None, text.encode("utf-8"), "scaffold") for name, text in scaffold_files(root)]
+            files += added
+            notes += [] if added or (root / "utils").is_dir() else [_NO_PLACE]
+            is_used |= bool(added)
+        if not is_used:
+            pass
+        elif vendor:
+            files += vendor_files(root)
+        elif not (root / "chirpid_patch").is_dir():
+            dependency, note = dependency_plan(root, __version__)
+            files += [dependency] if dependency is not None else []
+            notes += [note] if note is not None else []
+    used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
+    options = PlanOptions(used.codes, used.unsafe, used.notebooks, bool(scaffold), vendor, used.tests, used.excluded)
+    return Migration(replace(plan, files=tuple(files)), tuple(notes), options)

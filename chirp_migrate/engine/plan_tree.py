@@ -1,0 +1,198 @@
+"""From a tree of files to a plan: read, let every rule propose, splice, repeat until nothing is left to propose.
+
+Pure with respect to the tree: it reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. The user's code is
+never imported or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from chirp_migrate.engine.discover import discover
+from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules, migrate_file, rewrite
+from chirp_migrate.engine.settings import Settings
+from chirp_migrate.engine.worker_pool import migrate_files
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
+from chirp_migrate.rules import Rule
+from chirp_migrate.source.notebook import NotebookSource
+from chirp_migrate.source.text import SourceFile, UnreadableSource
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["FileResult", "Progress", "Source", "migrate_file", "plan_tree", "rewrite", "source_of"]
+
+Progress = Callable[[int, int, str], None]
+Source = SourceFile | NotebookSource
+
+
+def plan_tree(
+    root: Path,
+    *,
+    unsafe: bool | None = None,
+    notebooks: bool | None = None,
+    settings: Settings | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    overlay: Mapping[str, bytes] | None = None,
+    vendor: bool = False,
+) -> Plan:
+    """Plan the migration of every Python file and notebook under ``root``.
+
+    A file that has nothing to say to any rule costs its reading and a search for words: it is not parsed, and not
+    reported when it is no Python.
+
+    Args:
+        root: folder of the backend, or one Python file or notebook.
+        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
+        notebooks: also look at notebooks; ``None``: as the settings say.
+        settings: which files and rules; by default all.
+        jobs: number of processes; ``None``: as many as pay.
+        progress: called as ``progress(done, total, path)``.
+        overlay: bytes that files (by posix path relative to the root) would have; then only these are planned.
+        vendor: the runtime will be copied into ``root``: imports of it stand with the project's own.
+
+    Raises:
+        chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
+    """
+    settings = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
+    rules = settings.rules
+    found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
+    left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
+    read = _Reader(found.root, overlay or {})
+    sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
+    raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
+    books, unread_books = _read_all(read, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
+    sources |= books
+    texts = {path: source.text for path, source in sources.items()}
+    name = found.root.name if (found.root / "__init__.py").exists() else ""
+    unread_notebooks = {path: text for path, text in raw.items() if path not in books}
+    project = Project(texts, unread_notebooks, name, ImportStyle(found.root, vendor), CodeStyle(found.root))
+    planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
+    looked_at = [path for path in planned if path in sources]
+    # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
+    words = {word for rule in rules for word in rule.words(project)}
+    concerned = [path for path in looked_at if any(word in texts[path] for word in words)]
+    # What cannot be decoded can still be searched for words.
+    skipped = [
+        Skipped(path, _reason(error))
+        for path, error in (unread | unread_books).items()
+        if path not in found.context
+        and (isinstance(error, OSError) or concerned_rules(rules, read.raw_text(path), project))
+    ]
+
+    files: list[FilePlan] = []
+    findings: list[Finding] = []
+    notes: list[str] = []
+    if progress is not None and concerned:
+        progress(0, len(concerned), concerned[0])
+    for done, result in enumerate(migrate_files(concerned, project, settings, jobs), start=1):
+        if progress is not None:
+            progress(done, len(concerned), result.path)
+        source, problem = sources[result.path], result.problem
+        if problem is None and result.text != source.text:
+            try:
+                after = source.encode(result.text)
+                files.append(FilePlan(result.path, source.data, after, "rewrite", result.hunks, result.public))
+            except UnreadableSource as error:
+                problem = str(error)
+        notes += [*result.notes, *_unseen(result.path, source, rules)]
+        if problem is None:
+            findings += _placed(result.findings, source)
+        else:
+            skipped.append(Skipped(result.path, problem))
+    if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
+        notes.append(f"{project.import_style.problem}: imports are where isort has them by default.")
+    skipped.sort(key=lambda one: one.path)
+    left_out = found.left_out
+    if left_tests and overlay is None:
+        left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
+    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out)
+
+
+def source_of(path: str, data: bytes) -> Source:
+    """The text in the bytes of a file of the backend, whatever kind its suffix says it is.
+
+    Raises:
+        UnreadableSource: the bytes are not text that round-trips, or no notebook of Python.
+    """
+    return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
+
+
+def _without_idle_tests(
+    left_out: Sequence[Skipped],
+    tests: Sequence[str],
+    texts: Mapping[str, str],
+    project: Project,
+    settings: Settings,
+    jobs: int | None,
+) -> tuple[Skipped, ...]:
+    """What was left out, with the number of loaders in tests; tests without one are no news."""
+    settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
+    concerned = [path for path in tests if concerned_rules(settings.rules, texts.get(path, ""), project)]
+    loaders = {
+        result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
+        for result in migrate_files(concerned, project, settings, jobs)
+    }
+    counted = (replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
+    return tuple(one for one in counted if one.loaders or one.path not in tests)
+
+
+class _Reader:
+    """The files of a tree, some of them as they would be."""
+
+    def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
+        self._root, self._overlay = root, overlay
+
+    def source(self, path: str) -> Source:
+        data = self._overlay.get(path)
+        return source_of(path, (self._root / path).read_bytes() if data is None else data)
+
+    def raw_text(self, path: str) -> str:
+        """Text of a file for looking up words in it; one that cannot be read holds nothing we could know of."""
+        try:
+            data = self._overlay.get(path)
+            return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+def _read_all(read: _Reader, paths: Iterable[str]) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
+    """The files that can be read, and why the others cannot."""
+    sources: dict[str, Source] = {}
+    unread: dict[str, UnreadableSource | OSError] = {}
+    for path in paths:
+        try:
+            sources[path] = read.source(path)
+        except (UnreadableSource, OSError) as error:
+            unread[path] = error
+    return sources, unread
+
+
+def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
+    """Whether a notebook is worth taking apart: some rule looks for a word that occurs in it."""
+    return any(word in text for rule in rules for word in rule.trigger)
+
+
+def _placed(findings: Iterable[Finding], source: Source) -> list[Finding]:
+    """Findings with the place a person would look at: in a notebook, the cell and the line in it."""
+    if isinstance(source, SourceFile):
+        return list(findings)
+    places = [(finding, source.locate(finding.line)) for finding in findings]
+    return [replace(finding, cell=cell, line=line) for finding, (cell, line) in places]
+
+
+def _unseen(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
+    """Notes on cells of a notebook that no rule has seen though they may build a loader."""
+    if isinstance(source, SourceFile):
+        return []
+    reasons = dict(source.unreadable)
+    counting = [rule for rule in rules if rule.counts_sites]
+    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
+    return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not looked at." for cell in cells]
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,309 @@
+"""One file through the rules: what they propose, what the user wants left alone, and what is spliced in."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.deadcode import newly_dead, top_level_names
+from chirp_migrate.edits.imports import conflicting, import_edits
+from chirp_migrate.edits.layout import layout_edits
+from chirp_migrate.engine.settings import Settings
+from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
+from chirp_migrate.plans.plan import Edit, Finding, Hunk, Safety, Status
+from chirp_migrate.rules import Proposal, Rule, all_rules
+from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
+from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
+
+#: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
+_PASS_LIMIT = 12
+
+#: Characters of an error's message that are shown.
+_LONGEST_MESSAGE = 200
+
+#: What a replacement defines at its top level: a second one of that name has to wait, and will choose another name.
+_DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """What the rules make of one file; it can be sent from one process to another.
+
+    Attributes:
+        path: posix path relative to the root.
+        text: the new text, or the old one where nothing is to change.
+        findings: what was found, by place.
+        hunks: what of it can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
+        public: names that other files take from it.
+        notes: sentences on the file that belong to no finding.
+        problem: why the file could not be handled; then its text is the old one, and nothing was found.
+    """
+
+    path: str
+    text: str
+    findings: tuple[Finding, ...] = ()
+    hunks: tuple[Hunk, ...] = ()
+    public: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+def migrate_file(
+    path: str, text: str, project: Project, settings: Settings, concerned: Sequence[Rule] | None = None
+) -> FileResult:
+    """Rewrite one file as the settings say. It never raises: one bad file must not keep the others from migrating.
+
+    Args:
+        path: posix path relative to the root.
+        text: its text.
+        project: the backend it belongs to, whose view of the file becomes the new text.
+        settings: which rules, and which findings are to be left alone.
+        concerned: those of the rules that can have something to say about ``text``, where that is known already.
+    """
+    try:
+        suppressions = read_suppressions(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the user's code is parsed here; what is wrong with it is not our output
+            result = rewrite_in_hunks(
+                path,
+                text,
+                project,
+                unsafe=settings.unsafe,
+                rules=settings.rules,
+                concerned=concerned,
+                ignored=settings.ignored_in(path),
+            )
+    except (UnparsableModule, UnreadableComments) as error:
+        problem = str(error)
+    except Exception as error:  # a defect of one rule
+        problem = f"internal error in a rule, please report it: {type(error).__name__}: {_begin_of(str(error))}"
+    else:
+        notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
+        return replace(result, notes=notes)
+    project.update(path, text)
+    return FileResult(path, text, problem=problem)
+
+
+def _begin_of(message: str) -> str:
+    """The first line of a message, which may hold a whole syntax tree, cut to what one reads."""
+    line, _, rest = message.partition("\n")
+    return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
+
+
+def rewrite(
+    path: str, text: str, project: Project, *, unsafe: bool = False, rules: Sequence[Rule] | None = None
+) -> tuple[str, list[Finding]]:
+    """The new text and the findings of :func:`rewrite_in_hunks`."""
+    result = rewrite_in_hunks(path, text, project, unsafe=unsafe, rules=rules)
+    return result.text, list(result.findings)
+
+
+def rewrite_in_hunks(
+    path: str,
+    text: str,
+    project: Project,
+    *,
+    unsafe: bool = False,
+    rules: Sequence[Rule] | None = None,
+    concerned: Sequence[Rule] | None = None,
+    ignored: frozenset[str] = frozenset(),
+) -> FileResult:
+    """Apply the rules to one module until none of them proposes an edit.
+
+    Args:
+        path: posix path relative to the root.
+        text: source of the module.
+        project: the backend it belongs to, whose view of the file becomes the new text.
+        unsafe: also apply rules that change behaviour.
+        rules: the rules; ``None`` means all.
+        concerned: those of them that can have something to say about ``text``, where that is known already.
+        ignored: codes whose findings are left alone in this file.
+
+    Returns:
+        The new text, its hunks and the findings, with lines and columns of the text as it was given.
+
+    Raises:
+        UnparsableModule: when ``text`` cannot be parsed.
+        UnreadableComments: when it cannot be told what the user wants left alone.
+    """
+    chosen_rules = all_rules() if rules is None else rules
+    work: _Rewriting | None = None
+    findings: list[Finding] = []
+    for number in range(_PASS_LIMIT):
+        if number:
+            concerned = tuple(rule for rule in chosen_rules if rule.may_have_more(text, project))
+        elif concerned is None:
+            concerned = concerned_rules(chosen_rules, text, project)
+        if not concerned:
+            break
+        module = project.module(path) if project.text(path) == text else Module(path, text)
+        work = work or _Rewriting(module, project)
+        suppressions = read_suppressions(text)
+        suppressions.everywhere |= ignored
+        proposals = _proposals(concerned, module, project)
+        chosen, remaining = _choose(module, proposals, suppressions, unsafe)
+        # What later passes find fine is what the first one rewrote.
+        findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
+        if not chosen:
+            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
+            break
+        text = work.splice(module, chosen, proposals)
+        project.update(path, text)
+    else:
+        raise AssertionError(f"the rules do not settle on {path}")
+    if work is None:
+        return FileResult(path, text)
+    return work.result(text, findings)
+
+
+class _Rewriting:
+    """What the passes over one file have done so far."""
+
+    def __init__(self, module: Module, project: Project) -> None:
+        self._original, self._project = module, project
+        self._pieces = PieceTable(module.text)
+        self._done: list[tuple[Rule, Proposal, Finding]] = []
+        self._joined: set[tuple[int, int]] = set()
+        self._deferred: dict[tuple[str, int], set[int]] = {}
+        self._passes = 0
+
+    def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
+        """What is found at a place of the text as it is now, told of the text as it was."""
+        line, column = self._original.position(self._pieces.origin(proposal.offset))
+        safety = Safety.ADVICE if status is Status.REPORT else rule.safety
+        message, path = proposal.message, self._original.path
+        return Finding(rule.code, rule.name, path, line, column, message, safety, status, proposal.why)
+
+    def splice(
+        self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
+    ) -> str:
+        """The text with what a pass has chosen from its proposals."""
+        first = len(self._done)
+        self._passes += 1
+        owners: dict[Edit, frozenset[int]] = {}
+        unexplained: set[int] = set()
+        for number, (rule, proposal) in enumerate(chosen, start=first):
+            place = rule.code, self._pieces.origin(proposal.offset)
+            self._joined |= {(one, number) for one in self._deferred.get(place, ())}
+            if first and place not in self._deferred:
+                unexplained.add(number)
+            for edit in proposal.edits:
+                owners[edit] = owners.get(edit, FOLLOWS) | {number}
+        for rule, proposal in proposals:
+            if proposal.edits and not any(proposal is one for _, one in chosen):
+                blocking = {
+                    number
+                    for edit, by in owners.items()
+                    for number in by
+                    for one in proposal.edits
+                    if _overlap(one, edit)
+                }
+                self._deferred.setdefault((rule.code, self._pieces.origin(proposal.offset)), set()).update(blocking)
+        self._done += [(rule, proposal, self.finding(rule, proposal, Status.REWRITE)) for rule, proposal in chosen]
+        needed = {one for _, proposal in chosen for one in proposal.imports}
+        added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
+        self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
+        self._pieces.splice(layout_edits(module, owners, added, self._project.code_style))
+        # What could not be proposed before is there because of what was rewritten: where it changes that, because of
+        # just that.
+        unexplained -= {later for _, later in self._pieces.joined}
+        self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
+        style = self._project.import_style
+        while dead := newly_dead(module.text, self._pieces.text, lambda name: self._is_public(module, name), style):
+            self._pieces.splice((edit, FOLLOWS) for edit in dead)
+        return self._pieces.text
+
+    def _is_public(self, module: Module, name: str) -> bool:
+        return self._project.imported_elsewhere(module, name)
+
+    def result(self, text: str, findings: list[Finding]) -> FileResult:
+        """The text with its hunks, and the findings with the hunks that they are in."""
+        path = self._original.path
+        if not self._done:
+            return FileResult(path, text, tuple(sorted(findings, key=_place)))
+        public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
+        hunks, numbers = self._hunks()
+        if None in numbers or (
+            self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
+        ):
+            # What the passes did to each other cannot be told apart.
+            hunks, numbers = (Hunk(1, changed_lines(self._original.text, text)),), [1] * len(self._done)
+        findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
+        return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
+
+    def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
+        """The hunks, and for each rewrite the number of its one; None where later ones left nothing of it."""
+        edits = list(self._pieces.edits())
+        joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
+        groups = grouped(len(self._done), joined)
+        by_group: dict[int, list[Edit]] = {}
+        for edit, owners in edits:
+            for group in {groups[owner] for owner in owners}:
+                by_group.setdefault(group, []).append(edit)
+        hunks: list[Hunk] = []
+        numbers: dict[int, int] = {}
+        for number, (group, own) in enumerate(by_group.items(), start=1):
+            numbers[group] = number
+            imports = {
+                needed for one, (_, proposal, _) in zip(groups, self._done, strict=True) if one == group
+                for needed in proposal.imports
+            }  # fmt: skip
+            hunks.append(Hunk(number, tuple(own), frozenset(imports)))
+        return tuple(hunks), [numbers.get(group) for group in groups]
+
+
+def concerned_rules(rules: Sequence[Rule], text: str, project: Project) -> tuple[Rule, ...]:
+    """Those of ``rules`` that can have something to say about a module with this text, judged by words."""
+    return tuple(rule for rule in rules if rule.concerns(text, project))
+
+
+def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, Proposal]]:
+    return [(rule, proposal) for rule in rules for proposal in rule.check(module, project)]
+
+
+def _choose(
+    module: Module, proposals: Sequence[tuple[Rule, Proposal]], suppressions: Suppressions, unsafe: bool
+) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
+    """Proposals to apply in this pass (none overlapping another), and those that stay findings."""
+    chosen: list[tuple[Rule, Proposal]] = []
+    remaining: list[tuple[Rule, Proposal, Status]] = []
+    taken: list[Edit] = []
+    defined: set[str] = set()
+    # What changes behaviour was asked for: it goes first where something else would be done, too.
+    for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
+        new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share what they define
+        defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
+        if proposal.fine:
+            remaining.append((rule, proposal, Status.FINE))
+        elif suppressions.covers(rule.code, module.position(proposal.offset)[0]):
+            remaining.append((rule, proposal, Status.SUPPRESSED))
+        elif not proposal.edits:
+            remaining.append((rule, proposal, Status.REPORT))
+        elif clash := conflicting(module, proposal.imports) if proposal.imports else set():
+            names = ", ".join(sorted(clash))
+            message = f"{proposal.message}; left alone, because {names} already means something else in this file"
+            remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
+        elif rule.safety is Safety.BEHAVIOUR and not unsafe:
+            remaining.append((rule, proposal, Status.OPT_IN))
+        elif not defines & defined and not any(_overlap(edit, other) for edit in proposal.edits for other in taken):
+            chosen.append((rule, proposal))
+            taken += proposal.edits
+            defined |= defines
+    return chosen, remaining
+
+
+def _overlap(one: Edit, other: Edit) -> bool:
+    if one.start == one.end or other.start == other.end:
+        return one.start < other.end and other.start < one.end and (one.start, one.end) != (other.start, other.end)
+    return one.start < other.end and other.start < one.end
+
+
+def _place(finding: Finding) -> tuple[int, int, str]:
+    return finding.line, finding.column, finding.rule

@@ -1,0 +1,275 @@
+"""What a run is to do: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and what the command line says.
+
+The keys are documented in docs/settings.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.engine.discover import root_of
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
+from chirp_migrate.source.files import read_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Settings", "glob_pattern", "read_settings", "read_verify_table"]
+
+_FILE = "pyproject.toml"
+_TABLE = "chirp-migrate"
+_VERIFY = "verify"
+_KEYS = ("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", _VERIFY)
+#: A project's own tests, as pytest finds them, and what they share.
+_TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is looked at, which rules run and which of their rewrites are applied; by default everything safe.
+
+    Attributes:
+        include: patterns of the files to look at; none means all.
+        exclude: patterns of files that are not rewritten.
+        codes: the rules to run; ``None`` means all.
+        file_ignores: patterns of files, and the codes whose findings are left alone there.
+        unsafe: also apply rules that change behaviour.
+        notebooks: also look at notebooks.
+        tests: also look at tests.
+        excluded: globs of further files that are not rewritten, relative to the folder of the run.
+        prefix: what goes before a path of the run to make it one of the patterns', ``""`` or ending in ``/``.
+    """
+
+    include: tuple[re.Pattern[str], ...] = ()
+    exclude: tuple[re.Pattern[str], ...] = ()
+    codes: frozenset[str] | None = None
+    file_ignores: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = ()
+    unsafe: bool = False
+    notebooks: bool = True
+    tests: bool = False
+    excluded: tuple[str, ...] = ()
+    prefix: str = ""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules to run, by code."""
+        return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
+
+    def why_left_out(self, path: str) -> str | None:
+        """Why the file at ``path`` is not to be rewritten, or ``None``."""
+        name = self.prefix + path
+        if any(pattern.fullmatch(name) for pattern in self.exclude):
+            return f"excluded in {_FILE}"
+        if self.include and not any(pattern.fullmatch(name) for pattern in self.include):
+            return f"not included in {_FILE}"
+        if any(glob_pattern(glob).fullmatch(path) for glob in self.excluded):
+            return "excluded with --exclude"
+        return "a test; --tests includes it" if self.leaves_as_test(path) else None
+
+    def leaves_as_test(self, path: str) -> bool:
+        """Whether the file at ``path`` is a test (by its name or folder), and tests are left alone."""
+        return not self.tests and _TEST.fullmatch(path) is not None
+
+    def ignored_in(self, path: str) -> frozenset[str]:
+        """Codes whose findings are to be left alone in the file at ``path``."""
+        name = self.prefix + path
+        return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
+
+    def overridden(
+        self,
+        *,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        unsafe: bool | None = None,
+        notebooks: bool | None = None,
+        tests: bool | None = None,
+        exclude: Sequence[str] = (),
+    ) -> Settings:
+        """These settings with what the command line says above them.
+
+        ``select`` puts the settings' ``select`` and ``ignore`` aside; ``ignore`` alone takes further rules away, and
+        ``exclude`` further files.
+
+        Raises:
+            UsageProblem: a selector means no rule, or no rule remains.
+        """
+        for option, selectors in (("--select", select), ("--ignore", ignore)):
+            for selector in selectors:
+                if not codes_of(selector):
+                    raise UsageProblem(f"{option}: {unknown_rule(selector)}.")
+        codes = self.codes
+        if select:
+            codes = selected_codes(select, ignore)
+        elif ignore:
+            codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_of, ignore))
+        if codes is not None and not codes:
+            raise UsageProblem("no rule is left to run: select one that is not ignored.")
+        return replace(
+            self,
+            codes=codes,
+            unsafe=self.unsafe if unsafe is None else unsafe,
+            notebooks=self.notebooks if notebooks is None else notebooks,
+            tests=self.tests if tests is None else tests,
+            excluded=(*self.excluded, *exclude),
+        )
+
+
+def read_settings(path: Path) -> Settings:
+    """Settings for a run on ``path``: those of the nearest ``pyproject.toml`` that has a ``[tool.chirp-migrate]``.
+
+    Looked for in the folder of the run and, inside a git work tree, in the folders above up to its top.
+
+    Raises:
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that speaks of this program cannot be read, or it
+            holds something else than what is documented.
+    """
+    root = root_of(path)
+    for folder in _folders(root):
+        table = _table(folder / _FILE)
+        if table is not None:
+            prefix = "" if folder == root else root.relative_to(folder).as_posix() + "/"
+            return _Reader(folder / _FILE, table).settings(prefix)
+    return Settings()
+
+
+def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
+    """``[tool.chirp-migrate.verify]`` of the file that :func:`read_settings` reads, and that file; what is in the
+    table is checked by :mod:`chirp_migrate.verify.options`.
+
+    Returns:
+        The file (that of the folder of the run where there is none) and the table (empty where there is none).
+
+    Raises:
+        UsageProblem: see :func:`read_settings`.
+    """
+    root = root_of(path)
+    for folder in _folders(root):
+        table = _table(folder / _FILE)
+        if table is not None:
+            found = table.get(_VERIFY, {})
+            if not isinstance(found, dict):
+                raise UsageProblem(f"{folder / _FILE}: tool.{_TABLE}.{_VERIFY} must be a table.")
+            return folder / _FILE, found
+    return root / _FILE, {}
+
+
+def _folders(root: Path) -> list[Path]:
+    above = [root, *root.parents]
+    top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    return above[: top + 1]
+
+
+def _table(file: Path) -> Mapping[str, Any] | None:
+    try:
+        data = read_file(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): it may hold settings.") from None
+    if _TABLE.encode() not in data:
+        return None
+    try:
+        content = tomllib.loads(data.decode("utf-8"))
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise UsageProblem(f"{file} is not valid TOML ({error}): correct it, it may hold settings.") from None
+    tool = content.get("tool", {})
+    table = tool.get(_TABLE) if isinstance(tool, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise UsageProblem(f"{file}: tool.{_TABLE} must be a table.")
+    return table
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Checks a table key by key."""
+
+    file: Path
+    table: Mapping[str, Any]
+
+    def settings(self, prefix: str) -> Settings:
+        for key in self.table:
+            if key not in _KEYS:
+                near = get_close_matches(key, _KEYS, n=1)
+                meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_KEYS)}."
+                raise self._problem(f"has an unknown key {key!r}; {meant}")
+        select, ignore = self._selectors("select"), self._selectors("ignore")
+        codes = selected_codes(select or ["ALL"], ignore)
+        if not codes:
+            raise self._problem("leaves no rule to run: select one that is not ignored.")
+        return Settings(
+            include=self._patterns("include"),
+            exclude=self._patterns("exclude"),
+            codes=codes if select or ignore else None,
+            file_ignores=self._file_ignores(),
+            unsafe=self._flag("unsafe", default=False),
+            notebooks=self._flag("notebooks", default=True),
+            tests=self._flag("tests", default=False),
+            prefix=prefix,
+        )
+
+    def _problem(self, what: str) -> UsageProblem:
+        return UsageProblem(f"{self.file}: [tool.{_TABLE}] {what}")
+
+    def _strings(self, key: str, value: object) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            raise self._problem(f"{key} must be a list of strings.")
+        return value
+
+    def _selectors(self, key: str, value: object = None) -> list[str]:
+        selectors = self._strings(key, self.table.get(key, []) if value is None else value)
+        for selector in selectors:
+            if not codes_of(selector):
+                raise self._problem(f"{key}: {unknown_rule(selector)}.")
+        return selectors
+
+    def _patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(map(glob_pattern, self._strings(key, self.table.get(key, []))))
+
+    def _file_ignores(self) -> tuple[tuple[re.Pattern[str], frozenset[str]], ...]:
+        key = "per-file-ignores"
+        table = self.table.get(key, {})
+        if not isinstance(table, dict):
+            raise self._problem(f'{key} must be a table such as {{"tests/*" = ["CHP007"]}}.')
+        return tuple(
+            (glob_pattern(glob), frozenset().union(*map(codes_of, self._selectors(f'{key} "{glob}"', value))))
+            for glob, value in table.items()
+        )
+
+    def _flag(self, key: str, *, default: bool) -> bool:
+        value = self.table.get(key, default)
+        if not isinstance(value, bool):
+            raise self._problem(f"{key} must be true or false.")
+        return value
+
+
+@lru_cache(maxsize=256)
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """What ``glob`` matches among posix paths, in the manner of ``.gitignore``.
+
+    ``*`` and ``?`` stay within one folder, ``**`` goes through any number of them; what has no slash but at its end
+    matches at any depth; a folder that matches stands for everything below it.
+    """
+    body = glob.removeprefix("./").strip("/")
+    anchored = "/" in glob.rstrip("/")
+    pattern = ""
+    for piece in re.findall(r"\*\*/|/\*\*$|\*+|\?|[^*?/]+|/", body):
+        if piece == "**/":
+            pattern += "(?:[^/]+/)*"
+        elif piece == "/**":
+            pattern += "/.+"
+        elif piece == "**" and body == piece:
+            pattern += ".+"
+        else:
+            pattern += {"*": "[^/]*", "?": "[^/]"}.get(piece[:1], re.escape(piece))
+    below = "/.+" if glob.endswith("/") else "(?:/.+)?"
+    return re.compile(("" if anchored else "(?:[^/]+/)*") + pattern + below, re.DOTALL)

@@ -1,0 +1,225 @@
+"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason.
+
+The JSON form of its parts (``to_json``) is documented in docs/json.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Hunk", "Import", "Plan", "Safety", "Skipped", "Status", "sha256"]
+
+#: Version of the JSON form: it changes when a field changes its meaning or goes, not when one is added.
+SCHEMA = 1
+
+
+class Safety(str, Enum):
+    """What applying a rule means for the training.
+
+    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: fixes
+    something whose result differs. ``ADVICE``: a hazard that is seen but not fixed.
+    """
+
+    SAFE = "safe"
+    BEHAVIOUR = "behaviour-changing"
+    ADVICE = "advice"
+
+
+class Status(str, Enum):
+    """What happens to a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
+
+    ``SUPPRESSED``: left alone because a comment or setting says so. ``REFUSED``: the user refused it in a review.
+    ``FINE``: nothing to do, counted only.
+    """
+
+    REWRITE = "rewrite"
+    OPT_IN = "opt-in"
+    REPORT = "report"
+    SUPPRESSED = "suppressed"
+    REFUSED = "refused"
+    FINE = "fine"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replacement of the code points ``start:end`` of a decoded text."""
+
+    start: int
+    end: int
+    replacement: str
+
+
+#: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
+Import = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """A rewrite that can be accepted or refused alone: edits that make sense only together.
+
+    Imports that it needs, and what becomes dead by it, are no part of it: they follow from the hunks that are
+    accepted (see :func:`chirp_migrate.edits.apply_hunks.compose`).
+
+    Attributes:
+        number: from 1 in each file, in the order of the text.
+        edits: places in the text as it was; those of different hunks do not overlap, but may be the same insertion.
+        imports: what the edits need imported.
+    """
+
+    number: int
+    edits: tuple[Edit, ...]
+    imports: frozenset[Import] = frozenset()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a rule found.
+
+    Attributes:
+        rule: code of the rule, such as ``CHP001``.
+        name: its kebab-case name.
+        path: posix path relative to the root of the plan.
+        line: 1-based line in the original file.
+        column: 1-based column in the original file.
+        message: what was found and what is done about it, or why it is left alone.
+        safety: what rewriting it means for the training.
+        status: what happens to it.
+        why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.
+        cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
+        hunk: number of the hunk that rewrites it, or would.
+    """
+
+    rule: str
+    name: str
+    path: str
+    line: int
+    column: int
+    message: str
+    safety: Safety
+    status: Status
+    why: str = ""
+    cell: int | None = None
+    hunk: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The line, and in a notebook the cell, as people are told of it."""
+        return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes by their names; the enumerations as their values."""
+        return {
+            "rule": self.rule,
+            "name": self.name,
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "message": self.message,
+            "safety": self.safety.value,
+            "status": self.status.value,
+            "why": self.why,
+            "cell": self.cell,
+            "hunk": self.hunk,
+        }
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """New bytes of one file.
+
+    Attributes:
+        path: posix path relative to the root of the plan.
+        before: the bytes the plan was made from; ``None`` when the file is to be created.
+        after: the bytes it is to have.
+        note: why it is written: ``rewrite``, ``scaffold``, ``dependency``, ``vendor`` or ``ignore``.
+        hunks: of a rewritten file, what can be accepted or refused in it.
+        public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes
+    note: str
+    hunks: tuple[Hunk, ...] = ()
+    public: frozenset[str] = frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """``path``, ``action`` (rewrite or create), ``note``, ``sha256_before`` (may be null), ``sha256_after``."""
+        return {
+            "path": self.path,
+            "action": "create" if self.before is None else "rewrite",
+            "note": self.note,
+            "sha256_before": None if self.before is None else sha256(self.before),
+            "sha256_after": sha256(self.after),
+        }
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file that could not be handled, or what was not looked at, and why.
+
+    Attributes:
+        path: posix path relative to the root of the plan.
+        reason: why, as people are told.
+        loaders: of a test that was left alone, how many loaders in it could be migrated.
+    """
+
+    path: str
+    reason: str
+    loaders: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """``path``, ``reason`` and, where there are some, ``loaders``."""
+        counted = {"loaders": self.loaders} if self.loaders else {}
+        return {"path": self.path, "reason": self.reason, **counted}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order.
+
+    Attributes:
+        skipped: files that could not be handled.
+        notes: sentences about the run that belong to no single finding.
+        left_out: folders and files that were not looked at, on purpose.
+    """
+
+    root: Path
+    files: tuple[FilePlan, ...]
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...] = ()
+    left_out: tuple[Skipped, ...] = ()
+
+    def seen_from(self, folder: Path) -> Plan:
+        """The same plan with ``folder``, which the root is or lies in, as its root."""
+        between = self.root.relative_to(folder)
+        return replace(
+            self,
+            root=folder,
+            files=_below(between, self.files),
+            findings=_below(between, self.findings),
+            skipped=_below(between, self.skipped),
+            left_out=_below(between, self.left_out),
+        )
+
+    @property
+    def is_vendored(self) -> bool:
+        """Whether the runtime is copied into the tree."""
+        return any(file.note == "vendor" for file in self.files)
+
+
+_Placed = TypeVar("_Placed", FilePlan, Finding, Skipped)
+
+
+def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
+    return tuple(replace(one, path=(folder / one.path).as_posix()) for one in parts)
+
+
+def sha256(content: bytes) -> str:
+    """Hexadecimal SHA-256 of ``content``: how plans and journals name bytes."""
+    return hashlib.sha256(content).hexdigest()

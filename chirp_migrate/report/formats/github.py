@@ -1,0 +1,59 @@
+"""Findings as workflow commands of GitHub Actions, which shows them beside the changed lines of a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chirp_migrate.engine.checking import Check
+from chirp_migrate.plans.plan import Finding
+from chirp_migrate.review.places import Places
+from chirp_migrate.rules import all_rules
+
+__all__ = ["workflow_commands"]
+
+
+def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
+    """Lines without newline for each finding that counts, and an error for each file that was not handled.
+
+    What rules find that know bugs (``Rule.finds_bugs``) is a warning, anything else a notice.
+
+    Names are relative to the top of the repository (see ``places.top_of``). A line in a notebook
+    is the one in its JSON at which the cell's code begins.
+
+    Args:
+        check: what was found.
+        verbose: also for each finding that is listed or proposed and does not count.
+
+    Raises:
+        UsageProblem: a file changed while it was checked.
+    """
+    places = Places(check.plan)
+    bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
+    for finding in (*check.work, *(check.others if verbose else ())):
+        yield _of_finding("warning" if finding.rule in bugs else "notice", finding, places)
+    for skipped in check.plan.skipped:
+        place = {"file": places.name(skipped.path), "title": "not handled"}
+        yield _command("error", place, f"{skipped.path}: {skipped.reason}")
+
+
+def _of_finding(level: str, finding: Finding, places: Places) -> str:
+    region = places.region(finding)
+    place = {"file": places.name(finding.path), "line": str(region.line)}
+    if region.column is not None:
+        place["col"] = str(region.column)
+    message = finding.message if finding.cell is None else f"{finding.place}: {finding.message}"
+    return _command(level, {**place, "title": f"{finding.rule} {finding.name}"}, message)
+
+
+def _command(level: str, properties: dict[str, str], message: str) -> str:
+    listed = ",".join(f"{key}={_in_property(value)}" for key, value in properties.items())
+    return f"::{level} {listed}::{_in_message(message)}"
+
+
+def _in_message(text: str) -> str:
+    """Escaped as GitHub's own toolkit does it."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _in_property(text: str) -> str:
+    return _in_message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,179 @@
+"""Findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
+
+The document says nothing about the machine or the time it was made: the same tree gives the same bytes. Names are
+relative to the top of the repository (see :func:`~chirp_migrate.review.places.top_of`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from chirp_migrate import __version__
+from chirp_migrate.engine.checking import Check
+from chirp_migrate.plans.plan import Finding, Skipped, Status, sha256
+from chirp_migrate.review.fixes import Replacement, line_fixes
+from chirp_migrate.review.places import Places, Region
+from chirp_migrate.rules import Rule
+from chirp_migrate.syntax.import_style import ImportStyle
+
+__all__ = ["sarif"]
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_BASE = "%SRCROOT%"
+#: Version 1 of how lines are told apart that say the same.
+_FINGERPRINT = "ruleAndLine/v1"
+
+_Json = dict[str, Any]
+
+
+def sarif(check: Check) -> _Json:
+    """The document for what was found; what is fine already is not in it.
+
+    What ``apply`` would rewrite has the level ``warning``, what is listed, proposed or suppressed ``note``, files that
+    could not be handled are notifications with the level ``error``.
+
+    Raises:
+        UsageProblem: a file changed while it was checked.
+    """
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [_Run(check).to_json()]}
+
+
+class _Run:
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._places = Places(check.plan)
+        self._rules = check.settings.rules
+        self._findings = [finding for finding in check.plan.findings if finding.status is not Status.FINE]
+        self._numbers = {path: n for n, path in enumerate(dict.fromkeys(finding.path for finding in self._findings))}
+
+    def to_json(self) -> _Json:
+        return {
+            "tool": {"driver": {"name": "chirp-migrate", "version": __version__, "rules": [*map(_rule, self._rules)]}},
+            "invocations": [self._invocation()],
+            "columnKind": "unicodeCodePoints",
+            "newlineSequences": ["\r\n", "\n", "\r"],
+            "originalUriBaseIds": {_BASE: {"description": _message("The top of the repository.")}},
+            "artifacts": [self._artifact(path) for path in self._numbers],
+            "results": self._results(),
+        }
+
+    def _invocation(self) -> _Json:
+        plan = self._check.plan
+        notes = [{"level": "note", "message": _message(note)} for note in plan.notes]
+        return {
+            "executionSuccessful": True,
+            "exitCode": int(self._check.exit_code),
+            "toolExecutionNotifications": [*map(self._skipped, plan.skipped), *notes],
+        }
+
+    def _skipped(self, one: Skipped) -> _Json:
+        place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}
+        return {"level": "error", "message": _message(f"Not handled: {one.reason}"), "locations": [place]}
+
+    def _artifact(self, path: str) -> _Json:
+        file = self._places.file(path)
+        encoding = {} if file.encoding is None else {"encoding": file.encoding}
+        return {
+            "location": self._location(path),
+            "length": len(file.data),
+            "hashes": {"sha-256": sha256(file.data)},
+            **encoding,
+        }
+
+    def _location(self, path: str) -> _Json:
+        uri = quote(self._places.name(path).encode("utf-8", "surrogateescape"))
+        return {"uri": uri, "uriBaseId": _BASE}
+
+    def _results(self) -> list[_Json]:
+        index = {rule.code: number for number, rule in enumerate(self._rules)}
+        fixes = self._fixes()
+        seen: Counter[tuple[str, str, str]] = Counter()
+        results = []
+        for finding in self._findings:
+            line = finding.path, finding.rule, self._places.line(finding)
+            seen[line] += 1
+            result = {
+                "ruleId": finding.rule,
+                "ruleIndex": index[finding.rule],
+                "level": "warning" if self._rules[index[finding.rule]].finds_bugs else "note",
+                "message": _message(finding.message if finding.cell is None else f"{finding.place}: {finding.message}"),
+                "locations": [self._place(finding)],
+                "partialFingerprints": {_FINGERPRINT: _fingerprint(*line[1:], seen[line])},
+                "properties": {"status": finding.status.value, "safety": finding.safety.value, "why": finding.why},
+            }
+            if finding.status is Status.SUPPRESSED:
+                by_settings = self._check.is_suppressed_by_settings(finding)
+                result["suppressions"] = [{"kind": "external" if by_settings else "inSource"}]
+            if finding.status is Status.REWRITE and (finding.path, finding.hunk) in fixes:
+                result["fixes"] = [fixes[finding.path, finding.hunk]]
+            results.append(result)
+        return results
+
+    def _place(self, finding: Finding) -> _Json:
+        artifact = {**self._location(finding.path), "index": self._numbers[finding.path]}
+        place: _Json = {
+            "physicalLocation": {"artifactLocation": artifact, "region": _region(self._places.region(finding))}
+        }
+        if finding.cell is not None:
+            place["logicalLocations"] = [{"name": f"cell {finding.cell}", "kind": "module"}]
+        return place
+
+    def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
+        """The fix of every hunk, by path and number."""
+        members: dict[tuple[str, int | None], list[Finding]] = {}
+        for finding in self._findings:
+            members.setdefault((finding.path, finding.hunk), []).append(finding)
+        found: dict[tuple[str, int | None], _Json] = {}
+        style = ImportStyle(self._check.plan.root, self._check.plan.is_vendored)
+        for file in self._check.plan.files:
+            for number, replacements in line_fixes(file, style).items():
+                change = {"artifactLocation": self._location(file.path), "replacements": [*map(_replace, replacements)]}
+                described = _message(_described(members[file.path, number]))
+                found[file.path, number] = {"description": described, "artifactChanges": [change]}
+        return found
+
+
+def _rule(rule: Rule) -> _Json:
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": _message(rule.summary),
+        "fullDescription": _message(rule.reason),
+        "help": _message(f"{rule.reason}\n\n`chirp-migrate explain {rule.code}` shows an example."),
+        "defaultConfiguration": {"level": "warning" if rule.finds_bugs else "note"},
+        "properties": {"safety": rule.safety.value},
+    }
+
+
+def _region(region: Region) -> _Json:
+    content = {"startLine": region.line}
+    if region.column is not None:
+        content["startColumn"] = region.column
+    if region.last_line is not None:
+        content["endLine"] = region.last_line
+    return content
+
+
+def _replace(one: Replacement) -> _Json:
+    deleted = dict(zip(("startLine", "startColumn", "endLine", "endColumn"), (*one.start, *one.end), strict=True))
+    return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
+
+
+def _described(findings: Sequence[Finding]) -> str:
+    """What a fix does: one hunk, which may answer several findings."""
+    places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
+    return f"Rewrite {places}."
+
+
+def _fingerprint(rule: str, line: str, occurrence: int) -> str:
+    """The same for the same line of code wherever it moves in its file, and whatever stands around it."""
+    return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _message(text: str) -> _Json:
+    """Text in the document; names of files in it need not be text."""
+    return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

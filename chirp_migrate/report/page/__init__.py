@@ -1,0 +1,1 @@
+"""A story as one HTML file."""

@@ -1,0 +1,1 @@
+"""A story as lines for a terminal."""

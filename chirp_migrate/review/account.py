@@ -1,0 +1,93 @@
+"""The account of a run: every place that had to be looked at, and what became of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chirp_migrate.plans.plan import Finding, Skipped, Status
+from chirp_migrate.rules import all_rules
+
+__all__ = ["Ledger"]
+
+#: Why a place is listed whose rule gives no shorter reason than its message.
+_OTHER = "other"
+_NOT_WRITTEN = "file-not-written"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What became of the findings of a run, by status.
+
+    Attributes:
+        sites: places found by rules that count them (``Rule.counts_sites``); the statuses add up to what was found.
+        reasons: how many of the sites are only listed, by the short reason.
+        rules: findings of every rule that found something, by code; those that count sites included.
+        unread: files that could not be handled, so that nothing in them is counted.
+        counting: whether a rule ran that counts sites.
+    """
+
+    sites: Mapping[Status, int]
+    reasons: Mapping[str, int]
+    rules: Mapping[str, Mapping[Status, int]]
+    unread: int
+    counting: bool
+
+    @classmethod
+    def of(
+        cls,
+        findings: Iterable[Finding],
+        skipped: Collection[Skipped] = (),
+        left: Collection[Skipped] = (),
+        codes: Collection[str] | None = None,
+    ) -> Ledger:
+        """Add up a run.
+
+        Args:
+            findings: all that were found.
+            skipped: files that could not be handled.
+            left: files whose rewrite could not be written: their rewrites count as listed.
+            codes: the rules that ran; ``None`` means all.
+        """
+        counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
+        kept = {one.path for one in left}
+        sites: Counter[Status] = Counter()
+        reasons: Counter[str] = Counter()
+        rules: dict[str, Counter[Status]] = {}
+        for finding in findings:
+            status, why = finding.status, finding.why or _OTHER
+            if status is Status.REWRITE and finding.path in kept:
+                status, why = Status.REPORT, _NOT_WRITTEN
+            rules.setdefault(finding.rule, Counter())[status] += 1
+            if finding.rule in counting:
+                sites[status] += 1
+                reasons.update([why] if status is Status.REPORT else [])
+        return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), len(skipped), bool(counting))
+
+    @property
+    def found(self) -> int:
+        """All sites."""
+        return sum(self.sites.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The ledger as docs/json.md has it."""
+        return {
+            "sites": {"found": self.found, **_by_name(self.sites)},
+            "listed_by_reason": dict(self.reasons),
+            "rules": {code: _by_name(counts) for code, counts in self.rules.items()},
+            "files_not_handled": self.unread,
+        }
+
+
+def _by_name(counts: Mapping[Status, int]) -> dict[str, int]:
+    names = {
+        "migrated": Status.REWRITE,
+        "fine": Status.FINE,
+        "suppressed": Status.SUPPRESSED,
+        "refused": Status.REFUSED,
+        "opt_in": Status.OPT_IN,
+        "listed": Status.REPORT,
+    }
+    return {name: counts.get(status, 0) for name, status in names.items()}

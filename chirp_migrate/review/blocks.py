@@ -1,0 +1,76 @@
+"""A hunk as a person looks at it: runs of whole lines, before and after."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.diff import SOURCE_LINE
+from chirp_migrate.source.piece_table import lines_of
+from chirp_migrate.source.text import apply_edits
+
+__all__ = ["Block", "Lines"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines ``first`` up to, not including, ``end`` (from 1) that become ``after``; none where lines are inserted."""
+
+    first: int
+    end: int
+    before: str
+    after: str
+
+
+class Lines:
+    """The lines of a text, each with its newline."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines: Sequence[str] = SOURCE_LINE.findall(text)
+        #: Offset of every line, and of the end of the text.
+        self.starts: Sequence[int] = [0, *accumulate(map(len, self.lines))]
+
+    def blocks(self, edits: Iterable[Edit]) -> list[Block]:
+        """The blocks of lines that ``edits`` change, in their order."""
+        runs: list[tuple[int, int, list[Edit]]] = []
+        for edit in sorted(edits, key=lambda one: (one.start, one.end)):
+            first, end = lines_of(edit, self.starts)
+            if runs and (first < runs[-1][1] or first == runs[-1][0]):
+                run_first, run_end, members = runs.pop()
+                runs.append((run_first, max(run_end, end), [*members, edit]))
+            else:
+                runs.append((first, end, [edit]))
+        return [self._block(*run) for run in runs]
+
+    def edit(self, block: Block) -> Edit:
+        """The edit that makes a block's lines what it says."""
+        return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        line = min(bisect_right(self.starts, offset), max(len(self.lines), 1)) - 1
+        return line + 1, offset - self.starts[line] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a 1-based line and column.
+
+        Raises:
+            ValueError: there is no such place.
+        """
+        if not 1 <= line <= max(len(self.lines), 1) or column < 1:
+            raise ValueError(f"there is no line {line}, column {column}")
+        offset = self.starts[line - 1] + column - 1
+        if offset > len(self.text) or (line < len(self.lines) and offset >= self.starts[line]):
+            raise ValueError(f"there is no line {line}, column {column}")
+        return offset
+
+    def _block(self, first: int, end: int, edits: Sequence[Edit]) -> Block:
+        last = min(end, len(self.lines))
+        start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
+        before = self.text[start:stop]
+        shifted = [Edit(one.start - start, one.end - start, one.replacement) for one in edits]
+        return Block(first + 1, last + 1, before, apply_edits(before, shifted))

@@ -1,0 +1,66 @@
+"""A hunk as lines to replace: the form in which editors and code hosts take a rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.review.blocks import Lines
+from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.text import SourceFile
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module
+
+__all__ = ["Replacement", "line_fixes"]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Lines of a file and what goes in their place.
+
+    Attributes:
+        start: 1-based line and column (code points, without byte order mark) of the first of them; the column is 1.
+        end: line and column just behind the last of them: the beginning of the next line or, where the file ends
+            without a newline, the end of the last one. The same as ``start`` where lines are only inserted.
+        text: the new lines with their newlines; empty where lines only go.
+    """
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    text: str
+
+
+def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
+    """For each hunk of a rewritten Python file the replacements that make it the file in which only that one is
+    accepted, with its imports and without what it leaves dead. Positions are those of the file as it is.
+
+    Notebooks have none: lines of code are not lines of the file there. Nor has a hunk that changes the first line
+    behind a byte order mark, since programs do not agree on whether the mark belongs to that line.
+    """
+    if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
+        return {}
+    source = SourceFile.from_bytes(file.before)
+    module = Module(file.path, source.text)
+    lines = Lines(source.text)
+    fixes: dict[int, tuple[Replacement, ...]] = {}
+    for hunk in file.hunks:
+        replacements = _replacements(lines, compose(module, [hunk], file.public, style))
+        if replacements and (not source.bom or replacements[0].start > (1, 1)):
+            fixes[hunk.number] = replacements
+    return fixes
+
+
+def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
+    return tuple(
+        Replacement(_place(lines, edit.start), _place(lines, edit.end), edit.replacement)
+        for edit in changed_lines(lines.text, new)
+    )
+
+
+def _place(lines: Lines, offset: int) -> tuple[int, int]:
+    """Line and column of an offset; behind the last newline a line begins that has nothing in it."""
+    if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
+        return len(lines.lines) + 1, 1
+    return lines.position(offset)

@@ -1,0 +1,97 @@
+"""A plan with some of its hunks refused or edited: what is left is what was planned, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from chirp_migrate.additions.dependency import imports_runtime
+from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.errors import Refused
+from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, Status
+from chirp_migrate.source.text import UnreadableSource
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.module import Module, UnparsableModule
+
+__all__ = ["WHOLE_FILE", "Choice", "Choices", "HunkId", "decisions_of", "select"]
+
+#: A hunk of a plan: path of its file and its number there.
+HunkId = tuple[str, int]
+
+#: Number of the one decision there is on a file that is added, or rewritten without rules.
+WHOLE_FILE = 0
+
+#: Files that are of no use without others that need the runtime.
+_SERVANTS = frozenset({"dependency", "vendor"})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user wants done with a hunk; ``edits`` go in the place of its own ones where they are given."""
+
+    accepted: bool
+    edits: tuple[Edit, ...] | None = None
+
+
+Choices = Mapping[HunkId, Choice]
+
+
+def decisions_of(plan: Plan) -> list[HunkId]:
+    """Everything in a plan that can be accepted or refused, in its order."""
+    return [
+        (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
+    ]
+
+
+def select(plan: Plan, choices: Choices) -> Plan:
+    """``plan`` as ``choices`` leave it; what they do not mention is accepted.
+
+    What makes the runtime available is left out when nothing is left that needs it.
+
+    Raises:
+        Refused: the accepted hunks of a file cannot be had without the others, or an edited one is no Python.
+    """
+    style = ImportStyle(plan.root, plan.is_vendored)
+    files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
+    if not any(imports_runtime(file.after) for file in files if file.note not in _SERVANTS):
+        files = [file for file in files if file.note not in _SERVANTS]
+    findings = tuple(
+        replace(one, status=Status.REFUSED)
+        if one.status is Status.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))
+        else one
+        for one in plan.findings
+    )
+    return replace(plan, files=tuple(files), findings=findings)
+
+
+def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan | None:
+    if not file.hunks:
+        return None if _is_refused(choices, (file.path, WHOLE_FILE)) else file
+    kept = tuple(
+        _chosen(file, hunk, choices) for hunk in file.hunks if not _is_refused(choices, (file.path, hunk.number))
+    )
+    if kept == file.hunks:
+        return file
+    if not kept or file.before is None:
+        return None
+    source = source_of(file.path, file.before)
+    try:
+        after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
+    except (UnparsableModule, SyntaxError) as error:
+        raise Refused(f"{file.path}: what was accepted is no Python ({error}); nothing was changed.") from None
+    except UnreadableSource as error:
+        raise Refused(
+            f"{file.path}: these hunks go only with the refused ones: {error}; nothing was changed."
+        ) from None
+    return replace(file, after=after, hunks=kept) if after != file.before else None
+
+
+def _chosen(file: FilePlan, hunk: Hunk, choices: Choices) -> Hunk:
+    choice = choices.get((file.path, hunk.number))
+    return hunk if choice is None or choice.edits is None else replace(hunk, edits=choice.edits)
+
+
+def _is_refused(choices: Choices, one: HunkId) -> bool:
+    choice = choices.get(one)
+    return choice is not None and not choice.accepted

@@ -1,0 +1,226 @@
+"""A walk through a plan, hunk by hunk: what is decided, what comes next, and what a hunk looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from chirp_migrate.engine.plan_tree import Source, source_of
+from chirp_migrate.errors import Refused
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
+from chirp_migrate.review.blocks import Block, Lines
+from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, decisions_of, select
+from chirp_migrate.source.diff import SOURCE_LINE, file_hunks
+
+__all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
+
+_CONTEXT = 3
+_MARKER = "#@@ chirp-migrate"
+
+
+class NotValid(Exception):
+    """An edited hunk that cannot be taken; the message says why."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to decide.
+
+    Attributes:
+        id: path and number of the hunk.
+        file: the file it is in.
+        hunk: the hunk, or None where the decision is on a whole file.
+        findings: what it rewrites, by place.
+    """
+
+    id: HunkId
+    file: FilePlan
+    hunk: Hunk | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def kind(self) -> str:
+        """What "the rest of the rule" goes by: the code of the first rule, or why a whole file is written."""
+        return self.findings[0].rule if self.findings else self.file.note
+
+    def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
+        """Lines of the hunk with context, beginning as in a unified diff; ``edits`` in the place of its own ones."""
+        if self.hunk is None or self.file.before is None:
+            yield from file_hunks(self.file)
+            return
+        lines = Lines(source_of(self.file.path, self.file.before).text)
+        yield from _with_context(lines, lines.blocks(self.hunk.edits if edits is None else edits))
+
+
+class Review:
+    """What was decided of a plan, and where the user is in it."""
+
+    def __init__(self, plan: Plan, choices: Choices) -> None:
+        self._root = plan.root
+        self.items = [_item(plan, one) for one in decisions_of(plan)]
+        self.choices: dict[HunkId, Choice] = {one.id: choices[one.id] for one in self.items if one.id in choices}
+        self._position = -1
+        self._advance()
+
+    @property
+    def current(self) -> Item | None:
+        """What is to be decided now; None when all is decided."""
+        return self.items[self._position] if self._position < len(self.items) else None
+
+    @property
+    def number(self) -> int:
+        """Where the current item stands among all, from 1."""
+        return self._position + 1
+
+    def undecided(self) -> int:
+        """How many items are left to decide."""
+        return sum(one.id not in self.choices for one in self.items)
+
+    def decide(self, accepted: bool) -> None:
+        """Accept or refuse the current item, and go on to the next undecided one."""
+        item = self._here()
+        before = self.choices.get(item.id)
+        self.choices[item.id] = Choice(accepted, before.edits if before is not None and accepted else None)
+        self._advance()
+
+    def decide_rest_of_file(self, accepted: bool) -> int:
+        """Accept or refuse the current item and all undecided ones of its file; how many these are."""
+        path = self._here().file.path
+        return self._decide_all(accepted, (one for one in self.items if one.file.path == path))
+
+    def decide_rest_of_kind(self, accepted: bool) -> int:
+        """Accept or refuse the current item and all undecided ones of its rule, in any file; how many these are."""
+        kind = self._here().kind
+        return self._decide_all(accepted, (one for one in self.items if one.kind == kind))
+
+    def back(self) -> bool:
+        """Go to the item before the current one; false when there is none."""
+        if self._position == 0:
+            return False
+        self._position -= 1
+        return True
+
+    def edit(self, edits: tuple[Edit, ...]) -> None:
+        """Accept the current item with other edits.
+
+        Raises:
+            NotValid: the file would be no Python any more.
+        """
+        item = self._here()
+        _check(self._root, item, edits, self.choices)
+        self.choices[item.id] = Choice(True, edits)
+        self._advance()
+
+    def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
+        here = self._here()
+        chosen = [one for one in items if one.id == here.id or one.id not in self.choices]
+        for one in chosen:
+            self.choices[one.id] = Choice(accepted)
+        self._advance()
+        return len(chosen)
+
+    def _advance(self) -> None:
+        """To the next undecided item, or to the first one where only earlier ones are left."""
+        order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
+        self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
+
+    def _here(self) -> Item:
+        item = self.current
+        if item is None:
+            raise ValueError("everything is decided")
+        return item
+
+
+def edit_buffer(item: Item, choice: Choice | None) -> str:
+    """The new lines of a hunk for an editor: each block under a marker that says which lines it replaces."""
+    text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: leave these as they are."]
+    for block in _blocks(item, choice):
+        lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
+        text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
+    return "\n".join(text) + "\n"
+
+
+def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
+    """The edits that an edited buffer stands for.
+
+    Raises:
+        NotValid: markers are missing or changed.
+    """
+    blocks, lines = _blocks(item, choice), _lines(item)
+    newline = "\r\n" if "\r\n" in lines.text else "\n"
+    expected = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
+    parts: list[list[str]] = []
+    found: list[str] = []
+    for line in text.splitlines():
+        if line.startswith(_MARKER):
+            found.append(line.rstrip())
+            parts.append([])
+        elif parts:
+            parts[-1].append(line)
+    if found != expected:
+        raise NotValid("the lines that begin with #@@ are not as they were")
+    return tuple(
+        lines.edit(Block(block.first, block.end, block.before, "".join(line + newline for line in part)))
+        for block, part in zip(blocks, parts, strict=True)
+    )
+
+
+def _item(plan: Plan, one: HunkId) -> Item:
+    path, number = one
+    file = next(file for file in plan.files if file.path == path)
+    hunk = None if number == WHOLE_FILE else next(hunk for hunk in file.hunks if hunk.number == number)
+    findings = tuple(
+        f for f in plan.findings if hunk is not None and (f.path, f.hunk) == one and f.status is Status.REWRITE
+    )
+    return Item(one, file, hunk, findings)
+
+
+def _source(item: Item) -> Source:
+    if item.file.before is None or item.hunk is None:
+        raise NotValid("a file that is added is accepted or refused as a whole")
+    return source_of(item.file.path, item.file.before)
+
+
+def _lines(item: Item) -> Lines:
+    return Lines(_source(item).text)
+
+
+def _blocks(item: Item, choice: Choice | None) -> list[Block]:
+    lines = _lines(item)
+    edits = choice.edits if choice is not None and choice.edits is not None else None
+    return lines.blocks(edits if edits is not None else item.hunk.edits if item.hunk is not None else ())
+
+
+def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
+    """Whether the file is Python with the edited hunk and all that is not refused."""
+    alone = Plan(root, (item.file,), (), ())
+    try:
+        select(alone, {**choices, item.id: Choice(True, edits)})
+    except Refused as error:
+        raise NotValid(str(error).partition("; nothing")[0]) from None
+
+
+def _with_context(lines: Lines, blocks: list[Block]) -> Iterator[str]:
+    """Blocks as the hunks of a diff, those that are near each other as one."""
+    shown: list[list[Block]] = []
+    for block in blocks:
+        if shown and block.first - shown[-1][-1].end < 2 * _CONTEXT:
+            shown[-1].append(block)
+        else:
+            shown.append([block])
+    for group in shown:
+        first = max(1, group[0].first - _CONTEXT)
+        last = min(len(lines.lines), group[-1].end - 1 + _CONTEXT)
+        yield f"@@ lines {first}-{last} @@\n"
+        position = first
+        for block in group:
+            yield from (_line(" ", line) for line in lines.lines[position - 1 : block.first - 1])
+            yield from (_line("-", line) for line in SOURCE_LINE.findall(block.before))
+            yield from (_line("+", line) for line in SOURCE_LINE.findall(block.after))
+            position = block.end
+        yield from (_line(" ", line) for line in lines.lines[position - 1 : last])
+
+
+def _line(sign: str, line: str) -> str:
+    return sign + line.rstrip("\r\n") + "\n"

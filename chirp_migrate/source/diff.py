@@ -1,0 +1,107 @@
+"""Plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
+
+Diffs are text in which bytes that are not UTF-8 are surrogates (PEP 383): encode with ``errors="surrogateescape"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
+from chirp_migrate.source.matching_lines import fewest_changes, grouped
+
+__all__ = ["SOURCE_LINE", "changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
+
+_CONTEXT = 3
+_NO_NEWLINE = "\\ No newline at end of file\n"
+#: A line of source as Python counts them, with its newline.
+SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def unified_diff(plan: Plan) -> Iterator[str]:
+    """Lines of one diff over all files of a plan, each file headed by the rules and reasons behind its changes."""
+    for file in plan.files:
+        findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
+        yield from file_diff(file, findings)
+
+
+def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
+    """Lines of the diff of one file, with the findings as comments in front."""
+    for finding in findings:
+        reason = " ".join(finding.message.split())
+        yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
+    old, new = _quoted(f"a/{file.path}"), _quoted(f"b/{file.path}")
+    # Only git's header can say that an empty file is made, and once there is one every file needs it.
+    yield f"diff --git {old} {new}\n"
+    if file.before is None:
+        yield "new file mode 100644\n"
+        if not file.after:
+            yield "index 0000000..e69de29\n"
+    hunks = list(file_hunks(file))
+    if hunks:
+        yield f"--- {'/dev/null' if file.before is None else _header_name(old)}\n"
+        yield f"+++ {_header_name(new)}\n"
+        for line in hunks:
+            yield line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
+
+
+def count_changes(file: FilePlan) -> tuple[int, int]:
+    """Lines added to and removed from a file."""
+    lines = list(file_hunks(file))
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
+    """Edits of whole lines that make ``before`` into ``after``."""
+    old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
+    starts = [0, *accumulate(map(len, old))]
+    return tuple(
+        Edit(starts[i1], starts[i2], "".join(new[j1:j2]))
+        for tag, i1, i2, j1, j2 in fewest_changes(old, new)
+        if tag != "equal"
+    )
+
+
+def file_hunks(file: FilePlan) -> Iterator[str]:
+    """Lines of the hunks, without the two lines that name the file."""
+    before, after = _lines(file.before or b""), _lines(file.after)
+    for group in grouped(before, after, _CONTEXT):
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in before[i1:i2])
+                continue
+            yield from (f"-{line}" for line in before[i1:i2])
+            yield from (f"+{line}" for line in after[j1:j2])
+
+
+def _range(start: int, stop: int) -> str:
+    """Lines of a hunk: the first, from 1, and how many; of none, the one before them."""
+    count = stop - start
+    return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
+
+
+def _lines(data: bytes) -> list[str]:
+    """Lines as patch counts them: only a line feed ends one."""
+    return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
+
+
+def _quoted(name: str) -> str:
+    """A name as git writes it: in quotes when it has characters that would end or garble it."""
+    if not re.search(r'[\x00-\x1f\x7f"\\]', name):
+        return name
+    body = re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: _ESCAPES.get(m.group(), f"\\{ord(m.group()):03o}"), name)
+    return f'"{body}"'
+
+
+def _header_name(name: str) -> str:
+    """A name for ``---`` and ``+++``: patch takes what follows a blank for a date, unless a tab ends the name."""
+    return f"{name}\t" if " " in name and not name.startswith('"') else name
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f]", "?", text)

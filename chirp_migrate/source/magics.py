@@ -1,0 +1,214 @@
+"""IPython's own syntax in a notebook cell, taken out so that the rest is Python, and put back unharmed.
+
+A magic, shell or help line becomes one statement of Python (so that blocks do not become empty): an import of a name
+that nothing else has, because a reader looks for imports behind `%matplotlib inline` and `!pip install`, too, and so
+does :mod:`chirp_migrate.edits.imports`. The right side of ``files = !ls`` becomes a call.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chirp_migrate.source.text import UnreadableSource
+
+__all__ = ["NEWLINE", "MaskedCell", "NotPython", "mask", "parse_cell", "words"]
+
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+#: Cell magics whose body is Python that runs in the notebook's namespace (`timeit`: in a function of its own).
+_PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
+_CELL_MAGIC = re.compile(r"%%(\w+)(?!\w*\?)[^\r\n]*")
+_CELL_MAGICS = re.compile(rf"\s*((?:{_CELL_MAGIC.pattern}\s*)*)")
+_BLANK = re.compile(r"[ \t\f]*")
+_REST = r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*"
+#: No Python statement begins with one of these, and nothing right of `=` with `!` or `%`.
+_ESCAPED = re.compile(rf"[%!?,;/]{_REST}")
+_ESCAPED_VALUE = re.compile(rf"[ \t]*([!%]{_REST})")
+_TOKEN = re.compile(
+    r'(?P<string>"""(?:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?:\\.|[^\\])*?(?:\'\'\'|\Z)'
+    r'|"(?:\\(?:\r\n|.)|[^"\\\r\n])*"?|\'(?:\\(?:\r\n|.)|[^\'\\\r\n])*\'?)'
+    r"|(?P<comment>\#[^\r\n]*)"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])"
+    r"|(?P<join>\\(?:\r\n|\r|\n))|(?P<newline>\r\n|\r|\n)"
+    r"|(?P<assign>(?<![-=!<>:+*/%&|^@])=(?!=))"
+    r"|(?P<help>\?[ \t]*)",
+    re.DOTALL,
+)
+
+
+class NotPython(Exception):
+    """A cell without Python for us to read; the message says why, and is empty where the user says so (`%%bash`)."""
+
+
+@dataclass(frozen=True)
+class MaskedCell:
+    """A code cell as Python.
+
+    Attributes:
+        text: the Python.
+        originals: what each mask stands for, in the order of the text.
+        lines: for every line of ``text`` the 1-based line of the cell it comes from.
+        head: the cell magics that must stay on top.
+        tag: what every mask begins with; nothing else in the notebook contains it.
+    """
+
+    text: str
+    originals: dict[str, str]
+    lines: tuple[int, ...]
+    head: str
+    tag: str
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the cell runs in a function of its own, so that others do not see the names it defines."""
+        return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
+
+    def places(self) -> list[tuple[int, str]]:
+        """Line in the cell and text of everything masked."""
+        found = re.finditer(rf"(?:import )?{self.tag}_\d+(?:\(\))?", self.text)
+        return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
+
+    def unmask(self, text: str) -> str:
+        """A rewritten ``text`` with the notebook's own syntax back in its place.
+
+        Raises:
+            UnreadableSource: a mask is gone, doubled or no longer a statement (a value) of its own.
+        """
+        form = re.compile(rf"(.*?)((?:import )?{self.tag}_\d+(?:\(\))?)", re.DOTALL)
+        found: list[str] = []
+        pieces: list[str] = []
+        for line in _split_lines(text):
+            if self.tag in line:
+                body = line.rstrip("\r\n")
+                match = form.fullmatch(body)
+                if match is None or match[2] not in self.originals or match[1].strip()[-1:] not in ("", "="):
+                    break
+                found.append(match[2])
+                line = match[1] + self.originals[match[2]] + line[len(body) :]
+            pieces.append(line)
+        else:
+            restored = "".join(pieces)
+            if sorted(found) == sorted(self.originals) and restored.lstrip(" \t\r\n").startswith(self.head):
+                return restored
+        raise UnreadableSource("a rewrite would displace a magic or shell line")
+
+
+def mask(source: str, tag: str, number: int) -> MaskedCell:
+    """The cell as Python; its masks are ``tag`` with numbers from ``number`` on.
+
+    Raises:
+        NotPython: the cell is in another language, or cannot be parsed.
+    """
+    head = _head(source)
+    if not head and _problem(source) is None:
+        return MaskedCell(source, {}, tuple(range(1, _breaks(source) + 2)), "", tag)
+    pieces: list[str] = []
+    originals: dict[str, str] = {}
+    lines, position, line = [1], 0, 1
+    for start, end, is_statement in _escapes(source):
+        name = f"{tag}_{number + len(originals)}"
+        # A timed body is not the place for the imports of the notebook: a call ends the leading imports.
+        runs_here = is_statement and not source.startswith("%%timeit", start)
+        placeholder = f"import {name}" if runs_here else f"{name}()"
+        originals[placeholder] = source[start:end]
+        kept = source[position:start]
+        pieces += [kept, placeholder]
+        lines += range(line + 1, line + _breaks(kept) + 1)
+        line += _breaks(source[position:end])
+        position = end
+    pieces.append(source[position:])
+    lines += range(line + 1, line + _breaks(source[position:]) + 1)
+    cell = MaskedCell("".join(pieces), originals, tuple(lines), head, tag)
+    problem = _problem(cell.text)
+    if problem is not None:
+        row, message = problem
+        raise NotPython(f"line {cell.lines[min(row, len(cell.lines)) - 1]}: {message}" if row else message)
+    return cell
+
+
+def words(text: str) -> set[str]:
+    """Words in a piece of IPython's syntax that may be names of the notebook."""
+    return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
+
+
+def parse_cell(text: str) -> ast.Module:
+    """``ast.parse`` without warnings about the user's code.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: see :func:`ast.parse`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text + "\n")
+
+
+def _problem(text: str) -> tuple[int, str] | None:
+    """Line and message of what keeps the text from being Python."""
+    try:
+        parse_cell(text)
+    except SyntaxError as error:
+        return error.lineno or 0, error.msg
+    except (ValueError, RecursionError, MemoryError) as error:
+        return 0, str(error)
+    return None
+
+
+def _head(source: str) -> str:
+    """The cell magics a cell of Python begins with.
+
+    Raises:
+        NotPython: the cell's magic takes something else, or may do so.
+    """
+    found = _CELL_MAGICS.match(source)
+    assert found is not None
+    if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", found[1])):
+        raise NotPython("")
+    return found[1].rstrip()
+
+
+def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
+    """Start and end of each piece of IPython's syntax, and whether it is a whole statement.
+
+    A `%` or `!` that begins a line inside brackets or strings, or behind a backslash, is Python's.
+    """
+    position = 0
+    while position < len(source):
+        blank = _BLANK.match(source, position)
+        begin = blank.end() if blank else position
+        magic = _CELL_MAGIC.match(source, begin) or _ESCAPED.match(source, begin)
+        if magic is not None:
+            yield magic.start(), magic.end(), True
+            following = NEWLINE.match(source, magic.end())
+            position = following.end() if following else len(source)
+            continue
+        position = len(source)
+        depth, assigned, last = 0, False, None
+        for token in _TOKEN.finditer(source, begin):
+            kind = token.lastgroup
+            if kind == "newline" and depth == 0:
+                position = token.end()
+                break
+            if kind == "assign" and depth == 0 and not assigned:
+                assigned = True
+                value = _ESCAPED_VALUE.match(source, token.end())
+                if value is not None:
+                    yield value.start(1), value.end(1), False
+                    position, last = value.end(), None
+                    break
+            depth = max(0, depth + (kind == "open") - (kind == "close"))
+            last = token
+        if last is not None and last.lastgroup == "help" and source[last.end() : last.end() + 1] in ("", "\r", "\n"):
+            yield begin, last.end(), True
+
+
+def _breaks(text: str) -> int:
+    return len(NEWLINE.findall(text))
+
+
+def _split_lines(text: str) -> list[str]:
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)

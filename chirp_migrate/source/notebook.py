@@ -1,0 +1,218 @@
+"""Bytes of a Jupyter notebook ↔ one Python module of its code cells, so that rules see a notebook as they see a file.
+
+The cells stand below each other in their order, each under a comment that marks where it begins. Of a notebook whose
+module was rewritten only the sources of the changed cells are written anew: outputs, metadata, the order of keys,
+indentation and escapes stay as they are, byte for byte.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from math import inf
+from pathlib import Path
+
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.magics import NEWLINE, MaskedCell, NotPython, mask, parse_cell, words
+from chirp_migrate.source.notebook_json import CodeCell, code_cells
+from chirp_migrate.source.text import UnreadableSource, apply_edits
+
+__all__ = ["NotebookSource"]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A cell in the module: its marker, a blank line, the Python, and a newline.
+
+    The blank line keeps the cell's first comment and what is inserted above it from joining the marker.
+    """
+
+    cell: CodeCell
+    masked: MaskedCell
+    text: str
+
+
+@dataclass(frozen=True)
+class NotebookSource:
+    """A notebook read for rewriting; the counterpart of :class:`~chirp_migrate.source.text.SourceFile`.
+
+    Attributes:
+        data: the bytes as read.
+        text: the code cells as one Python module.
+        unreadable: number of each code cell that cannot be read as Python, and why; it is no part of ``text``.
+        masked: cell, line and text of what is not Python: magics and shell lines, and cells of other languages.
+            A rule sees nothing of these.
+    """
+
+    data: bytes
+    text: str
+    unreadable: tuple[tuple[int, str], ...]
+    masked: tuple[tuple[int, int, str], ...]
+    _raw: str = field(repr=False)
+    _tag: str = field(repr=False)
+    _newline: str = field(repr=False)
+    _pieces: tuple[_Piece, ...] = field(repr=False)
+    _trailer: str = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> NotebookSource:
+        """Read the notebook at ``path``.
+
+        Raises:
+            UnreadableSource: see :meth:`from_bytes`.
+            OSError: the file cannot be read.
+        """
+        return cls.from_bytes(path.read_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> NotebookSource:
+        """Read a notebook of format 4.
+
+        Raises:
+            UnreadableSource: not UTF-8, not JSON, another format, or another language than Python.
+        """
+        try:
+            raw = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UnreadableSource(f"byte {error.start} is not valid utf-8") from None
+        cells = code_cells(raw)
+        code = "\n".join(cell.text for cell in cells)
+        newline = "\r\n" if (first := NEWLINE.search(code)) and first.group() == "\r\n" else "\n"
+        tag = "_chirp_cell"
+        while tag in code:
+            tag += "_"
+        pieces: list[_Piece] = []
+        unreadable: list[tuple[int, str]] = []
+        masked: list[tuple[int, int, str]] = []
+        number = 1
+        for cell in cells:
+            try:
+                one = mask(cell.text, tag, number)
+            except NotPython as reason:
+                masked.append((cell.number, 1, cell.text))
+                if str(reason):
+                    unreadable.append((cell.number, str(reason)))
+                continue
+            number += len(one.originals)
+            masked += [(cell.number, line, text) for line, text in one.places()]
+            text = f"# %% {tag} {cell.number}{newline}{newline}{one.text}{newline}"
+            pieces.append(_Piece(cell, one, text))
+        trailer = _reads(masked, tag, newline) if pieces else ""
+        text = "".join(piece.text for piece in pieces) + trailer
+        return cls(data, text, tuple(unreadable), tuple(masked), raw, tag, newline, tuple(pieces), trailer)
+
+    def encode(self, text: str) -> bytes:
+        """Bytes of the notebook with ``text`` for its code; cells whose code is the same are not touched.
+
+        Raises:
+            UnreadableSource: what was rewritten cannot be told apart by cells any more, a magic would be displaced,
+                or a cell would use a name that only a later one defines.
+        """
+        if text == self.text:
+            return self.data
+        cells = self._split(text)
+        timed = [piece.masked.is_timed for piece in self._pieces]
+        before = [piece.masked.text for piece in self._pieces]
+        if _used_too_early(cells, timed) - _used_too_early(before, timed):
+            raise UnreadableSource("a cell would use a name that is only imported or defined further down")
+        edits = [
+            Edit(piece.cell.start, piece.cell.end, piece.cell.render(piece.masked.unmask(new), self._raw))
+            for piece, new in zip(self._pieces, cells, strict=True)
+            if new != piece.masked.text
+        ]
+        try:
+            return apply_edits(self._raw, edits).encode("utf-8")
+        except UnicodeEncodeError:
+            raise UnreadableSource("it holds half of a surrogate pair, which is no text") from None
+
+    def locate(self, line: int) -> tuple[int, int]:
+        """Cell, counted over all cells, and line in it, of a line of ``text``; all of them from 1."""
+        starts = list(accumulate((len(NEWLINE.findall(piece.text)) for piece in self._pieces), initial=1))
+        index = min(bisect_right(starts, line), len(self._pieces)) - 1
+        piece = self._pieces[index]
+        within = min(max(line - starts[index] - 2, 0), len(piece.masked.lines) - 1)
+        return piece.cell.number, piece.masked.lines[within]
+
+    def line_of(self, cell: int, line: int) -> int:
+        """The line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
+        begin = 1
+        for piece in self._pieces:
+            if piece.cell.number == cell:
+                return begin + 2 + piece.masked.lines.index(line)
+            begin += len(NEWLINE.findall(piece.text))
+        raise KeyError(cell)
+
+    def _split(self, text: str) -> list[str]:
+        """Python of each cell of a rewritten module."""
+        newline = self._newline
+        head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
+        expected = [str(piece.cell.number) for piece in self._pieces]
+        if head or parts[::2] != expected or not text.endswith(self._trailer):
+            raise UnreadableSource("a rewrite would not stay within the cells")
+        cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
+        # A cell that lost its first lines (imports that are not needed any more) does not open with blank ones.
+        return [
+            new if piece.masked.text.startswith(("\r", "\n")) else new.lstrip("\r\n")
+            for piece, new in zip(self._pieces, cells, strict=True)
+        ]
+
+
+def _reads(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
+    """A last line that has no effect, but says which names magics and other cells may read.
+
+    Without it an import that only ``%timeit DataLoader(data)`` still uses would be taken for dead. It is an annotation
+    that no parser of annotations understands: words that are used, but no use that could be rewritten.
+    """
+    found = sorted({word for *_, text in masked for word in words(text)})
+    return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
+
+
+def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
+    """Names that a cell reads, in functions too, above the statement that first defines them for the notebook.
+
+    Args:
+        cells: their code.
+        timed: whether the names a cell defines are its own.
+
+    Raises:
+        UnreadableSource: a cell is not Python by itself.
+    """
+    first: dict[str, float] = {}
+    private: dict[str, float] = {}
+    reads: list[tuple[str, int, int]] = []
+    place = 0
+    for number, text in enumerate(cells):
+        try:
+            tree = parse_cell(text)
+        except (SyntaxError, ValueError) as error:
+            raise UnreadableSource(f"a rewrite would not stay within the cells: {error}") from None
+        for statement in tree.body:
+            place += 1
+            for name in _defined(statement):
+                private[name] = inf
+                if not timed[number]:
+                    first.setdefault(name, place)
+            if timed[number]:
+                continue
+            nodes = ast.walk(statement)
+            reads += [(n.id, number, place) for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return {(name, number) for name, number, place in reads if first.get(name, private.get(name, 0)) > place}
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement defines in the notebook's namespace."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif not isinstance(node, ast.Lambda):
+            pending += ast.iter_child_nodes(node)

@@ -1,0 +1,207 @@
+"""Where the sources of a notebook's cells stand in its JSON, so that only those that change are written anew."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from chirp_migrate.source.text import UnreadableSource
+
+__all__ = ["CodeCell", "code_cells"]
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+#: A line in the inside of a JSON string.
+_PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")
+_DECODER = json.JSONDecoder()
+_PYTHON = ("python", "ipython", "pyspark")
+
+Read = Callable[[str, int], tuple[Any, int]]
+
+
+class _Value(NamedTuple):
+    """A JSON value and its span in the raw text."""
+
+    value: Any
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class CodeCell:
+    """The ``source`` of a code cell.
+
+    Attributes:
+        number: of the cell, counted over all cells from 1.
+        value: string or list of strings, as nbformat allows.
+        start: where the value begins in the raw text of the notebook.
+        end: just behind it.
+    """
+
+    number: int
+    value: str | list[str]
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The code."""
+        return self.value if isinstance(self.value, str) else "".join(self.value)
+
+    def render(self, text: str, raw: str) -> str:
+        """JSON of new code in the form the cell had: a string, or a list laid out as it was.
+
+        Args:
+            text: the new code.
+            raw: raw text of the whole notebook. Lines that were there before keep the escapes they had.
+        """
+        whole = isinstance(self.value, str)
+        spans = [(self.start, self.end)] if whole else _element_spans(raw, self.start)
+        pieces = [piece for start, end in spans for piece in _PIECE.findall(raw[start + 1 : end - 1])]
+        known = {json.loads(f'"{piece}"'): piece for piece in pieces}
+        escape_all = raw.isascii()
+
+        def string(code: str) -> str:
+            lines = (known.get(line) or json.dumps(line, ensure_ascii=escape_all)[1:-1] for line in _lines(code))
+            return '"' + "".join(lines) + '"'
+
+        if whole:
+            return string(text)
+        if self.value == self.text.splitlines(keepends=True):
+            elements = text.splitlines(keepends=True)
+        else:
+            elements = [text] if len(self.value) == 1 else _lines(text)
+        if not elements or not spans:
+            return "[" + ", ".join(map(string, elements)) + "]"
+        opening, closing = raw[self.start : spans[0][0]], raw[spans[-1][1] : self.end]
+        if len(spans) > 1:
+            separator = raw[spans[0][1] : spans[1][0]]
+        else:
+            inline = "," if raw[self.start - 1] == ":" else ", "
+            separator = "," + opening[1:] if len(opening) > 1 else inline
+        return opening + separator.join(map(string, elements)) + closing
+
+
+def code_cells(raw: str) -> list[CodeCell]:
+    """The code cells of a Python notebook, in order.
+
+    Args:
+        raw: text of an ``.ipynb`` file; a byte order mark at its start is skipped.
+
+    Raises:
+        UnreadableSource: broken JSON, another notebook format than 4, or another language than Python.
+    """
+    begin = 1 if raw.startswith("\ufeff") else 0
+    try:
+        cell = partial(_nested, "{", partial(_object, special={}))
+        cells = partial(_nested, "[", partial(_array, read=cell))
+        members, end = _nested("{", partial(_object, special={"cells": cells}), raw, _skip(raw, begin))
+        if _skip(raw, end) != len(raw):
+            raise json.JSONDecodeError("Extra data", raw, end)
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
+        raise UnreadableSource(f"it is not the JSON of a notebook: {error}") from None
+    if not isinstance(members, dict):
+        raise UnreadableSource("it is JSON, but not a notebook")
+    _check_format(members)
+    found = members["cells"].value
+    if not isinstance(found, list):
+        raise UnreadableSource("its cells are not a list")
+    return [one for number, value in enumerate(found, 1) if (one := _code_cell(number, value.value)) is not None]
+
+
+def _check_format(members: Mapping[str, _Value]) -> None:
+    version = members["nbformat"].value if "nbformat" in members else None
+    if "cells" not in members and "worksheets" not in members:
+        raise UnreadableSource("it is JSON, but not a notebook")
+    if version != 4:
+        raise UnreadableSource(f"its notebook format is {version!r}, not 4; saving it in Jupyter brings it to 4")
+    metadata = members["metadata"].value if "metadata" in members else None
+    given = [_at(metadata, "kernelspec", "language"), _at(metadata, "language_info", "name")]
+    languages = [name for name in given if isinstance(name, str)]
+    if languages and not any(name.lower().startswith(_PYTHON) for name in languages):
+        raise UnreadableSource(f"its kernel runs {languages[0]}, not Python")
+
+
+def _code_cell(number: int, members: object) -> CodeCell | None:
+    if not isinstance(members, dict) or not isinstance(_at(members, "cell_type", 0), str):
+        raise UnreadableSource(f"cell {number} has no cell type")
+    if members["cell_type"].value != "code":
+        return None
+    language = _at(members, "metadata", 0, "vscode", "languageId")
+    if isinstance(language, str) and language.lower() != "python":
+        return None
+    source = members.get("source")
+    if source is None:
+        raise UnreadableSource(f"cell {number} has no source")
+    value = source.value
+    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+        raise UnreadableSource(f"the source of cell {number} is neither a string nor a list of strings")
+    return CodeCell(number, value, source.start, source.end)
+
+
+def _at(value: Any, *keys: str | int) -> object:
+    """Value under nested keys; ``None`` where there is none."""
+    for key in keys:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _nested(bracket: str, read: Read, raw: str, at: int) -> tuple[Any, int]:
+    """Read with ``read`` if the value begins with ``bracket``, as plain JSON otherwise."""
+    return read(raw, at) if raw.startswith(bracket, at) else _DECODER.raw_decode(raw, at)
+
+
+def _object(raw: str, at: int, special: Mapping[str, Read]) -> tuple[dict[str, _Value], int]:
+    """Members of the object at ``at`` with their spans, and the offset behind it."""
+    members: dict[str, _Value] = {}
+    at = _skip(raw, at + 1)
+    while not raw.startswith("}", at):
+        if members:
+            at = _expect(raw, at, ",")
+        key, at = _DECODER.raw_decode(raw, at)
+        if not isinstance(key, str) or key in members:
+            raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
+        at = _expect(raw, _skip(raw, at), ":")
+        value, end = special.get(key, _DECODER.raw_decode)(raw, at)
+        members[key] = _Value(value, at, end)
+        at = _skip(raw, end)
+    return members, at + 1
+
+
+def _array(raw: str, at: int, read: Read) -> tuple[list[_Value], int]:
+    """Elements of the array at ``at`` with their spans, and the offset behind it."""
+    elements: list[_Value] = []
+    at = _skip(raw, at + 1)
+    while not raw.startswith("]", at):
+        if elements:
+            at = _expect(raw, at, ",")
+        value, end = read(raw, at)
+        elements.append(_Value(value, at, end))
+        at = _skip(raw, end)
+    return elements, at + 1
+
+
+def _element_spans(raw: str, at: int) -> list[tuple[int, int]]:
+    return [(start, end) for _, start, end in _array(raw, at, _DECODER.raw_decode)[0]]
+
+
+def _expect(raw: str, at: int, mark: str) -> int:
+    """Offset of what follows ``mark`` and the white space behind it."""
+    if not raw.startswith(mark, at):
+        raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
+    return _skip(raw, at + 1)
+
+
+def _skip(raw: str, at: int) -> int:
+    space = _SPACE.match(raw, at)
+    return space.end() if space else at
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

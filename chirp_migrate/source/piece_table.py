@@ -1,0 +1,178 @@
+"""Where every piece of a text that is rewritten in several passes comes from.
+
+A :class:`PieceTable` is the text as a row of pieces: kept, deleted, or inserted, the last two with the
+rewrites they belong to. What one rewrite did can so be told in places of the original, and be left out again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from chirp_migrate.plans.plan import Edit
+
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "grouped", "lines_of", "sharing_lines"]
+
+#: Numbers of the rewrites that an edit belongs to.
+Owners = frozenset[int]
+
+#: Of edits that belong to no rewrite but follow from all of them: imports, and what became dead.
+FOLLOWS: Owners = frozenset()
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """``original[start:end]``, kept or deleted; or ``text`` inserted in front of ``original[start]``."""
+
+    start: int
+    end: int
+    text: str | None
+    owners: Owners
+    kept: bool
+
+    @property
+    def width(self) -> int:
+        """Code points of it in the text as it is now."""
+        if self.text is not None:
+            return len(self.text)
+        return self.end - self.start if self.kept else 0
+
+    def split(self, width: int) -> tuple[_Piece, _Piece]:
+        if self.text is not None:
+            return replace(self, text=self.text[:width]), replace(self, text=self.text[width:])
+        middle = self.start + width
+        return replace(self, end=middle), replace(self, start=middle)
+
+
+class PieceTable:
+    """A text under rewriting.
+
+    Attributes:
+        joined: pairs of rewrites of which the second changed what the first had written, or wrote around it: one
+            cannot be had without the other.
+    """
+
+    def __init__(self, original: str) -> None:
+        self._original = original
+        self._pieces = [_Piece(0, len(original), None, FOLLOWS, True)]
+        self.joined: set[tuple[int, int]] = set()
+
+    @property
+    def text(self) -> str:
+        """The text as it is now."""
+        return "".join(
+            piece.text if piece.text is not None else self._original[piece.start : piece.end] if piece.kept else ""
+            for piece in self._pieces
+        )
+
+    def splice(self, edits: Iterable[tuple[Edit, Owners]]) -> None:
+        """Make edits of the text as it is now; the order is that of :func:`~chirp_migrate.source.text.apply_edits`."""
+        done: list[_Piece] = []
+        left = self._pieces[::-1]
+        position = 0
+
+        def advance(offset: int) -> Iterator[_Piece]:
+            nonlocal position
+            while position < offset:
+                piece = left.pop()
+                if position + piece.width > offset:
+                    piece, rest = piece.split(offset - position)
+                    left.append(rest)
+                position += piece.width
+                yield piece
+
+        for edit, owners in sorted(edits, key=lambda one: (one[0].start, one[0].end)):
+            done += advance(edit.start)
+            if done and left and done[-1].text is not None and left[-1].text is not None:
+                # Between two pieces of inserted text, or inside one.
+                self._join(done[-1].owners & left[-1].owners, owners)
+            at = left[-1].start if left else len(self._original)
+            for piece in advance(edit.end):
+                if piece.text is None:
+                    if not piece.kept:
+                        self._join(piece.owners, owners)
+                    done.append(replace(piece, kept=False, owners=piece.owners or owners))
+                    at = piece.end
+                else:
+                    self._join(piece.owners, owners)
+            if edit.replacement:
+                done.append(_Piece(at, at, edit.replacement, owners, True))
+        self._pieces = [*done, *left[::-1]]
+
+    def origin(self, offset: int) -> int:
+        """The offset in the original of a place in the text as it is now; of new text, where what it replaced began."""
+        position = 0
+        begun: int | None = None
+        for piece in self._pieces:
+            if position + piece.width > offset:
+                if piece.text is None:
+                    return piece.start + offset - position
+                return piece.start if begun is None else begun
+            if piece.width and piece.text is None:
+                begun = None
+            elif not piece.width and begun is None:
+                begun = piece.start
+            position += piece.width
+        return len(self._original)
+
+    def edits(self) -> Iterator[tuple[Edit, Owners]]:
+        """What the rewrites did, as edits of the original in its order; edits that follow are not among them."""
+        run: Edit | None = None
+        owners = FOLLOWS
+        for piece in self._pieces:
+            if not piece.owners:
+                continue
+            if run is not None and piece.owners == owners and piece.start == run.end:
+                run = Edit(run.start, piece.end, run.replacement + (piece.text or ""))
+                continue
+            if run is not None:
+                yield run, owners
+            run, owners = Edit(piece.start, piece.end, piece.text or ""), piece.owners
+        if run is not None:
+            yield run, owners
+
+    def _join(self, earlier: Owners, later: Owners) -> None:
+        self.joined |= {(one, other) for one in earlier for other in later if one != other}
+
+
+def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """The group of each of ``count`` things, named by its smallest member, when ``pairs`` belong together."""
+    group = list(range(count))
+
+    def find(one: int) -> int:
+        while group[one] != one:
+            group[one] = group[group[one]]
+            one = group[one]
+        return one
+
+    for one, other in pairs:
+        first, second = sorted((find(one), find(other)))
+        group[second] = first
+    return [find(one) for one in range(count)]
+
+
+def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of rewrites that touch the same line of the original.
+
+    Args:
+        edits: what :meth:`PieceTable.edits` gives.
+        line_starts: offset of the first code point of every line.
+    """
+    last, owners = -1, FOLLOWS
+    for edit, present in edits:
+        first, end = lines_of(edit, line_starts)
+        if first <= last:
+            yield from ((one, other) for one in owners for other in present)
+            last, owners = max(last, end - 1), owners | present
+        elif end > first:
+            last, owners = end - 1, present
+
+
+def lines_of(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
+    """Lines that an edit changes, from 0, the second exclusive; none of them when it inserts between two lines."""
+    first = bisect_right(line_starts, edit.start) - 1
+    end = bisect_left(line_starts, edit.end)
+    if edit.start == edit.end and line_starts[first] == edit.start and edit.replacement.endswith(("\n", "\r")):
+        return first, first
+    return first, max(end, first + 1)

@@ -1,0 +1,113 @@
+"""Bytes of a Python file ↔ text, so that what is not edited comes back byte for byte.
+
+Newlines are not translated, a byte order mark and a missing final newline stay as they are, and the encoding is
+the one that Python itself would use (PEP 263).
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import tokenize
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chirp_migrate.plans.plan import Edit
+
+__all__ = ["SourceFile", "UnreadableSource", "apply_edits"]
+
+
+class UnreadableSource(Exception):
+    """The bytes are not text that round-trips; the message says why, without the path."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A decoded Python file.
+
+    Attributes:
+        data: the bytes as read.
+        text: decoded, without byte order mark, newlines untranslated.
+        encoding: name of the codec, without byte order mark (``utf-8``, ``iso-8859-1``).
+        bom: whether the file begins with the UTF-8 byte order mark.
+    """
+
+    data: bytes
+    text: str
+    encoding: str
+    bom: bool
+
+    @classmethod
+    def read(cls, path: Path) -> SourceFile:
+        """Read and decode ``path``.
+
+        Raises:
+            UnreadableSource: see :meth:`from_bytes`.
+            OSError: the file cannot be read.
+        """
+        return cls.from_bytes(path.read_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SourceFile:
+        """Decode ``data`` as Python would.
+
+        Raises:
+            UnreadableSource: unknown encoding, bytes that are not valid in it, NUL bytes, or a codec that does
+                not give the same bytes back.
+        """
+        if b"\0" in data:
+            raise UnreadableSource("it contains NUL bytes, so it is not Python source")
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        except SyntaxError as error:
+            raise UnreadableSource(f"its encoding cannot be told: {error.msg}") from None
+        bom = data.startswith(codecs.BOM_UTF8)
+        if encoding == "utf-8-sig":
+            encoding = "utf-8"
+        try:
+            text = data[len(codecs.BOM_UTF8) if bom else 0 :].decode(encoding)
+        except UnicodeDecodeError as error:
+            raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
+        except (
+            LookupError,
+            ValueError,
+        ) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
+            raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
+        source = cls(data, text, encoding, bom)
+        if source.encode(text) != data:
+            raise UnreadableSource(f"its {encoding} text does not give the same bytes back")
+        return source
+
+    def encode(self, text: str) -> bytes:
+        """Bytes of ``text`` in this file's encoding, with its byte order mark.
+
+        Raises:
+            UnreadableSource: a character does not exist in the encoding.
+        """
+        try:
+            encoded = text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise UnreadableSource(f"{text[error.start]!r} cannot be written in {self.encoding}") from None
+        return (codecs.BOM_UTF8 if self.bom else b"") + encoded
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Splice ``edits`` into ``text``; everything outside their spans stays as it is.
+
+    Edits may come in any order. Insertions at one offset keep the order in which they are given, and go before
+    a replacement that starts there.
+
+    Raises:
+        ValueError: two edits overlap, or one lies outside the text.
+    """
+    pieces: list[str] = []
+    position = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        if not 0 <= edit.start <= edit.end <= len(text):
+            raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
+        if edit.start < position:
+            raise ValueError(f"an edit of {edit.start}:{edit.end} overlaps one that ends at {position}")
+        pieces += [text[position : edit.start], edit.replacement]
+        position = edit.end
+    return "".join([*pieces, text[position:]])

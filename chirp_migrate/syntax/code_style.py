@@ -1,0 +1,253 @@
+"""How a project's code is laid out: its longest line, and statements as its own formatter would write them.
+
+What black would leave alone, as ruff's formatter would then, is laid out by black again when something in it changes.
+Anything else keeps the layout that it has.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chirp_migrate.source.files import read_file
+
+if TYPE_CHECKING:
+    import black
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["CodeStyle", "ruff_table"]
+
+_RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
+#: Where yapf and flake8 have their settings in the format of configparser: file and section.
+_YAPF = ((".style.yapf", "style"), ("setup.cfg", "yapf"))
+_FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8"), ("setup.cfg", "pycodestyle"))
+#: Yapf's styles with longer lines than PEP 8's.
+_YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
+_PEP8, _BLACK, _WIDEST = 79, 88, 120
+_INDENT = 4
+#: A statement with such a comment stays as it is: which of its lines the comment is on has a meaning.
+_OWN_COMMENT = "chirp:"
+
+
+@dataclass(frozen=True)
+class CodeStyle:
+    """How a project lays out its code.
+
+    Attributes:
+        root: folder of a run; settings are looked for there and in the folders above, up to the top of the work tree.
+            None: there are none.
+    """
+
+    root: Path | None = None
+
+    def longest_line(self, text: str) -> int:
+        """Columns of the longest line that the project wants in a file with this text.
+
+        Where no settings say it, as long as those that the file has: 88 at least, 120 at most.
+        """
+        if self.configured_length is not None:
+            return self.configured_length
+        return min(max([_BLACK, *map(len, text.splitlines())]), _WIDEST)
+
+    @property
+    def configured_length(self) -> int | None:
+        """Columns of the longest line by the project's settings; None where they do not say."""
+        return self._settings.get("line_length")
+
+    def is_kept(self, code: str, text: str) -> bool:
+        """Whether black would leave lines of ``text`` alone: whole statements, or what goes before a block."""
+        return self._written(code, text) == code
+
+    def laid_out(self, before: str, after: str, text: str) -> str:
+        """``after``, as black would write it where it would have left ``before`` alone.
+
+        Args:
+            before: lines of ``text``: whole statements of one block, or what goes before a block.
+            after: what takes their place.
+            text: the file that ``before`` is in.
+        """
+        if not after.strip() or not self.is_kept(before, text):
+            return after
+        if self.configured_length is None and _fits(after, self.longest_line(text)):
+            return after  # black would break a line for the comment behind it
+        return self._written(after, text) or after
+
+    def _written(self, code: str, text: str) -> str | None:
+        """Lines as black would write them; None where it cannot, or indents otherwise."""
+        import black
+
+        newline = "\r\n" if "\r\n" in code else "\n"
+        lines = code.replace("\r\n", "\n")
+        depth, rest = divmod(len(lines) - len(lines.lstrip(" ")), _INDENT)
+        if rest or lines[:1] == "\t" or _OWN_COMMENT in lines:
+            return None
+        around = "".join(f"{' ' * _INDENT * level}if True:\n" for level in range(depth))
+        opens = lines.rstrip().endswith(":")
+        inside = f"{' ' * _INDENT * (depth + 1)}pass\n" if opens else ""
+        try:
+            written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(text))
+            if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
+                written = black.format_str(ended, mode=self._mode(text))
+        except (ValueError, AssertionError):  # not for black to read: a clause of a statement, or no Python
+            return None
+        found = written.split("\n")[depth : -2 if opens else -1]
+        return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
+
+    def _mode(self, text: str) -> black.Mode:
+        import black
+
+        apart = ("line_length", "trailing_commas")
+        options = {name: value for name, value in self._settings.items() if name not in apart}
+        return black.Mode(line_length=self.longest_line(text), **{"string_normalization": False, **options})
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any]:
+        """Options of black's mode, and ``trailing_commas``: whether a linter wants them; others are missing."""
+        for folder in _folders(self.root):
+            for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
+                if found:
+                    return found
+        return {}
+
+
+def _fits(line: str, length: int) -> bool:
+    """Whether this is one line with a comment, and not too long without."""
+    code, mark, _ = line.rstrip().rpartition("  # ")
+    return bool(mark) and "\n" not in code and len(code) <= length
+
+
+def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """Ruff's settings for ``root``, and the folder that they are in; None where there are none.
+
+    Raises:
+        ValueError: a file with settings is not TOML.
+        OSError: one cannot be read.
+    """
+    for folder in _folders(root):
+        table = _ruff_in(folder, _toml)
+        if table is not None:
+            return folder, table
+    return None
+
+
+def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Ruff's settings in a folder; None where it has none."""
+    for name in _RUFF_FILES:
+        content = read(folder / name)
+        table = _table(content, "ruff") if name == "pyproject.toml" else content or None
+        if table is not None:
+            return table
+    return None
+
+
+def _folders(root: Path | None) -> Iterator[Path]:
+    """``root`` and the folders above it, up to the top of the work tree."""
+    for folder in (root, *root.parents) if root is not None else ():
+        yield folder
+        if (folder / ".git").exists():
+            return
+
+
+def _black_settings(folder: Path) -> Mapping[str, Any]:
+    table = _table(_readable_toml(folder / "pyproject.toml"), "black")
+    if table is None:
+        return {}
+    return {
+        "line_length": _number(table.get("line-length", table.get("line_length")), _BLACK),
+        "string_normalization": not table.get("skip-string-normalization"),
+        "magic_trailing_comma": not table.get("skip-magic-trailing-comma"),
+        "preview": bool(table.get("preview")),
+    }
+
+
+def _ruff_settings(folder: Path) -> Mapping[str, Any]:
+    table = _ruff_in(folder, _readable_toml)
+    if table is None:
+        return {}
+    layout = table.get("format", {})
+    return {
+        "line_length": _number(table.get("line-length"), _BLACK),
+        "string_normalization": bool(layout) and layout.get("quote-style", "double") == "double",
+        "magic_trailing_comma": not layout.get("skip-magic-trailing-comma"),
+        "trailing_commas": _selects(table, "COM812"),
+    }
+
+
+def _selects(ruff: Mapping[str, Any], code: str) -> bool:
+    """Whether ruff looks for a finding: the longest beginning of its code that is named decides."""
+    lint = {**ruff, **ruff.get("lint", {})}
+    selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
+    best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
+    return best > max((len(one) for one in lint.get("ignore", ()) if code.startswith(one)), default=-1)
+
+
+def _with_trailing_commas(code: str) -> str:
+    """Calls of several lines, with a comma behind an argument that ends its line as the last one."""
+    lines = code.encode().split(b"\n")
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Call):
+            continue
+        given: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+        line, column = max([((one.end_lineno or 1) - 1, one.end_col_offset) for one in given], default=(0, 0))
+        alone = len(given) == 1 and isinstance(given[0], ast.GeneratorExp)
+        if given and line + 1 < (node.end_lineno or 0) and len(lines[line]) == column and not alone:
+            lines[line] += b","
+    return b"\n".join(lines).decode()
+
+
+def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
+    """The longest line for yapf, else for flake8."""
+    tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
+    for yapf in filter(None, tables):
+        based_on = str(yapf.get("based_on_style", "pep8")).strip()
+        return {"line_length": _number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
+    for flake8 in _sections(folder, _FLAKE8):
+        return {"line_length": _number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
+    return {}
+
+
+def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Mapping[str, Any]]:
+    for name, section in places:
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(read_file(folder / name).decode("utf-8"))
+        except (OSError, ValueError, configparser.Error):
+            continue  # the tool itself could not read it either
+        if parser.has_section(section):
+            yield dict(parser.items(section))
+
+
+def _readable_toml(path: Path) -> Mapping[str, Any]:
+    """What :func:`_toml` gives, and nothing of a file that cannot be read: layout is then what the file has."""
+    try:
+        return _toml(path)
+    except (OSError, ValueError):
+        return {}
+
+
+def _toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(read_file(path).decode("utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def _table(content: Mapping[str, Any], tool: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = content.get("tool", {}).get(tool)
+    return found
+
+
+def _number(value: object, otherwise: int) -> int:
+    found = re.match(r"\s*(\d+)\s*(?:[#;]|$)", str(value))
+    return int(found.group(1)) if found else otherwise

@@ -1,0 +1,191 @@
+"""Where a project's own tools would put an import, and how they would write it: isort's sorting with its settings.
+
+A project that sorts with ruff has its settings in ruff's section; they are what isort calls otherwise. A project that
+says nothing is taken to sort as isort does beside black.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chirp_migrate.plans.plan import Edit
+from chirp_migrate.syntax.code_style import CodeStyle, ruff_table
+
+if TYPE_CHECKING:
+    import isort
+
+__all__ = ["ImportStyle"]
+
+_SAME_IN_ISORT = (
+    "case-sensitive",
+    "combine-as-imports",
+    "extra-standard-library",
+    "force-single-line",
+    "force-sort-within-sections",
+    "force-to-top",
+    "known-first-party",
+    "known-local-folder",
+    "known-third-party",
+    "lines-between-types",
+    "no-lines-before",
+    "order-by-type",
+    "single-line-exclusions",
+)
+_SECTIONS = {
+    "future": "FUTURE",
+    "standard-library": "STDLIB",
+    "third-party": "THIRDPARTY",
+    "first-party": "FIRSTPARTY",
+    "local-folder": "LOCALFOLDER",
+}
+
+
+@dataclass(frozen=True)
+class ImportStyle:
+    """How a project sorts imports.
+
+    Attributes:
+        root: folder of a run; settings are looked for there and in the folders above, up to the top of the work tree.
+            None: there are none.
+        is_vendored: whether the runtime is copied into ``root``, and so is a package of the project.
+    """
+
+    root: Path | None = None
+    is_vendored: bool = False
+
+    @property
+    def config(self) -> isort.Config:
+        """Isort's settings of the project, else ruff's, else those that isort has beside black."""
+        return self._read[0][0]
+
+    @property
+    def problem(self) -> str:
+        """Why the project's settings could not be used; "" where they could."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[list[isort.Config], str]:
+        """Every configuration that there is, the first the one that counts; and why others cannot be used."""
+        import isort  # a sixth of a second, for those who rewrite something
+        from isort.exceptions import ISortError
+
+        if self.root is None:
+            nowhere = Path(os.devnull)  # else isort would take what lies in the working directory for the project's own
+            return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
+        plain, found, problem = _plain(self.root), [], ""
+        try:
+            own = isort.Config(settings_path=str(self.root))
+            found += [own] if any(source.get("source") != "defaults" for source in own.sources) else []
+            ruff = _ruff_options(self.root)
+            found += [isort.Config(**{**plain, **ruff})] if ruff else []
+        except (ISortError, ValueError, TypeError, AttributeError, OSError) as error:
+            problem = f"the settings for sorting imports cannot be used ({error})"
+        found = found or [isort.Config(**plain)]
+        if not self.is_vendored:
+            return found, problem
+        return [self._with_runtime(one) for one in found], problem
+
+    def _with_runtime(self, config: isort.Config) -> isort.Config:
+        """Settings by which the runtime is a package of the project, where that is looked for in its root."""
+        import isort
+
+        if self.root not in config.src_paths:
+            return config
+        return isort.Config(config=config, known_first_party=frozenset({*config.known_first_party, "chirpid_patch"}))
+
+    def insertions(self, imports: str, line: str) -> list[Edit] | None:
+        """Edits of ``imports`` that add ``line`` where isort would have it; None where they are in another order.
+
+        Where a project has settings for isort and for ruff, those count by which the imports are sorted now.
+
+        Args:
+            imports: statements that only import, one after the other, with the newline of the last one.
+            line: one more.
+        """
+        newline = "\r\n" if "\r\n" in imports else "\n"
+        before = imports.replace(newline, "\n")
+        config = next((one for one in self._read[0] if _sorted(before, one) == before), None)
+        if config is None:
+            return None
+        old, new = (text.splitlines(keepends=True) for text in (before, _sorted(f"{before}{line}\n", config)))
+        starts = [0]
+        for one in old:
+            starts.append(starts[-1] + len(one) + len(newline) - 1)
+        edits = []
+        for kind, start, _, from_, to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if kind == "insert":
+                edits.append(Edit(starts[start], starts[start], "".join(new[from_:to]).replace("\n", newline)))
+            elif kind != "equal":
+                return None
+        return edits
+
+    def written(self, line: str) -> str:
+        """An import as isort would write it: wrapped where the line is too long, names in order; no newline."""
+        return _sorted(line, self.config).strip()
+
+    def rewritten(self, before: str, after: str) -> str:
+        """The import ``after``, as isort would write it where it would have left ``before`` alone."""
+        newline = "\r\n" if "\r\n" in before else "\n"
+        old, new = (text.replace(newline, "\n") for text in (before, after))
+        for config in self._read[0]:
+            if _sorted(old, config).strip() == old:
+                return _sorted(new, config).strip().replace("\n", newline)
+        return after
+
+    def names_in_order(self, clauses: Sequence[str]) -> list[str]:
+        """Clauses of one import (``name`` or ``name as other``) in the order in which isort would have them."""
+        tree = ast.parse(_sorted(f"from module import {', '.join(clauses)}", self.config))
+        return [ast.unparse(alias) for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names]
+
+    @property
+    def one_name_a_line(self) -> bool:
+        """Whether each name is imported by a statement of its own."""
+        return bool(self.config.force_single_line)
+
+    def section(self, module: str) -> str:
+        """Name of the section that imports from ``module`` are in."""
+        import isort
+
+        return isort.place_module(module, config=self.config)
+
+
+def _sorted(imports: str, config: isort.Config) -> str:
+    import isort
+
+    return isort.code(imports, config=config)
+
+
+def _plain(root: Path) -> dict[str, Any]:
+    plain = {"profile": "black", "directory": str(root), "src_paths": (root / "src", root)}
+    length = CodeStyle(root).configured_length
+    return plain if length is None else {**plain, "line_length": length}
+
+
+def _ruff_options(root: Path) -> dict[str, Any]:
+    """Ruff's settings around ``root`` by isort's names; none where it has none."""
+    found = ruff_table(root)
+    if found is None:
+        return {}
+    folder, table = found
+    lint = table.get("lint", {})
+    sorting: Mapping[str, Any] = {**table.get("isort", {}), **lint.get("isort", {})}
+    options: dict[str, Any] = {name.replace("-", "_"): sorting[name] for name in _SAME_IN_ISORT if name in sorting}
+    custom: Mapping[str, Any] = sorting.get("sections", {})
+    options |= {f"known_{name}": modules for name, modules in custom.items()}
+    options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
+    options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
+    # Ruff takes what is in the package of the importing module for the project's own, wherever ``src`` points.
+    packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
+    options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
+    options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))
+    options["line_length"] = table.get("line-length", 88)
+    options["reverse_relative"] = sorting.get("relative-imports-order") == "closest-to-furthest"
+    options["split_on_trailing_comma"] = sorting.get("split-on-trailing-comma", True)
+    return options

@@ -1,0 +1,363 @@
+"""One parsed Python module: its tree, exact source spans and resolved names.
+
+LibCST finds; nothing here changes code. Spans are code-point offsets into the decoded text, so that rules
+can propose :class:`~chirp_migrate.plans.plan.Edit` objects that are spliced into the original source.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
+from pathlib import PurePosixPath
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.syntax.import_table import absolute_name
+from chirp_migrate.syntax.scopes import Binding, Kind, Scopes
+from chirp_migrate.syntax.spans import NotReproduced, node_spans
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+_Asked = ParamSpec("_Asked")
+_T = TypeVar("_T")
+
+#: Fields of LibCST nodes that hold layout, not code.
+_LAYOUT = re.compile(
+    r"whitespace|leading_lines|lines_after|header|footer|[lr]par|[lr]bracket|[lr]brace|comma|equal|semicolon|indent"
+)
+
+
+#: What a name is set to where the module that provides it is missing.
+_PLACEHOLDERS = frozenset({"None", "object", "Any"})
+
+
+class UnparsableModule(Exception):
+    """The text is not Python that can be read here; the message says where and why."""
+
+
+@lru_cache(maxsize=4)
+def syntax_tree(text: str) -> ast.Module:
+    """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
+
+    Also what keeps LibCST, which recurses without a limit, from text nested too deeply.
+
+    Raises:
+        UnparsableModule: it is not Python of the running version.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "invalid escape sequence" is for the one who runs the code
+            tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+    except (RecursionError, MemoryError) as error:
+        raise UnparsableModule("expressions nested too deeply to be read") from error
+    except SyntaxError as error:
+        if error.msg.startswith("too many nested"):
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+        raise UnparsableModule(f"syntax error in line {error.lineno}") from error
+    except ValueError as error:
+        raise UnparsableModule(f"not Python: {error}") from error
+    assert isinstance(tree, ast.Module)
+    return tree
+
+
+class Module:
+    """A module under analysis.
+
+    Args:
+        path: posix path relative to the root of the backend, as findings name it.
+        text: decoded source, newlines untranslated.
+
+    Raises:
+        UnparsableModule: on a syntax error.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self._analyses: dict[tuple[Any, tuple[Any, ...]], Any] = {}
+        self._keeps = True
+        syntax_tree(text)
+        try:
+            self.tree = cst.parse_module(text)
+        except cst.ParserSyntaxError as error:
+            raise UnparsableModule(f"syntax LibCST does not know in line {error.raw_line}") from error
+        except RecursionError as error:
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+
+    def once(self, analysis: Callable[Concatenate[Module, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
+        """What ``analysis`` says of this module, worked out when it is first asked for.
+
+        Args:
+            analysis: called with this module and ``asked``.
+            asked: what else it is about, hashable.
+        """
+        key = (analysis, asked)
+        if key in self._analyses:
+            return self._analyses[key]  # type: ignore[no-any-return]
+        found = analysis(self, *asked, **_)
+        if self._keeps:
+            self._analyses[key] = found
+        return found
+
+    def forget(self) -> None:
+        """Let go of all that was worked out, and keep no more: it refers to this module, which could not be freed."""
+        self._analyses.clear()
+        self._keeps = False
+
+    @property
+    def name(self) -> str:
+        """Dotted module name as the backend imports it from its root (``utils.training_engine``)."""
+        return module_name(self.path)
+
+    @property
+    def package(self) -> str:
+        """Dotted name of the package that relative imports of this module start from."""
+        return package_name(self.path)
+
+    @cached_property
+    def newline(self) -> str:
+        """The newline this module's first line ends with (``\\n`` when it has a single line)."""
+        found = _NEWLINE.search(self.text)
+        return found.group() if found else "\n"
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Offset of the first code point of every line."""
+        return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+
+    @cached_property
+    def _index(self) -> tuple[dict[cst.CSTNode, cst.CSTNode], dict[type[cst.CSTNode], list[cst.CSTNode]]]:
+        parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        pending: list[cst.CSTNode] = [self.tree]
+        while pending:
+            node = pending.pop()
+            by_type.setdefault(type(node), []).append(node)
+            children = code_children(node)
+            for child in children:
+                parents[child] = node
+            pending += reversed(children)
+        return parents, by_type
+
+    @property
+    def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        """Parent of every node that is code."""
+        return self._index[0]
+
+    def find(self, *types: type[Node]) -> list[Node]:
+        """Every node of the given types, in order of the text for each type."""
+        by_type = self._index[1]
+        return [node for one in types for node in by_type.get(one, ())]  # type: ignore[misc]
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """The scopes of this module, for who wants to know what binds a name."""
+        return Scopes(self.tree, self.parents, self.find)
+
+    @cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, tuple[int, int]]:
+        try:
+            return node_spans(self.tree, self.text)
+        except RecursionError as error:
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+        except NotReproduced as error:
+            raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Offsets ``(start, end)`` of ``node`` without surrounding white space.
+
+        Raises:
+            UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
+        """
+        return self._spans[node]
+
+    def source(self, node: cst.CSTNode) -> str:
+        """Source text of ``node``, its own parentheses included."""
+        return self.tree.code_for_node(node)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        line = bisect_right(self.line_starts, offset) - 1
+        return line + 1, offset - self.line_starts[line] + 1
+
+    def line_start(self, offset: int) -> int:
+        """Offset at which the line holding ``offset`` begins."""
+        return self.line_starts[bisect_right(self.line_starts, offset) - 1]
+
+    def line_end(self, offset: int) -> int:
+        """Offset just behind the newline of the line holding ``offset`` (or the end of the text)."""
+        line = bisect_right(self.line_starts, offset)
+        return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+
+    def indentation(self, offset: int) -> str:
+        """Leading white space of the line holding ``offset``."""
+        match = re.match(r"[ \t]*", self.text[self.line_start(offset) :])
+        return match.group() if match else ""
+
+    def qualified_names(self, node: cst.CSTNode) -> set[str]:
+        """Fully qualified names ``node`` may stand for, relative imports made absolute.
+
+        Names defined in this module come back prefixed with the module's own dotted name; a name that only
+        ``import *`` can have brought comes back once for every module it may come from.
+        """
+        path = _path(node)
+        if path is None:
+            return set()
+        name, _, rest = path.partition(".")
+        found = self.scopes.lookup(name, node)
+        if found is None and self.scopes.is_builtin(name):
+            return {f"builtins.{path}"}
+        if found is None:
+            return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in self._stars}
+        scope, bindings = found
+        names = {
+            self.absolute(f"{binding.qualified}.{rest}" if rest else binding.qualified)
+            for binding in bindings
+            if binding.kind is Kind.IMPORT
+        }
+        local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and _is_placeholder(one))]
+        if local:
+            names.add(f"{self.name}.{scope.prefix}{path}")
+        return names
+
+    @property
+    def _stars(self) -> list[str]:
+        return [source for source, _ in self.scopes.stars if not _never_loads(source)]
+
+    def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
+        """Further qualified names of ``node``, if an ``import *`` behind all that binds it should bind it anew."""
+        path = _path(node)
+        found = self.scopes.lookup(path.partition(".")[0], node) if path is not None and self.scopes.stars else None
+        if found is None or found[0] is not self.scopes.module:
+            return set()
+        last = max(self.span(binding.node)[0] for binding in found[1])
+        later = (source for source, star in self.scopes.stars if self.span(star)[0] > last and not _never_loads(source))
+        return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in later}
+
+    def absolute(self, name: str) -> str:
+        """Resolve leading dots of a relative import against this module's package."""
+        return absolute_name(name, self.package)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Parents of ``node`` from the nearest to the module."""
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def enclosing_function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Innermost function definition around ``node``."""
+        return next((a for a in self.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
+
+    def enclosing_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """Innermost class definition around ``node``."""
+        return next((a for a in self.ancestors(node) if isinstance(a, cst.ClassDef)), None)
+
+    def top_level_statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Statement of the module body that holds ``node``."""
+        current = node
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, cst.Module):
+                break
+            current = ancestor
+        return current
+
+
+def module_name(path: str) -> str:
+    """Dotted name of the module at a posix path relative to the root; a notebook's is one that nothing can import."""
+    pure = PurePosixPath(path)
+    parts = list(pure.parts if pure.suffix == ".ipynb" else pure.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
+
+
+def package_name(path: str) -> str:
+    """Dotted name of the package that relative imports of the module at ``path`` start from."""
+    return ".".join(PurePosixPath(path).parent.parts)
+
+
+def _path(node: cst.CSTNode) -> str | None:
+    """Dotted path of a name, attribute, or what a call or subscript is made of; ``None`` for other expressions."""
+    if isinstance(node, cst.Call):
+        node = node.func
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    if isinstance(node, cst.FunctionDef | cst.ClassDef):
+        return node.name.value
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
+
+
+def _is_placeholder(binding: Binding) -> bool:
+    """Whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
+    return isinstance(binding.node, cst.AssignTarget) and binding.value in _PLACEHOLDERS
+
+
+def _never_loads(source: str) -> bool:
+    """Whether a module is known to have no data loading among the names ``import *`` takes from it."""
+    first = source.partition(".")[0]
+    return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
+
+
+@cache
+def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
+    """What reads the fields of a node that hold code, in order of the text."""
+    names = [name for name in kind.__dataclass_fields__ if not _LAYOUT.search(name)]
+    return lambda node: tuple(getattr(node, name) for name in names)
+
+
+class _NodeTypes(dict[type, bool]):
+    """Whether a type is one of nodes; isinstance of an abstract class is slow for hundreds of thousands of values."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, cst.CSTNode)
+        return self[kind]
+
+
+_IS_NODE = _NodeTypes()
+
+
+def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Child nodes in order of the text, white space, commas and brackets left out."""
+    children: list[cst.CSTNode] = []
+    for value in _code_fields(type(node))(node):
+        kind = type(value)
+        if _IS_NODE[kind]:
+            children.append(value)
+        elif kind is tuple or kind is list:
+            children += [one for one in value if _IS_NODE[type(one)]]
+    return children
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """``node`` and every node of code below it, in order of the text."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending += reversed(code_children(current))
+
+
+def matching(node: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]:
+    """Nodes at or below ``node`` that match, in order of the text.
+
+    What ``libcst.matchers.findall`` gives, without building a visitor and without looking at layout.
+    """
+    options = matcher.options if isinstance(matcher, m.OneOf) else (matcher,)
+    by_kind = {type(option).__name__: [o for o in options if type(o) is type(option)] for option in options}
+    return [
+        one
+        for one in walk(node)
+        if type(one).__name__ in by_kind and any(m.matches(one, o) for o in by_kind[type(one).__name__])
+    ]

@@ -1,0 +1,354 @@
+"""The backend as a whole: which module defines a name, and who imports it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from pathlib import PurePosixPath
+
+import libcst as cst
+
+from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.syntax.import_style import ImportStyle
+from chirp_migrate.syntax.import_table import ImportTable
+from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
+from chirp_migrate.syntax.word_index import WordIndex
+
+#: How many parsed modules are kept: each takes some tens of megabytes, and files are read one after the other.
+_MODULES_KEPT = 12
+#: How many re-exports are followed before giving up (a cycle of imports ends here too).
+_REEXPORT_LIMIT = 8
+
+
+class Project:
+    """The texts of a backend's modules, parsed when first asked for.
+
+    Args:
+        texts: decoded source by posix path relative to the root.
+        notebooks: raw text of the notebooks by path; only searched for imports.
+        name: dotted name of the package that the root itself is, if it is one.
+        import_style: how its imports are sorted; None: as isort does where there are no settings.
+        code_style: how its code is laid out; None: as each file is.
+    """
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        notebooks: Mapping[str, str] | None = None,
+        name: str = "",
+        import_style: ImportStyle | None = None,
+        code_style: CodeStyle | None = None,
+    ) -> None:
+        self._texts = dict(texts)
+        self.import_style = import_style or ImportStyle()
+        self.code_style = code_style or CodeStyle()
+        self._notebooks = dict(notebooks or {})
+        self._name = name
+        self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
+        self._tables: dict[str, ImportTable | None] = {}
+        self._aliases: dict[str, set[str]] = {}
+        self._replaced: dict[tuple[str, str], bool] = {}
+
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        """Path by every dotted name of a module: seen from the root, and from the folder above its package."""
+        packages = {str(PurePosixPath(path).parent) for path in self._texts if path.endswith("__init__.py")}
+        paths: dict[str, str] = {}
+        for path in self._texts:
+            folder = PurePosixPath(path).parent
+            while str(folder) in packages and str(folder) != ".":
+                folder = folder.parent
+            inside = str(PurePosixPath(path).relative_to(folder))
+            paths.setdefault(module_name(inside), path)
+            if self._name:
+                paths.setdefault(f"{self._name}.{module_name(path)}".rstrip("."), path)
+        return {**paths, **{module_name(path): path for path in self._texts}}
+
+    @cached_property
+    def _packages(self) -> set[str]:
+        """Dotted names of all modules, and of the packages around them."""
+        parts = (name.split(".") for name in self._paths)
+        return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
+
+    @cached_property
+    def _words(self) -> WordIndex:
+        return WordIndex(self._texts)
+
+    def has_package(self, name: str) -> bool:
+        """Whether modules of the backend are imported under the package ``name``, or a module has that name."""
+        return name == self._name or name in self._packages
+
+    def text(self, path: str) -> str:
+        """Current text of the file at ``path``."""
+        return self._texts[path]
+
+    def texts(self, word: str) -> Iterator[str]:
+        """Current texts of the files that hold a word."""
+        return (text for text in self._texts.values() if word in text)
+
+    def update(self, path: str, text: str) -> None:
+        """Replace the text of one file (a rewritten module is what the others see)."""
+        before = self._texts[path]
+        if before == text:
+            return
+        self._texts[path] = text
+        self._words.changed(path, before)
+        self._forget(path)
+        self._tables.pop(path, None)
+
+    def _forget(self, path: str) -> None:
+        module = self._modules.pop(path, None)
+        if module is not None:
+            module.forget()
+
+    def module(self, path: str) -> Module:
+        """The parsed module at ``path``.
+
+        Raises:
+            UnparsableModule: when the text is not Python.
+        """
+        if path not in self._modules:
+            self._modules[path] = None
+            self._modules[path] = Module(path, self._texts[path])
+        module = self._modules[path] = self._modules.pop(path)
+        if len(self._modules) > _MODULES_KEPT:
+            self._forget(next(iter(self._modules)))
+        if module is None:
+            raise UnparsableModule("could not be read before")
+        return module
+
+    def table(self, path: str) -> ImportTable | None:
+        """What the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
+        if path not in self._tables:
+            try:
+                self._tables[path] = ImportTable.read(syntax_tree(self._texts[path]), package_name(path))
+            except UnparsableModule:
+                self._tables[path] = None
+        return self._tables[path]
+
+    def resolve(self, qualified: str) -> str:
+        """Follow re-exports through modules of the backend to the name's origin.
+
+        ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
+        there; a name defined in the backend, or outside, or that may be one of several comes back as it is.
+        """
+        for _ in range(_REEXPORT_LIMIT):
+            owner, _, name = qualified.rpartition(".")
+            path = self._paths.get(owner)
+            table = self.table(path) if path is not None and self._may_bind(path, name) else None
+            if table is None or table.defines(name):
+                return qualified
+            targets = table.imports.get(name) or self._from_stars(table, name)
+            if len(targets) != 1 or qualified in targets:
+                return qualified
+            (qualified,) = targets
+        return qualified
+
+    def _may_bind(self, path: str, name: str) -> bool:
+        text = self._texts[path]
+        return name in text or "*" in text
+
+    def _from_stars(self, table: ImportTable, name: str) -> set[str]:
+        return {f"{source}.{name}" for source in table.stars if self._star_may_give(source, name)}
+
+    def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
+        """Whether ``from source import *`` may bind ``name``: unknown modules may."""
+        path = self._paths.get(source)
+        if path is None:
+            return name in _TORCH_DATA if source == "torch.utils.data" else True
+        table = self.table(path)
+        if table is None or not table.exports(name):
+            return table is None
+        if table.defines(name) or name in table.imports:
+            return True
+        return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
+
+    def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
+        """Qualified names ``node`` may stand for, re-exports and ``import *`` followed."""
+        names = module.qualified_names(node)
+        if module.scopes.stars:
+            names = {name for name in names if self._is_possible(module, name)}
+            names |= {name for name in module.names_from_later_stars(node) if self._is_possible(module, name)}
+        return {self.resolve(self._beside(module, name)) for name in names}
+
+    def _is_possible(self, module: Module, name: str) -> bool:
+        """Whether a name that ``import *`` may have brought can come from there."""
+        for source in {module.absolute(source) for source, _ in module.scopes.stars}:
+            if name.startswith(f"{source}."):
+                first = name.removeprefix(f"{source}.").partition(".")[0]
+                explicit = module.scopes.module.bindings.get(first, [])
+                known = any(module.absolute(one.qualified) == f"{source}.{first}" for one in explicit)
+                return known or self._star_may_give(source, first)
+        return True
+
+    def _beside(self, module: Module, name: str) -> str:
+        """A name from a module in the same folder, as scripts import each other, by its name from the root."""
+        owner = name.rpartition(".")[0]
+        folder = package_name(module.path)
+        return (
+            f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
+        )
+
+    def base_classes(self, qualified: str) -> set[str] | None:
+        """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.
+
+        Read from the import table, so that a class can be followed through the backend without LibCST.
+        """
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        if table is None or name not in table.classes:
+            return None
+        names: set[str] = set()
+        for base in filter(None, table.classes[name]):
+            root, dot, rest = base.partition(".")
+            if table.defines(root):
+                names.add(f"{owner}.{base}".lstrip("."))
+            targets = table.imports.get(root) or (set() if table.defines(root) else self._from_stars(table, root))
+            names |= {f"{target}{dot}{rest}" for target in targets}
+        return {self.resolve(one) for one in names}
+
+    def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
+        """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
+        module, statement = self._definition(qualified)
+        return (module, statement) if module is not None and isinstance(statement, cst.ClassDef) else None
+
+    def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
+        """Module and definition of a top-level function of the backend, if ``qualified`` names one."""
+        module, statement = self._definition(qualified)
+        return (module, statement) if module is not None and isinstance(statement, cst.FunctionDef) else None
+
+    def function_parameters(self, qualified: str) -> tuple[str, ...] | None:
+        """Parameter names of a top-level function of the backend, if ``qualified`` names one."""
+        _, statement = self._definition(qualified)
+        if not isinstance(statement, cst.FunctionDef):
+            return None
+        return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
+
+    def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        if path is None or table is None or not (name in table.classes or name in table.functions):
+            return None, None
+        try:
+            module = self.module(path)
+        except UnparsableModule:
+            return None, None
+        for statement in module.tree.body:
+            if isinstance(statement, cst.ClassDef | cst.FunctionDef) and statement.name.value == name:
+                return module, statement
+        return None, None
+
+    def aliases(self, name: str) -> set[str]:
+        """Other names under which any module of the backend imported ``name`` when first asked."""
+        if name not in self._aliases:
+            pattern = re.compile(rf"\b{re.escape(name)}\s+as\s+(\w+)")
+            self._aliases[name] = {
+                alias for path in self._words.holding(name) for alias in pattern.findall(self._texts[path])
+            }
+        return self._aliases[name]
+
+    def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
+        """Whether a regular expression matches in any file of the backend.
+
+        Args:
+            pattern: the expression.
+            words: whole words of which every match holds one: files without them are not searched. None: all are.
+        """
+        return any(self.matching(re.compile(pattern), *words))
+
+    def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
+        """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""
+        paths = self._words.holding(*words) if words else iter(self._texts)
+        return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
+
+    def imported_elsewhere(self, module: Module, name: str) -> bool:
+        """Whether another file of the backend may take ``name`` from ``module`` (notebooks included).
+
+        Errs on the side of yes: a star import or an attribute on a module of that name counts.
+        """
+        last = module.name.rpartition(".")[2]
+        imports = re.compile(rf"from\s+([\w.]*\b{re.escape(last)})\s+import\b")
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        dotted = re.compile(rf"\b{re.escape(last)}\s*\.\s*{re.escape(name)}\b")
+        for text in self._others(module.path, last):
+            if name in text and dotted.search(text):
+                return True
+            for statement in imports.finditer(text):
+                if not _may_name(statement.group(1), module.name):
+                    continue
+                clause = text[statement.end() : statement.end() + 2000]
+                end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
+                clause = clause if end < 0 else clause[:end]
+                if "*" in clause or word.search(clause):
+                    return True
+        return False
+
+    def is_replaced(self, module: Module, name: str) -> bool:
+        """Whether a file of the backend puts something else in the place of ``name`` in ``module``, as tests do.
+
+        ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``.
+        """
+        key = (module.path, name)
+        if key not in self._replaced:
+            self._replaced[key] = self._search_replacement(module, name)
+        return self._replaced[key]
+
+    def _search_replacement(self, module: Module, name: str) -> bool:
+        last = re.escape(module.name.rpartition(".")[2])
+        quoted = rf"""["']{re.escape(name)}["']"""
+        replaced = re.compile(
+            rf"""(?:patch|setattr)\w*\s*\(\s*["'](?:\w+\.)*{last}\.{re.escape(name)}["']"""
+            rf"|(?:patch\.object|setattr)\s*\(\s*(?:\w+\.)*{last}\s*,\s*{quoted}"
+        )
+        return any(
+            replaced.search(text) for text in self._others(module.path, name) if "patch" in text or "setattr" in text
+        )
+
+    def mentions(self, attribute: str, besides: str) -> bool:
+        """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
+        pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
+        return any(pattern.search(text) for text in self._others(besides, attribute))
+
+    def _others(self, besides: str, word: str) -> Iterator[str]:
+        """Texts of the other files that hold a whole word, and of notebooks that hold it anywhere."""
+        paths = self._words.holding(word) if word else iter(self._texts)
+        held = (self._texts[path] for path in paths if path != besides)
+        books = (text for path, text in self._notebooks.items() if path != besides and word in text)
+        return chain(held, books)
+
+
+def _may_name(written: str, name: str) -> bool:
+    """Whether an import of ``written`` may be one of the module ``name``: each may leave out where packages begin."""
+    parts, own = written.lstrip(".").split("."), name.split(".")
+    shared = min(len(parts), len(own))
+    return parts[-shared:] == own[-shared:]
+
+
+#: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
+_TORCH_DATA = frozenset(
+    {
+        "BatchSampler",
+        "ChainDataset",
+        "ConcatDataset",
+        "DataLoader",
+        "Dataset",
+        "DistributedSampler",
+        "IterableDataset",
+        "RandomSampler",
+        "Sampler",
+        "SequentialSampler",
+        "StackDataset",
+        "Subset",
+        "SubsetRandomSampler",
+        "TensorDataset",
+        "WeightedRandomSampler",
+        "default_collate",
+        "default_convert",
+        "get_worker_info",
+        "random_split",
+    }
+)

@@ -1,0 +1,115 @@
+"""The user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
+
+Nothing is unpickled: arrays of Python objects are refused.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chirp_migrate.training.errors import InvalidData
+from chirp_migrate.training.workload.entry_points import Sizes
+
+__all__ = ["Arrays", "choose", "read_arrays", "with_data"]
+
+_FEATURES = ("features", "spectrograms", "X", "x")
+_LABELS = ("labels", "targets", "y")
+_AUTHORS = ("authors", "groups")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Samples as they are stored.
+
+    Attributes:
+        features: real numbers, (N, C, F, T) or (N, F, T); may be mapped from its file.
+        labels: (N,) numbers or text, one class each.
+        authors: (N,) numbers or text; None where none are stored.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[Any]
+    authors: NDArray[Any] | None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """One sample as (channels, frequency bins, time frames)."""
+        channels, bins, frames = (1, *self.features.shape[1:])[-3:]
+        return channels, bins, frames
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read ``features``, ``labels`` and, if there, ``authors`` (or one of their other documented names).
+
+    Args:
+        path: an ``.npz`` file, or a folder of ``.npy`` files.
+
+    Raises:
+        InvalidData: they are not there, cannot be read without unpickling, or do not fit together.
+    """
+    try:
+        features, labels, authors = _load(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InvalidData(f"{path} cannot be read as NumPy arrays ({why}): --data takes plain arrays.") from None
+    if features is None or labels is None:
+        raise InvalidData(
+            f"{path} lacks {'features' if features is None else 'labels'}: --data takes an .npz file with arrays "
+            "named features and labels (and authors), or a folder with features.npy and labels.npy (and authors.npy)."
+        )
+    if features.ndim not in (3, 4) or features.dtype.kind not in "fiub":
+        raise InvalidData(
+            f"the features in {path} are {features.dtype} of shape {features.shape}: real numbers of shape "
+            "(samples, channels, bins, frames) or (samples, bins, frames) are needed."
+        )
+    for name, array in (("labels", labels), ("authors", authors)):
+        if array is not None and array.shape != features.shape[:1]:
+            raise InvalidData(
+                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one for each is needed."
+            )
+    if len(np.unique(labels)) < 2:
+        raise InvalidData(f"all labels in {path} are the same: at least two classes are needed.")
+    return Arrays(features, labels, authors)
+
+
+def with_data(sizes: Sizes, path: Path) -> Sizes:
+    """``sizes`` with the number of samples, shape and classes that the arrays at ``path`` have.
+
+    No more samples than ``sizes`` asks for are taken.
+
+    Raises:
+        InvalidData: see :func:`read_arrays`.
+    """
+    found = read_arrays(path)
+    classes = len(np.unique(found.labels))
+    samples = min(sizes.samples, len(found.labels))
+    return replace(sizes, samples=samples, shape=found.shape, classes=classes, data=str(path.resolve()))
+
+
+def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Positions of ``count`` samples, in order: as many of each class as there are, the first ones of it."""
+    occurrence = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        positions = np.flatnonzero(labels == label)
+        occurrence[positions] = np.arange(len(positions))
+    return np.sort(np.argsort(occurrence, kind="stable")[:count])
+
+
+def _load(path: Path) -> tuple[NDArray[Any] | None, ...]:
+    wanted = (_FEATURES, _LABELS, _AUTHORS)
+    if path.is_dir():
+        candidates = [[path / f"{name}.npy" for name in names] for names in wanted]
+        files = [next((file for file in some if file.is_file()), None) for some in candidates]
+        return tuple(None if file is None else np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
+    content = np.load(path, allow_pickle=False)
+    if not isinstance(content, np.lib.npyio.NpzFile):
+        return None if content.ndim < 3 else content, None, None
+    with content:
+        names_found = [next((name for name in names if name in content.files), None) for names in wanted]
+        return tuple(None if name is None else content[name] for name in names_found)

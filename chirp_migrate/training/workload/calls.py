@@ -1,0 +1,65 @@
+"""Turns an entry point and a data set into a call: every parameter by its documented name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from chirp_migrate.training.workload.data import TrainingData, make_training_data
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
+from chirp_migrate.training.workload.hook import make_call
+from chirp_migrate.training.workload.shell import run_command
+
+__all__ = ["data_for", "load_model", "prepare_call"]
+
+
+def load_model(reference: str) -> Any:
+    """Import the model class named by ``module:ClassName``; None where none is named."""
+    if not reference:
+        return None
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:
+    """The data that the entry points train on; those that bring their own get a few samples to warm up with."""
+    if all(entry.source is Source.FOUND for entry in entry_points):
+        return make_training_data(sizes)
+    return make_training_data(Sizes(samples=24, shape=(1, 8, 8), classes=2))
+
+
+def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
+    """Build the call of ``entry`` on ``data``; nothing of the backend runs until it is called.
+
+    Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping
+    is set beyond the last epoch, so that both sides train equally long. A hook's call is made by the hook, on data
+    of its own; a command is run as it is.
+
+    Raises:
+        HookProblem: the hook gives no such call.
+    """
+    if entry.source is Source.COMMAND:
+        return lambda: run_command(entry, sizes)
+    if entry.source is Source.HOOK:
+        return make_call(entry.hook, entry.name, sizes)
+    options = call_options(sizes)
+    values: dict[str, Any] = {
+        **options,
+        "dataset": data.dataset(),
+        "features": data.features.numpy(),
+        "labels": data.labels.numpy(),
+        "authors": data.authors,
+        "train_indices": data.train_indices,
+        "val_indices": data.val_indices,
+        "fold_indices": data.folds,
+        "model_class": model,
+    }
+    arguments = {name: values[name] for name in entry.parameters if name in values}
+    target: Any = importlib.import_module(entry.module)
+    owner, _, method = entry.name.rpartition(".")
+    if owner:
+        engine = getattr(target, owner)
+        return lambda: getattr(engine(model, sizes.classes, dict(options["config"])), method)(**arguments)
+    function = getattr(target, method)
+    return lambda: function(**arguments)

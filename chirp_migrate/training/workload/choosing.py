@@ -1,0 +1,85 @@
+"""Which entry points a verification runs: ``-k EXPRESSION``, as pytest chooses tests, and how ``--list`` shows them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.workload.entry_points import (
+    DATA_PARAMETERS,
+    Discovery,
+    EntryPoint,
+    Sizes,
+    Source,
+    call_options,
+)
+
+__all__ = ["call_of", "chosen", "parse_expression"]
+
+
+def parse_expression(text: str) -> Callable[[str], bool]:
+    """Whether a name fits: parts of it, in any case, with ``and``, ``or``, ``not`` and brackets.
+
+    A part that is no dotted name stands in quotes.
+
+    Raises:
+        ValueError: it is no such expression.
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        _fits(tree, "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(
+            'must be parts of names with and, or, not and brackets, such as "k_fold and not backup"'
+        ) from None
+    return lambda name: _fits(tree, name.lower())
+
+
+def _fits(node: ast.expr, name: str) -> bool:
+    match node:
+        case ast.BoolOp():
+            parts = [_fits(one, name) for one in node.values]
+            return all(parts) if isinstance(node.op, ast.And) else any(parts)
+        case ast.UnaryOp(op=ast.Not()):
+            return not _fits(node.operand, name)
+        case ast.Constant(value=str(part)):
+            return part.lower() in name
+        case ast.Name() | ast.Attribute():
+            return ast.unparse(node).lower() in name
+    raise ValueError(ast.dump(node))
+
+
+def chosen(discovery: Discovery, expression: str | None) -> Discovery:
+    """The entry points whose labels fit; all where nothing is asked for.
+
+    Raises:
+        UsageProblem: none of them does.
+    """
+    if expression is None:
+        return discovery
+    fits = parse_expression(expression)
+    entries = tuple(one for one in discovery.entry_points if fits(one.label))
+    if not entries:
+        raise UsageProblem(f"-k {expression!r} fits none of {len(discovery.entry_points)} entry points: see --list.")
+    return replace(discovery, entry_points=entries)
+
+
+def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
+    """How an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
+    if entry.source is Source.COMMAND:
+        return " ".join(entry.command)
+    if entry.source is Source.HOOK:
+        return f"the call {entry.name!r} that {entry.hook} gives"
+    options: dict[str, object] = call_options(sizes)
+    owner, _, method = entry.name.rpartition(".")
+    named = model.rpartition(":")[2]
+    values = {**{name: str(value) for name, value in options.items()}, "model_class": named, "config": "config"}
+    given = [
+        f"{name}={values[name]}" if name in values else name
+        for name in entry.parameters
+        if name in values or name in DATA_PARAMETERS
+    ]
+    call = f"{method}({', '.join(given)})"
+    return f"{owner}({named}, {sizes.classes}, config).{call}" if owner else call

@@ -1,0 +1,102 @@
+"""What is trained on, the same in every process: synthetic spectrograms that can be learnt, or the user's arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import TensorDataset
+
+from chirp_migrate.training.workload.arrays import choose, read_arrays
+from chirp_migrate.training.workload.entry_points import Sizes
+
+__all__ = ["TrainingData", "make_training_data"]
+
+_AUTHORS_PER_FOLD = 4
+_VALIDATION_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A data set with the splits that the entry points ask for.
+
+    Attributes:
+        features: float32 (N, C, F, T); synthetic ones in [0, 1].
+        labels: int64 (N,), from 0; synthetic ones: every class as often as every other, give or take one.
+        authors: int64 (N,); synthetic ones: every author has samples of every class, so that splits by author exist.
+        train_indices, val_indices: int64, disjoint, together every sample; split by author.
+        folds: (train_indices, val_indices) for each fold; every sample validates once.
+    """
+
+    features: torch.Tensor
+    labels: torch.Tensor
+    authors: NDArray[np.int64]
+    train_indices: NDArray[np.int64]
+    val_indices: NDArray[np.int64]
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+    def dataset(self) -> TensorDataset:
+        """The in-memory data set that the backend trains on."""
+        return TensorDataset(self.features, self.labels)
+
+
+def make_training_data(sizes: Sizes) -> TrainingData:
+    """The user's arrays at ``sizes.data``, or grey-scale spectrograms in which each class has a louder frequency band.
+
+    The same sizes give the same bits. Only generators made here are used: global random state is left alone.
+
+    Raises:
+        InvalidData: the user's arrays cannot be read.
+    """
+    return _synthetic(sizes) if sizes.data is None else _stored(sizes, Path(sizes.data))
+
+
+def _synthetic(sizes: Sizes) -> TrainingData:
+    generator = torch.Generator().manual_seed(sizes.seed)
+    number = torch.arange(sizes.samples)
+    # Authors alternate fastest, so that each one meets every class.
+    author_count = _AUTHORS_PER_FOLD * sizes.folds
+    authors = number % author_count
+    labels = (number // author_count + authors) % sizes.classes
+    shuffle = torch.randperm(sizes.samples, generator=generator)
+    authors, labels = authors[shuffle], labels[shuffle]
+
+    features = torch.empty((sizes.samples, *sizes.shape))
+    features.uniform_(0.0, 0.7, generator=generator)
+    bins = sizes.shape[1]
+    for index, label in enumerate(labels.tolist()):
+        low, high = bins * label // sizes.classes, max(bins * (label + 1) // sizes.classes, 1)
+        features[index, :, low:high] += 0.3
+
+    return _split(features, labels, authors.numpy(), sizes.folds)
+
+
+def _stored(sizes: Sizes, path: Path) -> TrainingData:
+    """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
+    found = read_arrays(path)
+    labels = np.unique(found.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    chosen = choose(labels, sizes.samples)
+    features = torch.from_numpy(np.ascontiguousarray(found.features[chosen], dtype=np.float32))
+    labels = labels[chosen]
+    if found.authors is not None:
+        authors = np.unique(found.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if found.authors is None or authors.max() + 1 < 2 * sizes.folds:
+        # Too few of them to split by: dealt out within each class, so that every author meets every class.
+        authors = np.empty_like(labels)
+        for label in np.unique(labels):
+            members = np.flatnonzero(labels == label)
+            authors[members] = np.arange(len(members)) % (_AUTHORS_PER_FOLD * sizes.folds)
+    return _split(features.reshape(-1, *found.shape), torch.from_numpy(labels), authors, sizes.folds)
+
+
+def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
+    """Splits by author; authors are numbered from 0."""
+    validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
+    folds = [
+        (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))
+        for fold in range(fold_count)
+    ]
+    return TrainingData(features, labels, authors, np.flatnonzero(~validates), np.flatnonzero(validates), folds)

@@ -1,0 +1,343 @@
+"""What is trained: the backend's own entry points, found by reading its source, and the sizes they run with.
+
+Nothing is imported here. A function is an entry point by what it asks for, not by a list of names: a module of
+``utils/`` that trains (see :data:`TRAINING_MODULES`) and a signature with the documented parameters. Backends of
+another shape bring a workload of their own (:mod:`.hook`) or a command (:mod:`.shell`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.training.errors import InvalidTree
+
+__all__ = [
+    "DATA_PARAMETERS",
+    "TRAINING_MODULES",
+    "Discovery",
+    "EntryPoint",
+    "Sizes",
+    "Source",
+    "call_options",
+    "discover",
+    "is_chirpid_shaped",
+]
+
+TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
+"""Modules of ``utils/`` whose entry points are run, in this order."""
+
+_SPLIT_ATTEMPTS = 200
+"""Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
+
+DATA_PARAMETERS = frozenset(
+    {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
+)
+"""Parameters of entry points that are given the data, its splits, and the model."""
+
+_MODEL = frozenset({"model_class", "num_classes"})
+_SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL
+_FOLDS = frozenset({"dataset", "fold_indices"}) | _MODEL
+_K_FOLD = frozenset({"dataset", "k_folds"}) | _MODEL
+_ARRAYS = frozenset({"features", "labels", "config"}) | _MODEL
+_FUNCTION_FORMS = (_SPLIT, _FOLDS, _K_FOLD, _ARRAYS)
+_ENGINE_FORMS = {
+    "run_single_fold_predefined": frozenset({"dataset", "train_indices", "val_indices"}),
+    "run_single_fold_stratified": frozenset({"dataset"}),
+    "run_cross_validation": frozenset({"dataset", "fold_indices"}),
+}
+_ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
+
+
+class Source(str, Enum):
+    """Where the training comes from: found in a ChirpID-shaped backend, the user's function, the user's command."""
+
+    FOUND = "found"
+    HOOK = "hook"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is trained. Defaults keep a whole verification of a small CPU model to about two minutes on two cores.
+
+    Attributes:
+        samples: spectrograms in the data set; not a multiple of the batch size, so that short batches occur.
+        shape: one spectrogram, (channels, frequency bins, time frames).
+        classes: number of classes.
+        epochs: training epochs of each entry point (per fold).
+        batch_size: samples per batch.
+        folds: folds of the cross-validating entry points.
+        seed: seed of the data and of every random generator before each entry point.
+        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of whatever a hook makes of it; None
+            for synthetic spectrograms.
+    """
+
+    samples: int = 150
+    shape: tuple[int, int, int] = (1, 224, 313)
+    classes: int = 4
+    epochs: int = 2
+    batch_size: int = 32
+    folds: int = 2
+    seed: int = 435
+    data: str | None = None
+
+    def warm_up(self) -> Sizes:
+        """The smallest run that passes through the same code: one epoch of a few samples of the same shape."""
+        samples = max(24, 4 * self.classes * self.folds)
+        return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Sizes:
+        """Rebuild from ``asdict`` output (JSON turns the shape into a list)."""
+        channels, height, width = values["shape"]
+        return cls(**{**values, "shape": (channels, height, width)})
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """One public way into training.
+
+    Attributes:
+        module: importable name, such as ``utils.training_engine``; empty for a hook's call and for a command.
+        name: function name, ``TrainingEngine.run_cross_validation``, or the name that a hook gave to a call.
+        parameters: parameter names of the function or method, without ``self``.
+        hook: ``package.module:function`` or ``path.py:function`` that makes the call, or empty.
+        command: program and arguments, or empty.
+        result: file that the command writes its results to, relative to the tree; may be empty.
+    """
+
+    module: str
+    name: str
+    parameters: tuple[str, ...] = ()
+    hook: str = ""
+    command: tuple[str, ...] = ()
+    result: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from."""
+        return Source.COMMAND if self.command else Source.HOOK if self.hook else Source.FOUND
+
+    @property
+    def label(self) -> str:
+        """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
+        return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the child process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> EntryPoint:
+        """Rebuild from :meth:`to_json` output."""
+        tuples = {key: tuple(values.get(key, ())) for key in ("parameters", "command")}
+        return cls(**{**values, **tuples})
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found in a tree.
+
+    Attributes:
+        entry_points: in the order in which they run.
+        model: ``utils.models:ClassName``, the model that every found entry point trains; empty for hook and command.
+        left_out: public functions that look like training but cannot be called as documented, with the reason.
+        origin: the user's own folder, from which nothing may be imported in place of a copy; empty for none.
+    """
+
+    entry_points: tuple[EntryPoint, ...]
+    model: str = ""
+    left_out: tuple[str, ...] = ()
+    origin: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where all of the entry points come from."""
+        return self.entry_points[0].source
+
+    def compared(self, saw_loaders: bool) -> str | None:
+        """What "equivalent" is limited to, as a sentence for the report; None when all of the training is watched.
+
+        Args:
+            saw_loaders: whether the training took batches from PyTorch's loaders.
+        """
+        if self.source is not Source.COMMAND:
+            return None if saw_loaders else "No loader was seen, so only what the training returns was compared."
+        result = self.entry_points[0].result
+        what = f"exit code and {result} are" if result else "exit code is"
+        return (
+            f"Equivalence was not checked further than that the {what} the same: a command is timed as a whole, start "
+            "of the program included, and its samples, batches and losses are not seen."
+        )
+
+    def describe(self, sizes: Sizes) -> str:
+        """The workload, as one sentence for the report."""
+        if self.source is Source.COMMAND:
+            return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
+        amount = f"batch {sizes.batch_size}, {_count(sizes.epochs, 'epoch')}"
+        if self.source is Source.HOOK:
+            data = f", data {sizes.data}" if sizes.data else ""
+            return (
+                f"{_count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"was asked for {sizes.samples} samples, {amount}{data}."
+            )
+        shape = "x".join(map(str, sizes.shape))
+        what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
+        return (
+            f"{sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
+            f"{_count(sizes.folds, 'fold')}, {self.model}."
+        )
+
+
+def call_options(sizes: Sizes) -> dict[str, Any]:
+    """Values of the documented parameters that are neither data nor the model."""
+    config = {
+        "num_epochs": sizes.epochs,
+        "batch_size": sizes.batch_size,
+        "learning_rate": 0.001,
+        "use_class_weights": True,
+        "early_stopping": sizes.epochs + 1,
+        "standardize": True,
+        "standardize_sample_size": 1000,
+        "aggregate_predictions": True,
+        "test_size": 0.2,
+        "random_state": 42,
+        "k_folds": sizes.folds,
+        "max_split_attempts": _SPLIT_ATTEMPTS,
+    }
+    return {
+        "num_classes": sizes.classes,
+        "config": config,
+        "num_epochs": sizes.epochs,
+        "batch_size": sizes.batch_size,
+        "k_folds": sizes.folds,
+        "standardize": True,
+        "estop": sizes.epochs + 1,
+    }
+
+
+def is_chirpid_shaped(root: Path) -> bool:
+    """Whether entry points are looked for in ``root``: it has one of the modules that train."""
+    return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
+
+
+def discover(root: Path, model: str | None = None) -> Discovery:
+    """Find the training entry points and the model of the backend at ``root``.
+
+    Args:
+        root: folder of the backend.
+        model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
+
+    Raises:
+        InvalidTree: there is no ``utils/`` folder, no entry point, or no model taking ``num_classes``.
+    """
+    utils = root / "utils"
+    if not utils.is_dir():
+        raise InvalidTree(
+            f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
+            f"run `chirp-migrate init-workload {root}` and say there what to train."
+        )
+    found: list[EntryPoint] = []
+    left_out: list[str] = []
+    for module in TRAINING_MODULES:
+        path = utils / f"{module}.py"
+        if not path.is_file():
+            left_out.append(f"utils/{module}.py: not in this backend")
+            continue
+        tree = _parse(path)
+        if tree is None:
+            left_out.append(f"utils/{module}.py: cannot be parsed")
+            continue
+        entry_points, reasons = _in_module(f"utils.{module}", tree)
+        found += entry_points
+        left_out += reasons
+    if not found:
+        names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
+        raise InvalidTree(
+            f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
+            f"`chirp-migrate init-workload {root}` and say there what to train."
+        )
+    return Discovery(tuple(found), model or _find_model(utils), tuple(left_out))
+
+
+def _parse(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _in_module(module: str, tree: ast.Module) -> tuple[list[EntryPoint], list[str]]:
+    found: list[EntryPoint] = []
+    reasons: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
+            engine, missing = _in_engine(module, node)
+            found += engine
+            reasons += missing
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            parameters = _parameters(node)
+            names = set(parameters)
+            if any(form <= names for form in _FUNCTION_FORMS):
+                found.append(EntryPoint(module, node.name, parameters))
+            elif "training" in node.name or "cross_val" in node.name:
+                reasons.append(f"{module}.{node.name}: parameters are not the documented ones")
+    # A module that defines a name twice runs the last definition.
+    return list({entry.name: entry for entry in found}.values()), reasons
+
+
+def _in_engine(module: str, engine: ast.ClassDef) -> tuple[list[EntryPoint], list[str]]:
+    methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
+    if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
+        return [], [f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"]
+    found: list[EntryPoint] = []
+    reasons: list[str] = []
+    for name, needed in _ENGINE_FORMS.items():
+        if needed <= set(methods.get(name, ())):
+            found.append(EntryPoint(module, f"TrainingEngine.{name}", methods[name]))
+        else:
+            reasons.append(f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones")
+    return found, reasons
+
+
+def _parameters(function: ast.stmt) -> tuple[str, ...]:
+    if not isinstance(function, ast.FunctionDef):
+        return ()
+    arguments = function.args
+    return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+
+
+def _find_model(utils: Path) -> str:
+    path = utils / "models.py"
+    tree = _parse(path) if path.is_file() else None
+    if tree is not None:
+        candidates = list(_models(tree))
+        if "BirdCNN" in candidates:
+            return "utils.models:BirdCNN"
+        if candidates:
+            return f"utils.models:{candidates[0]}"
+    raise InvalidTree(
+        f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes; name another with "
+        "--model package.module:ClassName."
+    )
+
+
+def _models(tree: ast.Module) -> Iterator[str]:
+    """Classes with a base class whose ``__init__`` can be called as ``Model(num_classes)``."""
+    for node in tree.body:
+        if not (isinstance(node, ast.ClassDef) and node.bases):
+            continue
+        for item in node.body:
+            constructor = isinstance(item, ast.FunctionDef) and item.name == "__init__"
+            if constructor and _parameters(item)[1:2] == ("num_classes",):
+                yield node.name
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

@@ -1,0 +1,98 @@
+"""The user's own workload: a function that is given the sizes and gives named training calls.
+
+It is named by ``workload`` in ``[tool.chirp-migrate.verify]`` and runs in the child process, in a copy of each side::
+
+    def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see Sizes
+        dataset = make_dataset(sizes)     # not timed
+        return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
+
+It is called anew for each training call, so that one training cannot change what the next one starts from.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.training.process.imports import importable
+from chirp_migrate.training.workload.entry_points import Sizes
+
+__all__ = ["HookProblem", "call_names", "file_of", "is_reference", "make_call"]
+
+_LONGEST_NAME = 60
+
+
+class HookProblem(Exception):
+    """The function is not there, or does not give what it should; the message is for the user."""
+
+
+def is_reference(text: str) -> bool:
+    """Whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
+    place, _, name = text.rpartition(":")
+    if not name.isidentifier():
+        return False
+    return _is_file(place) or (bool(place) and all(part.isidentifier() for part in place.split(".")))
+
+
+def file_of(reference: str) -> tuple[str, ...]:
+    """Where the function may be, as paths relative to the tree; the first that exists is it."""
+    place = reference.rpartition(":")[0]
+    if _is_file(place):
+        return (Path(place).as_posix(),)
+    path = place.replace(".", "/")
+    return tuple(f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py"))
+
+
+def call_names(reference: str, sizes: Sizes) -> list[str]:
+    """Names of the training calls, in the order in which they are to run.
+
+    Raises:
+        HookProblem: see there.
+    """
+    return list(_calls(reference, sizes))
+
+
+def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
+    """The training call ``name``, on objects of its own.
+
+    Raises:
+        HookProblem: see there.
+    """
+    calls = _calls(reference, sizes)
+    if name not in calls:
+        raise HookProblem(f"{reference} gives no call named {name!r} here, but {', '.join(calls)}")
+    return calls[name]
+
+
+def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
+    calls = _function(reference)(sizes)
+    if not isinstance(calls, Mapping) or not calls:
+        raise HookProblem(
+            f"{reference} returned {type(calls).__name__}{' without entries' if isinstance(calls, Mapping) else ''}: "
+            'it must return a dictionary of functions to call, such as {"train": lambda: train(dataset)}'
+        )
+    for name, call in calls.items():
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            raise HookProblem(f"{reference} names a call {name!r}: a name is a short text of printable characters")
+        if not callable(call):
+            raise HookProblem(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
+    return calls
+
+
+def _function(reference: str) -> Callable[[Sizes], Any]:
+    place, _, name = reference.rpartition(":")
+    module = importable(place)
+    if module is None:
+        raise HookProblem(f"{place} does not exist in this tree")
+    function = getattr(importlib.import_module(module), name, None)
+    if not callable(function):
+        raise HookProblem(f"{place} has no function {name}")
+    found: Callable[[Sizes], Any] = function
+    return found
+
+
+def _is_file(place: str) -> bool:
+    path = Path(place)
+    return place.endswith(".py") and path.stem.isidentifier() and not path.is_absolute() and ".." not in path.parts

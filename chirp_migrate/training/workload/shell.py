@@ -1,0 +1,74 @@
+"""The user's own command as the workload: run in the copy of each side, timed as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+
+__all__ = ["PLACEHOLDERS", "CommandFailed", "run_command"]
+
+PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
+"""What ``{…}`` may stand for in the words of a command: this interpreter, and the sizes."""
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+
+
+class CommandFailed(Exception):
+    """The command could not be run, or did not end well; the message is for the user."""
+
+
+def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
+    """Run the command of ``entry`` in the working directory and wait for it.
+
+    Returns:
+        ``exit code``, and ``result``: what is in the result file (its SHA-256 where it is not JSON), if one is named.
+
+    Raises:
+        CommandFailed: it is not found, ends with an exit code other than 0, or leaves no result file.
+    """
+    result = Path(entry.result) if entry.result else None
+    if result is not None:
+        result.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
+    words = [_filled(word, sizes) for word in entry.command]
+    try:
+        ended = subprocess.run(words, env=_environment(entry), check=False)
+    except OSError as error:
+        raise CommandFailed(f"{words[0]} cannot be run ({error.strerror})") from None
+    if ended.returncode != 0:
+        how = f"exit code {ended.returncode}" if ended.returncode > 0 else f"signal {-ended.returncode}"
+        raise CommandFailed(f"the command ended with {how}")
+    return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
+
+
+def _filled(word: str, sizes: Sizes) -> str:
+    values = {"python": sys.executable, **{name: getattr(sizes, name) for name in PLACEHOLDERS[1:]}}
+    for name, value in values.items():
+        word = word.replace("{" + name + "}", "" if value is None else str(value))
+    return word
+
+
+def _environment(entry: EntryPoint) -> dict[str, str]:
+    """Where the command is this interpreter, the migrated code must find the runtime that came with it."""
+    environment = dict(os.environ)
+    if entry.command[0] == "{python}":
+        paths = [path for path in (environment.get("PYTHONPATH"), str(_PACKAGE_ROOT)) if path]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def _content(result: Path) -> Any:
+    try:
+        content = result.read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"the command left no {result} to compare ({error.strerror})") from None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return hashlib.sha256(content).hexdigest()

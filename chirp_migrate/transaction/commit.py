@@ -1,0 +1,327 @@
+"""A plan written to its tree, all or nothing, and runs that somebody interrupted brought to an end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
+from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
+from chirp_migrate.source.files import read_file
+from chirp_migrate.transaction import journal
+from chirp_migrate.transaction.journal import JournalRun, journal_folder
+from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.record import JournalFile, State, Version, checked_path
+from chirp_migrate.transaction.transition import (
+    ChangedMeanwhile,
+    changes_of,
+    perform,
+    remove_bytecode,
+    remove_folders,
+    settle,
+    strays,
+)
+
+__all__ = ["CommitResult", "commit", "finish_interrupted", "reason", "recover"]
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """What a commit did.
+
+    Attributes:
+        applied: files that were written, in the order of the plan.
+        skipped: files that were left alone because this user may not write them.
+        run: number of the run, such as ``0001``; empty when there was nothing to write.
+        linked: paths of written files that had other names (hard links): those keep the old bytes, and are separate
+            files from now on.
+        found: one sentence on an interrupted run that was brought to an end first; None when there was none.
+    """
+
+    applied: tuple[FilePlan, ...]
+    skipped: tuple[Skipped, ...]
+    run: str
+    linked: tuple[str, ...] = ()
+    found: str | None = None
+
+
+def commit(
+    plan: Plan,
+    *,
+    wait_s: float = 0.0,
+    on_step: Callable[[str], None] | None = None,
+    documents: Mapping[str, bytes] | None = None,
+) -> CommitResult:
+    """Write all files of ``plan``, or none.
+
+    The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
+    its owner where this user may give it away; a link is written through when its target is under the root; other
+    hard links to a file keep the old bytes. Added files come first, so that the tree can be imported at every instant.
+    A process killed at any instant leaves a tree that :func:`recover` puts back.
+
+    Args:
+        plan: what to write; files that would not change are left out.
+        wait_s: seconds to wait for another run that is at work.
+        on_step: told of every step once it is done. What it raises stops the commit, which is then undone.
+        documents: what is kept in the journal besides, by name (see :meth:`.JournalRun.document`).
+
+    Raises:
+        Refused: a file is not what it was when it was planned, leads outside the root, or another run is at work;
+            nothing is written.
+        CommitFailed: the system did not let us write; everything is undone, unless the message says otherwise.
+    """
+    root = plan.root.resolve()
+    step = on_step or (lambda _: None)
+    try:
+        with hold(journal_folder(root), wait_s=wait_s):
+            found = finish_interrupted(root, force=False, on_step=step)
+            targets, skipped = _targets(root, plan.files)
+            if not targets:
+                return CommitResult((), skipped, "", found=found)
+            run = _begin(root, targets, step, documents)
+            _apply(run, step)
+            linked = tuple(target.plan.path for target in targets if target.linked)
+            return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
+    except OSError as error:
+        raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
+
+
+def recover(
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None
+) -> str | None:
+    """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
+
+    Args:
+        root: the tree.
+        force: also put back files that somebody wrote to since; those edits are lost.
+        wait_s: seconds to wait for another run that is at work.
+        on_step: told of every file that is put back.
+
+    Returns:
+        One sentence on what was found and done; None when nothing was interrupted.
+
+    Raises:
+        Refused: a file was edited since, or another run is at work; nothing is changed.
+        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
+    """
+    root = root.resolve()
+    if not _needs_recovery(root):
+        return None
+    try:
+        with hold(journal_folder(root), wait_s=wait_s):
+            return finish_interrupted(root, force=force, on_step=on_step or (lambda _: None))
+    except OSError as error:
+        raise _unfinished(error) from error
+
+
+def finish_interrupted(root: Path, *, force: bool, on_step: Callable[[str], None]) -> str | None:
+    """What :func:`recover` does, for a caller that holds the lock.
+
+    Raises:
+        Refused: a file was edited since; nothing is changed.
+        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
+    """
+    try:
+        return _finish(root, force, on_step)
+    except OSError as error:
+        raise _unfinished(error) from error
+
+
+def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | None:
+    said = _finish_leftovers(root)
+    for run in journal.read_runs(root):
+        if run.state is State.APPLIED:
+            continue
+        changes = changes_of(run)
+        edited = [] if force else strays(run, changes)
+        if edited:
+            raise Refused(
+                f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
+                f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
+            )
+        was_rollback = run.state is State.ROLLING_BACK
+        for change in changes:  # what cannot be restored must be known before anything changes
+            goal = change.new if was_rollback else change.old
+            if goal is not None:
+                run.content(goal.sha256)
+        settle(run, changes, forward=was_rollback, force=force, on_step=on_step)
+        remove_bytecode(root, (file.path for file in run.files if file.before is None))
+        remove_folders(root, run.folders)
+        journal.retire(run)
+        what = "A rollback" if was_rollback else "An apply"
+        how = "finished" if was_rollback else "undone, all its files are as before"
+        said = f"{what} (run {run.name} of {run.created}) had been interrupted: it was {how}."
+    return said
+
+
+def _unfinished(error: OSError) -> CommitFailed:
+    return CommitFailed(
+        f"an earlier run was interrupted and cannot be brought to an end ({reason(error)}): nothing is lost; make that "
+        "place writable and run the command again."
+    )
+
+
+def _finish_leftovers(root: Path) -> str | None:
+    found = journal.leftovers(root)
+    journal.remove_leftovers(root)
+    if any(name.startswith("old-") for name in found):
+        return "A run had been interrupted after its files were back as before it; what was left of it was removed."
+    if found:
+        return "An apply had been interrupted before it changed any file; what was left of it was removed."
+    return None
+
+
+def _needs_recovery(root: Path) -> bool:
+    """Whether to look closer, with the lock. Another process may be at work, so what is seen may be half done."""
+    if not os.path.lexists(journal_folder(root)):
+        return False
+    try:
+        runs = journal.read_runs(root)
+        return not runs or bool(journal.leftovers(root)) or any(run.state is not State.APPLIED for run in runs)
+    except JournalDamaged:
+        return True
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A file of the plan, where it is once links are followed, and whether it has other names there."""
+
+    plan: FilePlan
+    path: str
+    mode: int | None
+    linked: bool
+
+
+def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[Skipped, ...]]:
+    targets: list[_Target] = []
+    skipped: list[Skipped] = []
+    changed: list[str] = []
+    for file in files:
+        if file.before == file.after:
+            continue
+        path = _followed(root, file.path)
+        place = root / path
+        if any(target.path == path for target in targets):
+            raise Refused(f"{file.path} is planned twice: nothing was written.")
+        if file.before is None:
+            if os.path.lexists(root / file.path) or not _free(root, path):
+                changed.append(file.path)
+                continue
+            mode, linked = None, False
+        else:
+            try:
+                found = place.stat()
+                same = stat.S_ISREG(found.st_mode) and read_file(place) == file.before
+            except (FileNotFoundError, NotADirectoryError):
+                same = False
+            if not same:
+                changed.append(file.path)
+                continue
+            mode, linked = stat.S_IMODE(found.st_mode), found.st_nlink > 1
+        reason = _unwritable(place)
+        if reason is None:
+            targets.append(_Target(file, path, mode, linked))
+        else:
+            skipped.append(Skipped(file.path, reason))
+    if changed:
+        raise Refused(
+            f"changed since the migration was planned: {', '.join(changed)}; nothing was written, run apply again."
+        )
+    return targets, tuple(skipped)
+
+
+def _followed(root: Path, path: str) -> str:
+    """``path`` with its links followed, relative to ``root``."""
+    try:
+        real = Path(os.path.realpath(root / checked_path(path)))
+        if not real.is_relative_to(root):
+            raise ValueError(f"the path {path!r} leads outside the tree")
+        return checked_path(real.relative_to(root).as_posix())
+    except ValueError as error:
+        raise Refused(f"{error}, so nothing was written: leave it out of what is migrated in {root}.") from None
+
+
+def _free(root: Path, path: str) -> bool:
+    """Whether a file can come to be at ``path``: nothing there, and no file where a folder must be."""
+    above = [root / parent for parent in PurePosixPath(path).parents]
+    return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
+
+
+def _unwritable(place: Path) -> str | None:
+    """Why this user should not write ``place``; mode bits count for root too, who could write everything."""
+    if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
+        return "it is read-only; make it writable and run apply again"
+    folder = next(parent for parent in place.parents if parent.exists())
+    if not (folder.stat().st_mode & stat.S_IWUSR and os.access(folder, os.W_OK | os.X_OK)):
+        return f"its folder {folder} is read-only; make it writable and run apply again"
+    return None
+
+
+def _begin(
+    root: Path, targets: Sequence[_Target], step: Callable[[str], None], documents: Mapping[str, bytes] | None
+) -> JournalRun:
+    files: list[JournalFile] = []
+    folders: list[str] = []
+    contents: dict[str, bytes] = {}
+    for target in targets:
+        before = target.plan.before
+        if before is not None:
+            contents[sha256(before)] = before
+        contents[sha256(target.plan.after)] = target.plan.after
+        old = None if before is None else Version(sha256(before), target.mode)
+        files.append(JournalFile(target.path, old, Version(sha256(target.plan.after), target.mode)))
+        for parent in reversed(PurePosixPath(target.path).parents):
+            if not (root / parent).exists() and str(parent) not in folders:
+                folders.append(str(parent))
+    try:
+        return journal.begin(root, tuple(files), tuple(folders), contents, step, documents)
+    except BaseException:
+        journal.remove_leftovers(root)
+        for run in journal.read_runs(root):
+            if run.state is State.PENDING:
+                journal.retire(run)
+        raise
+
+
+def _apply(run: JournalRun, step: Callable[[str], None]) -> None:
+    changes = changes_of(run)
+    try:
+        for folder in run.folders:
+            (run.root / folder).mkdir()
+            step(f"made {folder}")
+        perform(run, changes, step)
+        journal.change_state(run, State.APPLIED)
+    except BaseException as error:
+        _undo(run, error)
+        if isinstance(error, ChangedMeanwhile):
+            raise Refused(
+                f"{error.path} changed while the migration was applied: everything was undone, run apply again."
+            ) from None
+        if isinstance(error, OSError):
+            raise CommitFailed(f"{reason(error)}: everything was undone, all files are as before.") from error
+        raise
+
+
+def _undo(run: JournalRun, cause: BaseException) -> None:
+    try:
+        if journal.read_run(run.root, run.name).state is not State.PENDING:
+            # Sealed, but not known to be on disk: from now on it is to be undone, whoever does it.
+            journal.change_state(run, State.PENDING)
+        settle(run, changes_of(run), forward=False)
+        remove_folders(run.root, run.folders)
+        journal.retire(run)
+    except OSError as error:
+        why = reason(cause) if isinstance(cause, OSError) else "it was stopped"
+        raise CommitFailed(
+            f"applying failed ({why}) and so did undoing it ({reason(error)}): the journal is kept, the next "
+            "chirp-migrate command undoes the rest."
+        ) from cause
+
+
+def reason(error: OSError) -> str:
+    """What the system said, with the place."""
+    where = f"{error.filename} " if error.filename else ""
+    return f"{where}cannot be written: {error.strerror or error}"

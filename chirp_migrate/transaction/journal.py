@@ -1,0 +1,340 @@
+"""What was applied to a tree, kept in it: ``.chirp-migrate/NNNN/journal.json`` and the bytes from before and after.
+
+One folder per applied run, numbered in order; ``record`` says what ``journal.json`` holds. The bytes
+are in files beside it, named by their SHA-256. A run's folder appears complete under its number (``new-NNNN`` until
+then) and goes as ``old-NNNN``, so that a number always stands for a readable journal. Beside them are documents that
+only reports read: ``plan.json``, the plan as it was applied, and ``verify.json``, what the last ``verify`` found.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from chirp_migrate import __version__
+from chirp_migrate.errors import JournalDamaged
+from chirp_migrate.plans.plan import sha256
+from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
+from chirp_migrate.transaction.record import (
+    JOURNAL_FOLDER,
+    JournalFile,
+    NewerRecord,
+    Record,
+    State,
+    read_record,
+    write_record,
+)
+
+__all__ = [
+    "APPLIED_PLAN",
+    "VERDICT",
+    "JournalRun",
+    "applied_runs",
+    "begin",
+    "change_state",
+    "journal_folder",
+    "keep_document",
+    "latest_applied",
+    "leftovers",
+    "read_run",
+    "read_runs",
+    "remove_leftovers",
+    "retire",
+]
+
+#: Document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_json`).
+APPLIED_PLAN = "plan.json"
+
+#: Document of a run: the JSON of the last verification while it was the last run that stood.
+VERDICT = "verify.json"
+
+_JOURNAL = "journal.json"
+_RUN = re.compile(r"[0-9]{4,}")
+_LEFTOVER = re.compile(r"(?:new|old)-[0-9]{4,}")
+_IGNORE_ALL = b"*\n"
+
+
+@dataclass(frozen=True)
+class JournalRun:
+    """One run as its journal tells it: ``name`` is its number, such as ``0001``; ``root`` has its links resolved."""
+
+    root: Path
+    name: str
+    record: Record
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        return self.record.state
+
+    @property
+    def number(self) -> int:
+        """Its number, as users name it."""
+        return int(self.name)
+
+    @property
+    def created(self) -> str:
+        """When it was begun, ISO 8601 in UTC."""
+        return self.record.created
+
+    @property
+    def files(self) -> tuple[JournalFile, ...]:
+        """Its files, in the order in which they are written."""
+        return self.record.files
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Posix paths of folders it made, parents first."""
+        return self.record.folders
+
+    @property
+    def folder(self) -> Path:
+        """Where the journal and the bytes of the run are."""
+        return journal_folder(self.root) / self.name
+
+    def original(self, path: str) -> bytes:
+        """Bytes of a file of the run as they were before it.
+
+        Raises:
+            KeyError: the run did not rewrite such a file.
+            JournalDamaged: the bytes are gone or are not what they were.
+        """
+        for file in self.files:
+            if file.path == path and file.before is not None:
+                return self.content(file.before.sha256)
+        raise KeyError(path)
+
+    def document(self, name: str) -> bytes | None:
+        """A document that was kept with the run, such as ``APPLIED_PLAN``; None where it has none.
+
+        Raises:
+            JournalDamaged: it cannot be read.
+        """
+        try:
+            return read_file(self.folder / name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _damaged(self.folder, f"{name} cannot be read: {error.strerror}") from error
+
+    def content(self, digest: str) -> bytes:
+        """The kept bytes with this SHA-256.
+
+        Raises:
+            JournalDamaged: they are gone or are not what they were.
+        """
+        try:
+            content = read_file(self.folder / digest)
+        except OSError as error:
+            raise _damaged(self.folder, f"{digest} cannot be read: {error.strerror}") from error
+        if sha256(content) != digest:
+            raise _damaged(self.folder, f"the bytes kept in {digest} have changed")
+        return content
+
+
+def journal_folder(root: Path) -> Path:
+    """Where the runs on ``root`` are recorded."""
+    return root / JOURNAL_FOLDER
+
+
+def read_runs(root: Path) -> tuple[JournalRun, ...]:
+    """All runs recorded in ``root``, in their order.
+
+    Raises:
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    runs: list[JournalRun] = []
+    for name in _names(root, _RUN):
+        try:
+            runs.append(read_run(root, name))
+        except JournalDamaged:
+            if (journal_folder(root) / name).exists():
+                raise
+            # Whoever is at work there has just retired it.
+    return tuple(runs)
+
+
+def read_run(root: Path, name: str) -> JournalRun:
+    """The run with this number.
+
+    Raises:
+        JournalDamaged: its journal cannot be read or trusted.
+    """
+    folder = journal_folder(root) / name
+    try:
+        return JournalRun(root, name, read_record(read_file(folder / _JOURNAL)))
+    except OSError as error:
+        raise _damaged(folder, f"it cannot be read: {error.strerror}") from error
+    except NewerRecord as error:
+        raise JournalDamaged(
+            f"the journal {folder / _JOURNAL} was written by a newer chirp-migrate ({error.tool}; {error}): "
+            "nothing was changed, run the command again with that version or a later one."
+        ) from error
+    except ValueError as error:
+        raise _damaged(folder, str(error)) from error
+
+
+def applied_runs(root: Path) -> tuple[JournalRun, ...]:
+    """The runs that stand, in their order.
+
+    Raises:
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    return tuple(run for run in read_runs(root) if run.state is State.APPLIED)
+
+
+def latest_applied(root: Path) -> JournalRun | None:
+    """The run that ``rollback`` would undo, or None.
+
+    Raises:
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    return next(reversed(applied_runs(root)), None)
+
+
+def leftovers(root: Path) -> list[str]:
+    """Folders of runs that were interrupted while they were being recorded (``new-…``) or removed (``old-…``)."""
+    return _names(root, _LEFTOVER)
+
+
+def begin(
+    root: Path,
+    files: tuple[JournalFile, ...],
+    folders: tuple[str, ...],
+    contents: Mapping[str, bytes],
+    on_step: Callable[[str], None],
+    documents: Mapping[str, bytes] | None = None,
+) -> JournalRun:
+    """Record a run that is about to be applied; when this returns, all of it is on disk.
+
+    Args:
+        root: the tree, with links resolved.
+        files: what will be written.
+        folders: what will be made for it, parents first.
+        contents: the bytes from before and after by their SHA-256.
+        on_step: told of every step once it is done.
+        documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
+
+    Raises:
+        OSError: it cannot be written; :func:`remove_leftovers` removes what was.
+    """
+    home = journal_folder(root)
+    ignore = home / ".gitignore"
+    if not ignore.exists():
+        write_new(ignore, _IGNORE_ALL)
+        on_step("hid the journal from git")
+    number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
+    created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    run = JournalRun(root, f"{number:04d}", Record(State.PENDING, created, __version__, files, folders))
+    staging = home / f"new-{run.name}"
+    staging.mkdir()
+    on_step("began the journal")
+    for digest, content in contents.items():
+        write_new(staging / digest, content)
+        on_step(f"kept {digest}")
+    for name, content in (documents or {}).items():
+        write_new(staging / name, content)
+        on_step(f"kept {name}")
+    write_new(staging / _JOURNAL, write_record(run.record))
+    sync_folder(staging)
+    on_step("wrote the journal")
+    staging.rename(run.folder)
+    sync_folder(home)
+    sync_folder(root)  # the journal folder may be new
+    on_step("recorded the run")
+    return run
+
+
+def change_state(
+    run: JournalRun,
+    state: State,
+    *,
+    files: tuple[JournalFile, ...] | None = None,
+    folders: tuple[str, ...] | None = None,
+    contents: Mapping[str, bytes] | None = None,
+) -> JournalRun:
+    """Record that a run now stands elsewhere, in one step.
+
+    Args:
+        run: the run as recorded.
+        state: where it stands now.
+        files: its files, where more is known about them now.
+        folders: its folders, where they are others now.
+        contents: bytes to keep with it before that, by their SHA-256.
+
+    Raises:
+        OSError: it cannot be written; the run is then recorded as before.
+    """
+    for digest, content in (contents or {}).items():
+        if not (run.folder / digest).exists():
+            replace_file(run.folder / digest, content, run.folder / f"{digest}.tmp")
+    record = replace(
+        run.record,
+        state=state,
+        files=run.files if files is None else files,
+        folders=run.folders if folders is None else folders,
+    )
+    replace_file(run.folder / _JOURNAL, write_record(record), run.folder / f"{_JOURNAL}.tmp")
+    return replace(run, record=record)
+
+
+def keep_document(run: JournalRun, name: str, content: bytes) -> None:
+    """Keep a document with a run, in the place of an earlier one of that name, in one step.
+
+    Raises:
+        OSError: it cannot be written, or the run has been rolled back meanwhile.
+    """
+    replace_file(run.folder / name, content, run.folder / f"{name}.tmp")
+
+
+def retire(run: JournalRun) -> None:
+    """Forget a run whose files are as they were before it.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    home = journal_folder(run.root)
+    run.folder.rename(home / f"old-{run.name}")
+    sync_folder(home)
+    remove_leftovers(run.root)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove what interrupted runs left in the journal folder, and all that is ours in it when no run is recorded.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    home = journal_folder(root)
+    for name in leftovers(root):
+        shutil.rmtree(home / name)
+    ignore = home / ".gitignore"
+    # Killed while it was written, it may be empty.
+    if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
+        discard(ignore)
+
+
+def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
+    """Names of real folders in the journal folder that match ``pattern``; numbers in order."""
+    home = journal_folder(root)
+    try:
+        if not stat.S_ISDIR(home.lstat().st_mode):
+            raise JournalDamaged(f"{home} is not a folder: move it away, chirp-migrate keeps its journal there.")
+        found = [p.name for p in home.iterdir() if pattern.fullmatch(p.name) and not p.is_symlink() and p.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise JournalDamaged(f"{home} cannot be read ({error.strerror}): make it readable.") from error
+    return sorted(found, key=lambda name: (len(name), name))
+
+
+def _damaged(folder: Path, why: str) -> JournalDamaged:
+    return JournalDamaged(
+        f"the journal {folder / _JOURNAL} is damaged ({why}): put it back from a backup, or remove {folder} to go on "
+        "without a way back to before that run."
+    )

@@ -1,0 +1,181 @@
+"""One run at a time in one tree.
+
+The operating system holds the lock for the process, so it goes with the process however that ends; the file's text
+(process number and machine) only says who it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from chirp_migrate.errors import Refused
+from chirp_migrate.source.files import discard
+
+__all__ = ["LOCK_NAME", "hold"]
+
+LOCK_NAME = "lock"
+
+#: Far behind the text, because Windows keeps others from reading what is locked.
+_LOCKED_BYTE = 1 << 20
+
+_HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
+_UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+#: How often the folder may vanish or be made anew under our hands before we call it held.
+_ATTEMPTS = 50
+
+#: Seconds between two looks at a lock that somebody else holds.
+_POLL_S = 0.05
+
+
+@contextlib.contextmanager
+def hold(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Be the only one at work in ``folder``, which is made if need be and removed in the end if it is empty.
+
+    Args:
+        folder: where the lock is.
+        wait_s: seconds to wait for another process that is at work there.
+
+    Raises:
+        Refused: another process is (still) at work there, or ``folder`` is not a folder of its own.
+        OSError: the folder or the lock cannot be written.
+    """
+    descriptor = _wait_for(folder, wait_s)
+    try:
+        yield
+    finally:
+        _release(folder, descriptor)
+
+
+def _wait_for(folder: Path, wait_s: float) -> int:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return _acquire(folder)
+        except _Held as held:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
+                raise Refused(f"{held}{waited}") from None
+            time.sleep(min(_POLL_S, left))
+
+
+class _Held(Exception):
+    """Another process has the lock; the message says which."""
+
+
+def _acquire(folder: Path) -> int:
+    path = folder / LOCK_NAME
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+        try:
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        except FileNotFoundError:  # whoever held it has just removed the folder
+            continue
+        except OSError:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # succeeds when it is empty, as the one we have just made
+            raise
+        try:
+            if not _lock(descriptor):
+                raise _Held(_held_message(folder, _holder(descriptor)))
+            # The file may have been removed by its holder between our opening and our locking it.
+            ours = _is_at(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if ours:
+            try:
+                _sign(descriptor)
+            except BaseException:  # a full disk: what we made must not stay
+                _release(folder, descriptor)
+                raise
+            return descriptor
+        os.close(descriptor)
+    raise _Held(_held_message(folder, None))
+
+
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+
+
+def _release(folder: Path, descriptor: int) -> None:
+    # The lock goes with the descriptor. A file that cannot be removed says nothing false: the next holder rewrites it.
+    with contextlib.suppress(OSError):
+        if os.name != "nt":  # there, open files cannot be removed
+            discard(folder / LOCK_NAME)
+    os.close(descriptor)
+    with contextlib.suppress(OSError):
+        if os.name == "nt":
+            discard(folder / LOCK_NAME)
+        folder.rmdir()  # succeeds when no run is recorded in it
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock without waiting; false when another process has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        if error.errno in _UNSUPPORTED:  # some network file systems: what is written in the file must do
+            return not _seems_alive(_holder(descriptor))
+        raise
+    return True
+
+
+def _holder(descriptor: int) -> tuple[int, str] | None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    number, _, machine = os.read(descriptor, 300).decode(errors="replace").strip().partition(" ")
+    return (int(number), machine) if number.isdecimal() else None
+
+
+def _seems_alive(holder: tuple[int, str] | None) -> bool:
+    if holder is None:
+        return False
+    process, machine = holder
+    if machine != socket.gethostname():
+        return True  # nothing can be known about processes of another machine
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _held_message(folder: Path, holder: tuple[int, str] | None) -> str:
+    who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
+    return (
+        f"another chirp-migrate{who} is at work in {folder.parent}: wait until it is done. "
+        f"If it is not running, remove {folder / LOCK_NAME}."
+    )

@@ -1,0 +1,75 @@
+"""Later edits kept while what they were made to is undone: git's three-way merge of a file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+import warnings
+from pathlib import Path, PurePosixPath
+
+from chirp_migrate.errors import Refused
+from chirp_migrate.source.git import run_git
+
+__all__ = ["Conflict", "three_way_merge"]
+
+#: What ``git merge-file`` ends with where it does not merge: more than it counts conflicts up to.
+_MOST_CONFLICTS = 127
+_MARKER = b"<<<<<<< "
+
+
+class Conflict(Exception):
+    """What keeps a file from being merged."""
+
+
+def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
+    """``edited`` with what makes ``base`` into ``other`` done to it, by ``git merge-file``.
+
+    Args:
+        path: name of the file: Python has to stay Python, and a notebook JSON.
+        edited: the file as somebody left it.
+        base: what they began with.
+        other: what ``base`` is to be.
+
+    Raises:
+        Conflict: the same lines were edited, or what git makes of them is no Python.
+        Refused: there is no git.
+    """
+    if edited == base:
+        return other
+    with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
+        names = {"edited": edited, "base": base, "other": other}
+        for name, content in names.items():
+            (Path(folder) / name).write_bytes(content)
+        ended = run_git(Path(folder), ["merge-file", "-p", "-q", *names])
+    if ended is None:
+        raise Refused("--merge needs git, which is not installed: nothing was changed. Install it, or see --force.")
+    if not 0 <= ended.returncode <= _MOST_CONFLICTS:
+        raise Conflict("git cannot merge it as text")
+    if ended.returncode:
+        places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
+        raise Conflict(f"{places} edited that the migration had changed, the first near line {_first(ended.stdout)}")
+    if _is_whole(path, edited) and not _is_whole(path, ended.stdout):
+        raise Conflict("the edits do not go without the migration")
+    return ended.stdout
+
+
+def _first(merged: bytes) -> int:
+    """Number of the line at which the first conflict begins."""
+    lines = merged.split(b"\n")
+    return next((number for number, line in enumerate(lines, 1) if line.startswith(_MARKER)), 1)
+
+
+def _is_whole(path: str, content: bytes) -> bool:
+    """Whether a file is what its name says, as far as that can be told."""
+    suffix = PurePosixPath(path).suffix
+    try:
+        if suffix == ".py":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(content)
+        elif suffix == ".ipynb":
+            json.loads(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Files of a recorded run brought from one version to another.
+
+:func:`perform` changes all of them, or raises midway; :func:`settle` then brings them to one side, from wherever they
+are. Neither keeps anything in memory that the journal does not have, so that another process can take over after a
+kill: new contents are first written beside their places, then only renamed, and each file's own bytes say whether that
+has happened. What is added comes before the code that needs it and what is removed goes after it, so that the tree can
+be imported at every instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from chirp_migrate.plans.plan import sha256
+from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
+from chirp_migrate.transaction.journal import JournalRun
+from chirp_migrate.transaction.record import State, Version
+
+__all__ = [
+    "NOT_A_FILE",
+    "Change",
+    "ChangedMeanwhile",
+    "changes_of",
+    "fingerprint",
+    "perform",
+    "remove_bytecode",
+    "remove_folders",
+    "settle",
+    "strays",
+    "temporary_name",
+]
+
+#: In the place of a hash: something is there that is not a file of the backend.
+NOT_A_FILE = "not a regular file"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that goes from ``old`` to ``new``; None is no file."""
+
+    path: str
+    old: Version | None
+    new: Version | None
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody else wrote to a file in the moment before it was to be replaced; ``path`` says which."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def changes_of(run: JournalRun) -> tuple[Change, ...]:
+    """What the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
+    if run.state is State.ROLLING_BACK:
+        return tuple(Change(f.path, f.found, f.before) for f in run.files if (f.found, f.before) != (None, None))
+    return tuple(Change(f.path, f.before, f.after) for f in run.files)
+
+
+def fingerprint(root: Path, path: str) -> str | None:
+    """SHA-256 of the file at ``path``, None if there is nothing, :data:`NOT_A_FILE` if there is something else.
+
+    Anything behind a link to a folder counts as something else: a journal names no place that way.
+    """
+    place = root / path
+    if not _in_place(root, path):
+        return NOT_A_FILE
+    try:
+        if not stat.S_ISREG(place.lstat().st_mode):
+            return NOT_A_FILE
+        return sha256(read_file(place))
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return NOT_A_FILE
+
+
+def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[str], None]) -> None:
+    """Bring all files from ``old`` to ``new``.
+
+    Raises:
+        ChangedMeanwhile: a file is not ``old`` any more.
+        OSError: something cannot be written. In both cases some files may be changed: :func:`settle` them.
+    """
+    for number, change in enumerate(changes):
+        if change.new is not None:
+            _stage(run, number, change.path, change.new)
+            on_step(f"prepared {change.path}")
+    for number, change in _importable_order(changes, forward=True):
+        if fingerprint(run.root, change.path) != _hash(change.old):
+            raise ChangedMeanwhile(change.path)
+        _move(run, number, change.path, change.new)
+        on_step(f"{'removed' if change.new is None else 'replaced'} {change.path}")
+    _sync_folders(run.root, changes)
+
+
+def settle(
+    run: JournalRun,
+    changes: Sequence[Change],
+    *,
+    forward: bool,
+    force: bool = False,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Bring files that may be ``old`` or ``new`` to ``new`` (``forward``) or ``old``; harmless when repeated.
+
+    A file that is neither is somebody's: it stays, unless ``force``.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    for number, change in _importable_order(changes, forward=forward):
+        _discard_temporary(run, number, change.path)
+        goal, other = (change.new, change.old) if forward else (change.old, change.new)
+        now = fingerprint(run.root, change.path)
+        if now != _hash(goal) and (force or now == _hash(other)):
+            if not _in_place(run.root, change.path):
+                raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
+            if goal is not None:
+                _stage(run, number, change.path, goal)
+            _move(run, number, change.path, goal)
+            on_step(f"settled {change.path}")
+    _sync_folders(run.root, changes)
+
+
+def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
+    """Files that are neither ``old`` nor ``new``: somebody wrote to them after the run was interrupted."""
+    known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
+    return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
+
+
+def remove_folders(root: Path, folders: Sequence[str]) -> None:
+    """Remove those of ``folders`` (parents first) that are empty.
+
+    Raises:
+        OSError: an empty folder cannot be removed.
+    """
+    for path in reversed(folders):
+        try:
+            (root / path).rmdir()
+        except OSError as error:
+            # Not empty, already gone, or replaced by something else: then it is not ours to remove.
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
+                raise
+        else:
+            sync_folder((root / path).parent)
+
+
+def remove_bytecode(root: Path, created: Iterable[str]) -> None:
+    """Remove what Python compiled from modules that a run had added: it keeps folders alive that hold nothing else."""
+    for path in map(PurePosixPath, created):
+        cache = root / path.parent / "__pycache__"
+        if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
+            continue
+        # It is made anew whenever it is missing and ignored without its source, so a failure costs nothing.
+        with contextlib.suppress(OSError):
+            for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
+                compiled.unlink()
+            cache.rmdir()
+
+
+def temporary_name(run_name: str, number: int) -> str:
+    """Name of the file beside the place of a run's file ``number``, known to whoever takes over."""
+    return f".chirp-migrate-{run_name}-{number}.tmp"
+
+
+def _temporary(run: JournalRun, number: int, path: str) -> Path:
+    return (run.root / path).with_name(temporary_name(run.name, number))
+
+
+def _stage(run: JournalRun, number: int, path: str, version: Version) -> None:
+    place = run.root / path
+    like = place if stat.S_ISREG(_mode_at(place)) else None
+    temporary = _temporary(run, number, path)
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that somebody deleted
+    discard(temporary)  # of a run whose journal somebody removed by hand
+    write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
+
+
+def _move(run: JournalRun, number: int, path: str, version: Version | None) -> None:
+    if version is None:
+        (run.root / path).unlink()
+    else:
+        _temporary(run, number, path).replace(run.root / path)
+
+
+def _discard_temporary(run: JournalRun, number: int, path: str) -> None:
+    if _in_place(run.root, path):
+        discard(_temporary(run, number, path))
+
+
+def _importable_order(changes: Sequence[Change], *, forward: bool) -> list[tuple[int, Change]]:
+    """The changes with their numbers: files that come to be, then those that are rewritten, then those that go."""
+
+    def rank(numbered: tuple[int, Change]) -> int:
+        change = numbered[1]
+        goal, other = (change.new, change.old) if forward else (change.old, change.new)
+        return 2 if goal is None else int(other is not None)
+
+    return sorted(enumerate(changes), key=rank)
+
+
+def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
+    """Flush the folders of the changes and those above them, which may be new."""
+    for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files went with it
+            sync_folder(root / folder)
+
+
+def _in_place(root: Path, path: str) -> bool:
+    """Whether no link is on the way to ``path``: behind one there is nothing of ours, whatever it is called."""
+    folder = (root / path).parent
+    return os.path.realpath(folder) == str(folder)
+
+
+def _mode_at(place: Path) -> int:
+    try:
+        return place.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _hash(version: Version | None) -> str | None:
+    return None if version is None else version.sha256

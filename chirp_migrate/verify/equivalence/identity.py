@@ -1,0 +1,108 @@
+"""Which samples a loader names: its indices, followed down to the lowest data set under it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import index as as_int
+from types import FunctionType
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+
+__all__ = ["Level", "levels", "name_of", "plain_level"]
+
+_DEEPEST = 12
+
+
+@dataclass(frozen=True)
+class Level:
+    """A data set under the one that a loader was given, or that one itself.
+
+    Attributes:
+        dataset: the data set.
+        maps: index sequences on the way down, as those of a ``Subset``; applied in order.
+    """
+
+    dataset: Any
+    maps: tuple[Any, ...] = ()
+
+    def index(self, index: int) -> int:
+        """What the loader's ``index`` is in this data set."""
+        for indices in self.maps:
+            index = as_int(indices[index])
+        return index
+
+
+def levels(dataset: Any) -> list[Level]:
+    """The loader's data set and those under it, from the top.
+
+    Followed are wrappers around a single data set, kept as an attribute or by the closure of ``__getitem__``, whose
+    samples are those of the one below in order, or at ``indices``. Nothing is called but ``len``.
+    """
+    found = [Level(dataset)]
+    while len(found) < _DEEPEST:
+        here = found[-1]
+        below = _below(here.dataset)
+        if below is None:
+            return found
+        indices = getattr(here.dataset, "indices", None)
+        if hasattr(indices, "__getitem__") and _length(indices) == _length(here.dataset):
+            found.append(Level(below, (*here.maps, indices)))
+        elif _length(below) == _length(here.dataset):
+            found.append(Level(below, here.maps))
+        else:
+            return found
+    return found
+
+
+def plain_level(found: Sequence[Level], is_random: Callable[[Any], bool]) -> Level | None:
+    """The first level whose samples are not random: the samples before they are augmented. None when all are."""
+    return next((level for level in found if not is_random(level.dataset)), None)
+
+
+def name_of(dataset: Any) -> str:
+    """Length and a few samples of a data set as text: equal on both sides for the same data.
+
+    Of a data set that gives other samples each time it is only the length. What is read may draw random numbers:
+    the caller keeps their state.
+    """
+    length = _length(dataset)
+    if not length:
+        return str(length)
+    numbers = sorted({0, length // 2, length - 1})
+    once, again = ([fingerprint(dataset[number]) for number in numbers] for _ in range(2))
+    if once != again:
+        return str(length)
+    return f"{length} {sorted(fingerprint(once).items())!r}"
+
+
+def _below(dataset: Any) -> Any:
+    """The only data set that ``dataset`` holds, or None."""
+    held: dict[int, Any] = {}
+    for value in [*getattr(dataset, "__dict__", {}).values(), *_enclosed(getattr(type(dataset), "__getitem__", None))]:
+        if isinstance(value, Dataset) and hasattr(value, "__getitem__") and _length(value) is not None:
+            held[id(value)] = value
+    return next(iter(held.values())) if len(held) == 1 else None
+
+
+def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
+    """What a function's closure holds, that of functions in it included."""
+    if not isinstance(function, FunctionType) or depth == 0:
+        return
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        yield value
+        yield from _enclosed(value, depth - 1)
+
+
+def _length(value: Any) -> int | None:
+    try:
+        return len(value)
+    except (TypeError, NotImplementedError):
+        return None

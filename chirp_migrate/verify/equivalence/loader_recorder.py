@@ -1,0 +1,199 @@
+"""Watches what training takes from its loaders, without changing it: the PROBE pass."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
+
+import torch
+from torch.nn.modules.loss import _Loss
+from torch.utils.data import Sampler
+
+from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
+from chirp_migrate.verify.spec import PassRecord
+
+__all__ = ["DRAWS", "LoaderWatch"]
+
+DRAWS = 500
+"""Augmented samples of an entry point that are looked at: so many notice a probability of 0.8 that became 0.6."""
+
+_DRAWING_S = 10.0
+
+
+class LoaderWatch:
+    """Context manager that records each walk over each loader (see :class:`PassRecord`).
+
+    The global random state is the same with and without it. A data set that keeps a random generator of its own
+    is advanced by the few extra fetches of :func:`is_random`, on both sides alike.
+
+    Attributes:
+        few_workers: loaders start one worker process at most, and none for validation where it can do without.
+    """
+
+    def __init__(self) -> None:
+        self.few_workers = False
+        self.interception = Interception(self._watch)
+        self._samplers = Interception(self._watch_sampler, base=Sampler)
+        self._walks: list[Walk] = []
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._known = Known()
+        self._current: Walk | None = None
+        self._loading: Walk | None = None
+
+    def __enter__(self) -> LoaderWatch:
+        self.interception.__enter__()
+        self._samplers.__enter__()
+        # Not a hook of all modules: who asks whether there is one would train otherwise here than where time is taken.
+        setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        delattr(_Loss, "__call__")
+        self._samplers.__exit__(*exception)
+        self.interception.__exit__(*exception)
+
+    def draw_on(self, draws: int = DRAWS) -> None:
+        """Walk the loaders of the training that has ended on, until so many augmented samples were seen.
+
+        Only the statistics of these samples are added to the records. A loader that cannot be walked again leaves it
+        at fewer, and so do ten seconds; what the tests can notice is computed from how many there were.
+        """
+        walks = list(self._walks)
+        augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
+        wanted = draws - sum(walk.record.samples for walk in walks if walk.record.random)
+        until = time.monotonic() + _DRAWING_S
+        while augmented and wanted > 0:
+            for number, walk in list(augmented.items()):
+                seen = self._walked_on(walk, wanted, until)
+                wanted -= seen
+                if not seen:
+                    del augmented[number]
+        self._walks = walks
+
+    def _walked_on(self, walk: Walk, most: int, until: float) -> int:
+        """Walk the loader of ``walk`` again, for so many samples at most; gives how many there were."""
+        self._walks = []
+        with suppress(Exception), _fewer(walk.loader):  # not made to be walked again
+            for _ in walk.loader:
+                if sum(more.record.samples for more in self._walks) >= most or time.monotonic() > until:
+                    break
+        for more in self._walks:
+            walk.record.statistics += more.record.statistics
+            walk.record.paired += more.record.paired
+        return sum(more.record.samples for more in self._walks)
+
+    def take(self) -> list[PassRecord]:
+        """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
+        last: dict[tuple[str, int], Walk] = {}
+        for walk in self._walks:
+            kind = walk.record.role, walk.length
+            walk.finish(last.get(kind))
+            last[kind] = walk
+        taken, self._walks, self._current = [walk.record for walk in self._walks], [], None
+        self._numbers.clear()
+        self._known = Known()
+        return taken
+
+    @contextmanager
+    def loading(self, walk: Walk) -> Iterator[None]:
+        """While the loader's own code runs: samplers that are iterated belong to this walk."""
+        outer, self._loading = self._loading, walk
+        try:
+            with self.interception.inside(walk.loader):
+                yield
+        finally:
+            self._loading = outer
+
+    def saw_batch(self, walk: Walk, batch: Any) -> None:
+        """Add a batch to its walk; the batch is only read."""
+        walk.saw(batch)
+        self._current = walk
+
+    def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._samplers.cover_new_classes()
+        number = self._numbers.setdefault(loader, len(self._numbers))
+        with random_state_kept():
+            walk = Walk.begin(loader, number, self._known)
+        self._walks.append(walk)
+        with self.loading(walk), _fewer(loader) if self.few_workers else nullcontext():
+            return _WatchedIterator(self, walk, start())
+
+    def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        walk = self._loading
+        if walk is None or sampler is not _index_sampler(walk.loader):
+            return start()
+        walk.drawn.append([])
+        return _WatchedSampler(self._samplers, sampler, start(), walk.drawn[-1])
+
+    def _watched_loss(self) -> Callable[..., Any]:
+        """What calling a loss module is meanwhile: as ever, and its output is noted."""
+
+        def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
+            output = torch.nn.Module.__call__(loss, *arguments, **named)
+            if self._current is not None and isinstance(output, torch.Tensor) and output.numel() == 1:
+                self._current.record.losses.append(float(output.detach()).hex())
+            return output
+
+        return call
+
+
+class _WatchedIterator(Iterator[Any]):
+    """The loader's own iterator, with each batch shown to the watch as it passes."""
+
+    def __init__(self, watch: LoaderWatch, walk: Walk, iterator: Iterator[Any]) -> None:
+        self._watch = watch
+        self._walk = walk
+        self._iterator = iterator
+
+    def __next__(self) -> Any:
+        with self._watch.loading(self._walk):
+            try:
+                batch = next(self._iterator)
+            except StopIteration:
+                self._walk.record.finished = True
+                raise
+        self._watch.saw_batch(self._walk, batch)
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._iterator)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+
+class _WatchedSampler(Iterator[Any]):
+    """A sampler's own iterator, with what it gives noted."""
+
+    def __init__(self, samplers: Interception, sampler: Any, iterator: Iterator[Any], drawn: list[Any]) -> None:
+        self._samplers = samplers
+        self._sampler = sampler
+        self._iterator = iterator
+        self._drawn = drawn
+
+    def __next__(self) -> Any:
+        with self._samplers.inside(self._sampler):
+            given = next(self._iterator)
+        self._drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
+        return given
+
+
+@contextmanager
+def _fewer(loader: Any) -> Iterator[None]:
+    """One worker shows what the seeds of workers come from; to start them is what takes time."""
+    asked = loader.num_workers
+    needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
+    loader.num_workers = min(asked, int(needs_one or not hasattr(loader.dataset, "__getitem__")))
+    try:
+        yield
+    finally:
+        loader.num_workers = asked
+
+
+def _index_sampler(loader: Any) -> Any:
+    """What the loader asks for indices, as PyTorch chooses it."""
+    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

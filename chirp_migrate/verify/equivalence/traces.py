@@ -1,0 +1,192 @@
+"""The first difference between two walks over a loader, one of each side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from chirp_migrate.verify.equivalence.sketch import gap
+from chirp_migrate.verify.spec import PassRecord
+
+__all__ = ["Found", "compare_entry"]
+
+Found = tuple[str, str]
+"""Name of a difference and what it is, in words."""
+
+_SHOWN = 5
+
+
+def compare_entry(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[Found]:
+    """Differences in one entry point; of each role the first, as later ones follow from it."""
+    found: list[Found] = []
+    augmented = any(record.random for record in before)
+    for role in ("train", "validation"):
+        old = [record for record in before if record.role == role]
+        new = [record for record in after if record.role == role]
+        counts = f"{role} loaders are walked {len(old)} times before and {len(new)} times after"
+        if len(new) < len(old):
+            found.append(("epochs-missing", counts))
+        elif len(new) > len(old):
+            found.append(("epochs-added", counts))
+        else:
+            found += _first_of_role(role, old, new, augmented)
+    causes = [one for one in found if one[0] != "losses-differ"]
+    return causes or found  # other samples make other losses
+
+
+def _first_of_role(role: str, old: list[PassRecord], new: list[PassRecord], augmented: bool) -> list[Found]:
+    for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
+        difference = _compare(a, b, augmented)
+        if difference is not None:
+            name, text = difference
+            return [(name, f"{role} pass {number}: {text}")]
+    if _one_order(new) and not _one_order(old):
+        return [("not-shuffled", f"every {role} pass has the samples in one order after, not before")]
+    return []
+
+
+def _compare(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+    """The first difference; ``augmented`` says that random samples occur in the entry point."""
+    return _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
+
+
+def _numbers(a: PassRecord, b: PassRecord) -> Found | None:
+    """How many samples of which class, in how many batches."""
+    counts = f"{a.samples} samples before, {b.samples} after"
+    gone = [label for label in a.labels if label not in b.labels]
+    others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
+    if gone and b.labels and (others_stay or b.samples >= a.samples):
+        each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
+        return "class-missing", f"no sample of class {each} after; {counts}"
+    if b.samples < a.samples:
+        return _shortened(a, b), f"{counts}{_which(a, b)}"
+    if b.samples > a.samples:
+        return "samples-added", counts
+    if a.sizes != b.sizes:
+        first = _first_unequal(a.sizes, b.sizes)
+        return (
+            "batches-differ",
+            f"{len(a.batches)} batches before, {len(b.batches)} after; batch {first} differs in size",
+        )
+    return None
+
+
+def _shortened(a: PassRecord, b: PassRecord) -> str:
+    if b.role == "validation":
+        return "validation-drops-samples"
+    whole_batches = a.sizes[: len(b.sizes)] == b.sizes
+    only_last = whole_batches and len(b.sizes) == len(a.sizes) - 1 and a.sizes[-1] < a.sizes[0]
+    if (b.drop_last and not a.drop_last) or (only_last and b.finished):
+        return "training-drops-samples"
+    return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
+
+
+def _which(a: PassRecord, b: PassRecord) -> str:
+    """Which samples are missing, and from which batch on."""
+    first = _first_unequal(a.sizes, b.sizes)
+    text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
+    gone = Counter(a.base_indices) - Counter(b.base_indices) if _comparable(a, b) else Counter[int]()
+    if not gone:
+        return text
+    some = ", ".join(map(str, sorted(gone)[:_SHOWN]))
+    return f"{text}; missing are {gone.total()} samples (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
+
+
+def _kind(a: PassRecord, b: PassRecord) -> Found | None:
+    if a.random and not b.random:
+        return "augmentation-missing", "samples are augmented at random before, not after"
+    if b.random and not a.random:
+        return "augmentation-added", "samples are augmented at random after, not before"
+    if _is_shuffled(a) and not _is_shuffled(b):
+        return "not-shuffled", "samples are shuffled before, not after"
+    if _is_shuffled(b) and not _is_shuffled(a):
+        return "shuffled", "samples are shuffled after, not before"
+    return None
+
+
+def _samples(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+    """Which samples, with which values, in which order."""
+    exact = not (a.random or (augmented and a.shuffled))
+    if exact:
+        for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
+            if old != new:
+                return _first_batch(a, b, number)
+        return None
+    # The random numbers of the augmentation come from elsewhere now, and the order of the samples with them.
+    if not a.whole:
+        return None
+    if a.labels != b.labels:
+        return "samples-differ", f"other samples: labels {a.labels} before, {b.labels} after"
+    old, new = (a.plain_contents, b.plain_contents) if a.random else (a.contents, b.contents)
+    if old and old == new:
+        return None
+    if old and new and not a.random:
+        return "samples-differ", "other samples after than before"
+    return _other_indices(a, b)
+
+
+def _first_batch(a: PassRecord, b: PassRecord, number: int) -> Found:
+    """Why batch ``number`` is the first that differs."""
+    where = f"batch {number} of {len(a.batches)} is the first that differs"
+    if a.contents == b.contents:
+        return "order-differs", f"{where} (the same samples in another order)"
+    other = _other_indices(a, b)
+    if other is not None:
+        return other[0], f"{where} ({other[1]})"
+    seen = gap(a.sketches[number - 1], b.sketches[number - 1]) if a.sketches and b.sketches else None
+    if seen is None or (a.indices and b.indices and a.indices != b.indices):
+        return "samples-differ", f"{where} (other values)"
+    size = f"largest absolute difference {seen.largest:.3g} among {seen.compared} of its values"
+    if seen.scale is None:
+        return "values-differ", f"{where} (other values; {size})"
+    changed = f"every value after is {seen.scale:.6g} times the value before plus {seen.shift:.3g}"
+    return "statistics-differ", f"{where} (standardised with other statistics: {changed}; {size})"
+
+
+def _other_indices(a: PassRecord, b: PassRecord) -> Found | None:
+    if not _comparable(a, b):
+        return None
+    gone, come = Counter(a.base_indices), Counter(b.base_indices)
+    gone, come = gone - come, come - gone
+    if not gone:
+        return None
+    some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
+    return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
+
+
+def _losses(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+    if augmented:
+        return None
+    if len(a.losses) != len(b.losses):
+        return "losses-differ", f"{len(a.losses)} losses are computed before, {len(b.losses)} after"
+    for number, (old, new) in enumerate(zip(a.losses, b.losses, strict=True), start=1):
+        if old != new:
+            values = f"{float.fromhex(old)!r} before, {float.fromhex(new)!r} after"
+            return "losses-differ", f"loss {number} is {values}, on equal batches"
+    return None
+
+
+def _comparable(a: PassRecord, b: PassRecord) -> bool:
+    """Whether the indices of both sides are known, and are numbers of the same data set."""
+    return bool(a.base and a.base == b.base and a.base_indices and b.base_indices)
+
+
+def _is_shuffled(record: PassRecord) -> bool:
+    """By the order of the samples where it is known, else by the kind of sampler."""
+    if len(set(record.indices)) > 2:
+        return any(later < earlier for earlier, later in zip(record.indices, record.indices[1:], strict=False))
+    return record.shuffled
+
+
+def _one_order(records: list[PassRecord]) -> bool:
+    """Whether several shuffled walks over one loader all have one order."""
+    by_loader: dict[int, list[list[int]]] = {}
+    for record in records:
+        if record.indices and _is_shuffled(record):
+            by_loader.setdefault(record.loader, []).append(record.indices)
+    return any(len(orders) > 1 and all(order == orders[0] for order in orders) for orders in by_loader.values())
+
+
+def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
+    """1-based place of the first difference."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)

@@ -1,0 +1,268 @@
+"""Every measure of a verification, defined once: name, unit and method; and the figures they come to.
+
+:data:`MEASURES` is the only place that says what a figure means. The report, the JSON document and the documentation
+print it from here (``python -m chirp_migrate.verify.measures.figures`` prints the table).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chirp_migrate.stats.ratios import student_quantile
+from chirp_migrate.verify.measures.augmentation_cost import added_s, share_of_loading
+from chirp_migrate.verify.measures.metric_data import EntryMeasures, SideMeasures, Walk
+
+__all__ = ["MEASURES", "Measure", "Slope", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a figure is.
+
+    Attributes:
+        name: key in the JSON document.
+        unit: unit of the figure.
+        title: short name for people.
+        method: how it is taken, one sentence.
+        requirement: row of the requirements that asks for it.
+    """
+
+    name: str
+    unit: str
+    title: str
+    method: str
+    requirement: str
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure(
+        "training_s", "s", "training time",
+        "wall time of the training calls, median of the timed rounds that count; nothing is instrumented in them",
+        "R-000-5.2",
+    ),
+    Measure(
+        "samples_per_s", "samples/s", "samples per second",
+        "samples that training and validation took from their loaders (counted in the probe run), by training time",
+        "R-000-3.1",
+    ),
+    Measure(
+        "batches_per_s", "batches/s", "batches per second", "batches taken likewise, by training time", "R-004",
+    ),
+    Measure(
+        "goodput_percent", "%", "goodput",
+        "time of the same training fed from one cached batch, in percent of training time: what is not loading",
+        "R-000-5.2",
+    ),
+    Measure(
+        "epoch_s", "s", "epoch",
+        "from the start of a walk over a training loader to the end of the validation that follows it; median",
+        "R-000-5.2",
+    ),
+    Measure(
+        "wait_p50_ms", "ms", "wait for a batch, median",
+        "from asking for the next training batch to having it; the first batch of each walk is start-up and left out",
+        "R-000-3.1",
+    ),
+    Measure("wait_p95_ms", "ms", "wait for a batch, 95 % of them", "as the median", "R-000-3.1"),
+    Measure("wait_p99_ms", "ms", "wait for a batch, 99 % of them", "as the median", "R-000-3.1"),
+    Measure(
+        "wait_variation", "", "variation of the waits", "standard deviation of these waits by their mean", "R-000-5.2",
+    ),
+    Measure(
+        "first_batch_ms", "ms", "time to the first batch",
+        "from asking a training loader for an iterator to its first batch, starting workers included; median of walks",
+        "R-000-3.1",
+    ),
+    Measure(
+        "waiting_percent", "%", "share of time waiting",
+        "all waits of training and validation, first batches included, in percent of the time of the measured run",
+        "R-004",
+    ),
+    Measure(
+        "augmentation_ms", "ms", "augmentation per batch",
+        "loading a batch with augmentation less without, in one process and in turns; medians; the costliest dataset",
+        "R-004",
+    ),
+    Measure(
+        "augmentation_percent", "%", "augmentation overhead",
+        "augmentation per batch in percent of the time from batch to batch in training (waiting and computing); work "
+        "done beside the training can make it more than 100",
+        "R-004",
+    ),
+    Measure(
+        "augmentation_of_loading_percent", "%", "augmentation in loading",
+        "augmentation per batch in percent of loading such a batch and nothing else", "R-004",
+    ),
+    Measure(
+        "gpu_percent", "%", "GPU utilisation",
+        "mean of NVML's utilisation of the visible GPUs, sampled about every 0.1 s while training runs",
+        "R-000-5.2, R-004",
+    ),
+    Measure("gpu_memory_mib", "MiB", "GPU memory", "largest use of the visible GPUs in those samples", "R-000-3.1"),
+    Measure(
+        "memory_mib", "MiB", "memory",
+        "largest proportional set size (PSS: shared pages once) of the training process with its workers, sampled "
+        "about every 0.1 s; where the system has no PSS, the kind of memory is named",
+        "R-000-3.1",
+    ),
+    Measure(
+        "resident_mib", "MiB", "resident memory",
+        "largest sum of resident sets of the same processes: pages they share count for each", "R-000-3.1",
+    ),
+    Measure(
+        "memory_slope_mib", "MiB/epoch", "memory growth",
+        "slope of memory over epochs, one reading at the end of each training walk, first epochs left out; least "
+        "squares over all loaders, each with its own level, with a 95 % interval",
+        "R-000-5.1",
+    ),
+    Measure(
+        "lost_workers", "loaders", "loaders that lost workers",
+        "loaders of which a worker died, so that fresh ones went on, or could not be started; on the side before a "
+        "worker's death ends the training instead",
+        "R-000-5.2",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth of memory in MiB per epoch with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def timed_figures(total_s: Sequence[float], cached_s: Sequence[float], samples: int, batches: int) -> dict[str, float]:
+    """The figures that come from the timed rounds of one side."""
+    seconds = statistics.median(total_s)
+    found = {"training_s": seconds, "samples_per_s": samples / seconds, "batches_per_s": batches / seconds}
+    if cached_s:
+        found["goodput_percent"] = 100 * statistics.median(cached_s) / seconds
+    return found
+
+
+def figures(side: SideMeasures) -> dict[str, float | None]:
+    """The figures that come from the MEASURED pass of one side; None where there is nothing to measure."""
+    walks = [walk for entry in side.entries.values() for walk in entry.walks]
+    training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
+    waits = [wait for walk in training for wait in walk.waits_s[1:]]
+    lengths = [seconds for entry in side.entries.values() for seconds in epochs(entry)]
+    seconds = sum(entry.seconds for entry in side.entries.values())
+    slope = memory_slope(side)
+    return {
+        "epoch_s": statistics.median(lengths) if lengths else None,
+        **{f"wait_p{share}_ms": _percentile(waits, share, 1e3) for share in (50, 95, 99)},
+        "wait_variation": float(np.std(waits) / np.mean(waits)) if len(waits) > 1 else None,
+        "first_batch_ms": _percentile([walk.waits_s[0] for walk in training], 50, 1e3),
+        "waiting_percent": 100 * sum(sum(walk.waits_s) for walk in walks) / seconds if seconds > 0 else None,
+        **_augmentation(side),
+        "gpu_percent": _mean(point.gpu_percent for point in side.usage),
+        "gpu_memory_mib": _most(point.gpu_bytes for point in side.usage),
+        "memory_mib": _most(point.memory_bytes for point in side.usage),
+        "resident_mib": _most(point.resident_bytes for point in side.usage),
+        "memory_slope_mib": slope.value if slope is not None else None,
+        "lost_workers": float(sum(entry.lost_workers for entry in side.entries.values())),
+    }
+
+
+def epochs(entry: EntryMeasures) -> list[float]:
+    """Seconds of each epoch of an entry point."""
+    lengths: list[float] = []
+    begun: float | None = None
+    for walk in entry.walks:
+        if walk.role == "train":
+            begun = walk.begun_s
+            lengths.append(walk.ended_s - begun)
+        elif begun is not None:
+            lengths[-1] = walk.ended_s - begun
+    return lengths
+
+
+def memory_slope(side: SideMeasures) -> Slope | None:
+    """Growth of memory over epochs; None with too few epochs (fewer than three of every loader, or one loader)."""
+    rows: list[tuple[float, float]] = []
+    groups = 0
+    for entry in side.entries.values():
+        for readings in _readings(entry.walks).values():
+            settled = readings[1:]  # the first epoch fills caches and allocators
+            if len(settled) < 2:
+                continue
+            groups += 1
+            x = np.arange(len(settled)) - (len(settled) - 1) / 2
+            y = np.array(settled) / MIB - np.mean(settled) / MIB
+            rows += zip(x.tolist(), y.tolist(), strict=True)
+    freedom = len(rows) - groups - 1
+    if freedom < 1:
+        return None
+    x, y = np.array(rows).T
+    spread = float(x @ x)
+    value = float(x @ y) / spread
+    left = y - value * x
+    half = student_quantile(0.975, freedom) * math.sqrt(float(left @ left) / freedom / spread)
+    return Slope(value, value - half, value + half)
+
+
+def batch_to_batch_s(walks: Iterable[Walk]) -> float | None:
+    """Seconds from one training batch to the next, waiting and computing, over these walks."""
+    training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
+    count = sum(len(walk.waits_s) for walk in training)
+    return sum(walk.ended_s - walk.begun_s for walk in training) / count if count else None
+
+
+def as_table() -> str:
+    """The definitions as a Markdown table."""
+    rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
+    return "\n".join(["| measure | unit | what it is and how it is taken | asked for by |", "|---|---|---|---|", *rows])
+
+
+def _augmentation(side: SideMeasures) -> dict[str, float | None]:
+    """The costliest augmented dataset: what it adds per batch, and what that is a share of."""
+    names = ("augmentation_ms", "augmentation_percent", "augmentation_of_loading_percent")
+    costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
+    if not costs:
+        return dict.fromkeys(names)
+    added, cost = max(costs, key=lambda pair: pair[0])
+    entries = [entry for entry in side.entries.values() if cost.dataset in entry.augmentations]
+    period = batch_to_batch_s(walk for entry in entries for walk in entry.walks)
+    share = share_of_loading(cost)
+    return {
+        "augmentation_ms": 1e3 * added,
+        "augmentation_percent": None if period is None else 100 * added / period,
+        "augmentation_of_loading_percent": None if share is None else 100 * share,
+    }
+
+
+def _readings(walks: Sequence[Walk]) -> Mapping[int, list[int]]:
+    """Memory at the end of each training walk, by loader."""
+    found: dict[int, list[int]] = {}
+    for walk in walks:
+        if walk.role == "train" and walk.memory_bytes is not None:
+            found.setdefault(walk.loader, []).append(walk.memory_bytes)
+    return found
+
+
+def _percentile(values: Sequence[float], share: float, scale: float) -> float | None:
+    return float(np.percentile(values, share)) * scale if values else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _most(values: Iterable[int | None]) -> float | None:
+    """The largest of some numbers of bytes, in MiB."""
+    most = max((value for value in values if value is not None), default=None)
+    return None if most is None else most / MIB
+
+
+if __name__ == "__main__":
+    print(as_table())

@@ -1,0 +1,276 @@
+"""The MEASURED pass: one training of each entry point with clocks on its loaders, and what is asked of its datasets.
+
+Only this pass carries instruments: waits are timed from asking for a batch to having it (trap 7), memory and GPU are
+sampled in the background by the runtime's own monitor. Once an entry point has ended, its datasets are asked what
+their augmentation costs, and those of the migrated side how they fare in worker processes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+
+from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.training.watch.samples import described, readable, varying
+from chirp_migrate.verify.measures.augmentation_cost import augmentation_cost
+from chirp_migrate.verify.measures.metric_data import EntryMeasures, SideMeasures, UsagePoint, Walk
+from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
+from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
+from chirpid_patch.loading.batch_timer import batch_samples
+from chirpid_patch.machine.process_memory import MemoryReading
+
+__all__ = ["Measuring", "resident_bytes"]
+
+_INTERVAL_S = 0.1
+_FOR_RATES = 0.35
+"""Share of the time for datasets that is kept for timing loading alone, at the end."""
+
+
+@dataclass
+class _Held:
+    """A dataset as a loader of the training has it."""
+
+    dataset: Any
+    collate: Collate
+    batch_size: int
+    batched: bool
+
+
+@dataclass
+class _Entry:
+    """What the walks of one entry point leave behind, besides themselves."""
+
+    walks: list[Walk] = field(default_factory=list)
+    held: dict[str, _Held] = field(default_factory=dict)
+    trained_on: set[str] = field(default_factory=set)
+    lost_workers: set[int] = field(default_factory=set)
+
+
+class Measuring:
+    """Context manager under which :meth:`train` measures entry points; gathers :attr:`found`.
+
+    Args:
+        worker_counts: numbers of workers to try each dataset with; empty for none.
+        extra_s: seconds for asking datasets, over all entry points; what would not fit is listed as not tried.
+    """
+
+    def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
+        self.interception = Interception(self._measure)
+        self.found = SideMeasures()
+        self._worker_counts = worker_counts
+        self._rates_s = extra_s * _FOR_RATES if worker_counts else 0.0
+        self._extra_s = extra_s - self._rates_s
+        self._monitor = DataLoaderPerformanceMonitor()
+        self._entry = _Entry()
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._begun = 0.0
+        self._reading_s = 0.0
+        self._trained_s = 0.0
+        self._slowest: tuple[float, _Held] | None = None
+        self._known: set[str] = set()
+
+    def __enter__(self) -> Measuring:
+        self.interception.__enter__()
+        self.found.gpu = str(self._monitor.gpu_status())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.interception.__exit__(*exception)
+
+    def train(self, label: str, call: Callable[[], tuple[float, Any]]) -> float:
+        """Train one entry point by ``call``, which gives its seconds and result.
+
+        Returns:
+            The seconds without our own readings.
+        """
+        self.interception.cover_new_classes()
+        self._entry, self._reading_s = _Entry(), 0.0
+        self._numbers.clear()
+        watching = _WithResident()
+        with watching.watch(_INTERVAL_S) as usage:
+            self._begun = time.perf_counter()
+            seconds, value = call()
+        del value
+        seconds -= self._reading_s
+        for sample, resident in zip(usage.samples, watching.resident, strict=True):
+            memory, gpu = sample.memory, sample.gpu
+            self.found.memory_kind = memory.kind if memory is not None else self.found.memory_kind
+            point = UsagePoint(
+                self._trained_s + min(sample.seconds, seconds),
+                None if memory is None else memory.bytes,
+                resident,
+                gpu.utilization_percent,
+                gpu.memory_used_bytes,
+            )
+            self.found.usage.append(point)
+        self._trained_s += seconds
+        self.found.entries[label] = EntryMeasures(seconds, self._entry.walks, len(self._entry.lost_workers))
+        return seconds
+
+    def ask(self, label: str) -> None:
+        """Ask the datasets of the entry point trained last what augmentation costs and what workers do to them."""
+        entry, self._entry = self._entry, _Entry()  # walks over loaders of our own go nowhere
+        for name, held in entry.held.items():
+            self._known.add(name)
+            began = time.monotonic()
+            try:
+                self._ask_dataset(held, began + self._extra_s)
+            except Exception as error:  # it gives its samples to its loader, but not by number to us
+                self.found.unread[name] = f"{type(error).__name__}: {error}"
+            else:
+                self._remember_slowest(entry, name, held)
+            self._extra_s -= time.monotonic() - began
+        augmented = {cost.dataset for cost in self.found.augmentation}
+        self.found.entries[label].augmentations = sorted(entry.trained_on & augmented)
+
+    def finish(self) -> SideMeasures:
+        """Time loading alone for the dataset that was slowest to load, and give everything found.
+
+        Called after the context was left.
+        """
+        if self._worker_counts and self._slowest is not None:
+            held = self._slowest[1]
+            until = time.monotonic() + self._rates_s
+            self.found.rates = rates(held.dataset, held.collate, held.batch_size, self._worker_counts, until)
+        return self.found
+
+    def _measure(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if loader not in self._numbers:
+            self._numbers[loader] = len(self._numbers)
+        role = "train" if torch.is_grad_enabled() else "validation"
+        walk = Walk(self._numbers[loader], role, self.clock(), self.clock())
+        self._entry.walks.append(walk)
+        dataset: Any = getattr(loader, "dataset", None)
+        if readable(dataset):
+            name = described(dataset)
+            if role == "train":
+                self._entry.trained_on.add(name)
+            if name not in self._known and (role == "train" or name not in self._entry.held):
+                collate = default_collate if loader.batch_size is None else loader.collate_fn
+                size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+                self._entry.held[name] = _Held(dataset, collate, size, isinstance(loader, BatchedDataLoader))
+        return _MeasuredIterator(self, loader, start(), walk)
+
+    def clock(self) -> float:
+        """Seconds since the training call began, without our own readings."""
+        return time.perf_counter() - self._begun - self._reading_s
+
+    def ended(self, loader: Any, walk: Walk) -> None:
+        """A walk came to its end: the moment of the epoch at which memory is compared."""
+        walk.ended_s = self.clock()
+        began = time.perf_counter()
+        if getattr(loader, "lost_workers", False):
+            self._entry.lost_workers.add(walk.loader)
+        if walk.role == "train":
+            memory = self._monitor.memory_status()
+            walk.memory_bytes = None if memory is None else memory.bytes
+        self._reading_s += time.perf_counter() - began
+
+    def _ask_dataset(self, held: _Held, until: float) -> None:
+        if varying(held.dataset, held.collate):
+            cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
+            self.found.augmentation.append(cost)
+        if self._worker_counts:
+            self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
+
+    def _remember_slowest(self, entry: _Entry, name: str, held: _Held) -> None:
+        """Keep the training dataset whose batches the training waited for longest, to time it alone."""
+        if not self._worker_counts:
+            return
+        waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
+        if name in entry.trained_on and waits:
+            wait = sum(waits) / len(waits)
+            if self._slowest is None or wait > self._slowest[0]:
+                self._slowest = (wait, held)
+
+
+class _MeasuredIterator(PassingIterator):
+    """Times the wait for each batch."""
+
+    def __init__(self, measuring: Measuring, loader: Any, iterator: Iterator[Any], walk: Walk) -> None:
+        super().__init__(measuring.interception, loader, iterator)
+        self._measuring = measuring
+        self._walk = walk
+        self._over = False
+
+    def __next__(self) -> Any:
+        walk, clock = self._walk, self._measuring.clock
+        asked = clock() if walk.waits_s else walk.begun_s
+        try:
+            batch = self._advance()
+        except StopIteration:
+            if not self._over:
+                self._over = True
+                self._measuring.ended(self._loader, walk)
+            raise
+        walk.ended_s = clock()
+        walk.waits_s.append(walk.ended_s - asked)
+        walk.samples += batch_samples(batch)
+        return batch
+
+
+class _WithResident(DataLoaderPerformanceMonitor):
+    """The runtime's monitor, which also notes the resident memory at each of its readings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resident: list[int | None] = []
+
+    def memory_status(self) -> MemoryReading | None:
+        """As the monitor's."""
+        self.resident.append(resident_bytes())
+        return super().memory_status()
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process and those it started, added up: pages they share count for each of them.
+
+    Read from /proc where the kernel lists children there; elsewhere from psutil where it is installed, else None.
+    """
+    if Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        return sum(_resident_of_tree(Path("/proc/self")))
+    try:
+        import psutil
+    except ImportError:
+        return None
+    total = 0
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        try:
+            total += process.memory_info().rss
+        except psutil.Error:  # it has ended meanwhile
+            continue
+    return total
+
+
+def _resident_of_tree(process: Path) -> Iterator[int]:
+    words = _text(process / "statm").split()
+    if not words:
+        return
+    yield int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+    for thread in _folders(process / "task"):
+        for child in _text(thread / "children").split():
+            yield from _resident_of_tree(Path("/proc", child))
+
+
+def _text(path: Path) -> str:
+    """The file's text; nothing where the process or thread has ended meanwhile."""
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
+def _folders(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError:  # the process has ended meanwhile
+        return []

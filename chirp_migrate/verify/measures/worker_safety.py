@@ -1,0 +1,180 @@
+"""The migrated datasets in worker processes: every sample exactly once, equal contents, nobody dies (R-000-5.1).
+
+The datasets are read by PyTorch's own loader under the platform's default start method, so that nothing of ours can
+hide what a worker does wrong.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from chirp_migrate.training.watch.samples import contents, described, differing, form, read, varying
+from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
+from chirpid_patch import DataLoaderPerformanceMonitor
+
+__all__ = ["check_workers", "rates"]
+
+_BATCHES_PER_WORKER = 2
+_BATCH = 4
+_RATE_BATCHES = 8
+_BATCHES_AHEAD = 2
+"""Batches for each worker under way: PyTorch's default."""
+
+_FETCHES_BEFORE_BLAME = 20
+_TIMEOUT_S = 60.0
+_START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
+"""Seconds that starting a worker takes, at least: what it imports, mostly."""
+
+Collate = Callable[[list[Any]], Any]
+
+
+class _Numbered(Dataset[Any]):
+    """A dataset whose batches bring the indices of their samples along."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> tuple[list[int], list[Any]]:
+        return self.__getitems__([index])
+
+    def __getitems__(self, indices: list[int]) -> tuple[list[int], list[Any]]:
+        return list(indices), read(self.dataset, indices)
+
+
+class _NumberedCollate:
+    """The training's collation, with the indices passed by."""
+
+    def __init__(self, collate: Collate) -> None:
+        self.collate = collate
+
+    def __call__(self, numbered: Any) -> tuple[list[int], Any]:
+        indices, samples = numbered
+        return indices, self.collate(samples)
+
+
+def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
+    """Read some of the dataset with each number of workers; two batches for every worker, no sample twice.
+
+    What augmentation changes is compared in type and shape only. A count whose reading would probably end after
+    ``until`` (``time.monotonic()``) is listed as not tried.
+    """
+    method = multiprocessing.get_context().get_start_method()
+    name = described(dataset)
+    random = varying(dataset, collate)
+    trials = []
+    for workers in counts:
+        size = min(_BATCH, max(1, len(dataset) // max(1, workers * _BATCHES_PER_WORKER)))
+        began = time.perf_counter()
+        contents(collate(read(dataset, range(min(size, len(dataset))))))
+        expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
+        if time.monotonic() + expected_s > until:
+            problem = f"not tried: about {expected_s:.0f} s, more than was left for it"
+            trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
+            continue
+        indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
+        found = _problem(dataset, collate, workers, size, indices, random)
+        trials.append(WorkerTrial(name, workers, method, len(indices), found))
+    return trials
+
+
+def _problem(
+    dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
+) -> str | None:
+    """What is wrong with the batches that this many workers give, in one sentence; None when nothing is."""
+    seen: list[int] = []
+    started: list[multiprocessing.process.BaseProcess] = []
+    try:
+        with _many_workers_wanted():
+            loader: DataLoader[Any] = DataLoader(
+                _Numbered(dataset),
+                batch_size=size,
+                sampler=indices,
+                num_workers=workers,
+                collate_fn=_NumberedCollate(collate),
+                timeout=_TIMEOUT_S if workers else 0,
+            )
+            running = set(multiprocessing.active_children())
+            batches = iter(loader)
+            started += set(multiprocessing.active_children()) - running
+        for numbers, batch in batches:
+            seen += numbers
+            wrong = _difference(dataset, collate, numbers, batch, random)
+            if wrong is not None:
+                return wrong
+    except Exception as error:  # whatever the dataset or a worker breaks on is the finding
+        dead = [worker for worker in started if worker.exitcode]
+        if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
+            return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    if seen != indices:
+        lost = len(set(indices) - set(seen))
+        return f"{lost} of {len(indices)} samples missing, {len(seen) - len(set(seen))} twice, or in another order"
+    return None
+
+
+def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
+    """How a batch differs from the one read here; ``random`` grows by what turns out to vary."""
+    got, here = contents(batch), contents(collate(read(dataset, numbers)))
+    wrong = differing(got, here)
+    if wrong - random:  # rare augmentation may not have shown itself before
+        again = (contents(collate(read(dataset, numbers))) for _ in range(_FETCHES_BEFORE_BLAME))
+        random |= {place for other in again for place in differing(here, other)}
+    wrong = {place for place in wrong if place not in random or form(got.get(place)) != form(here.get(place))}
+    if not wrong:
+        return None
+    return f"samples {numbers[0]} to {numbers[-1]}: {min(wrong) or 'the batch'} is not what the dataset gives here"
+
+
+@contextmanager
+def _many_workers_wanted() -> Iterator[None]:
+    """PyTorch does not warn of more workers than CPUs: that is what is tried."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
+
+
+def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int], until: float) -> list[LoaderRate]:
+    """Samples per second of PyTorch's own loader with each number of workers, and of the factory's loader.
+
+    The same samples in the same order, again and again where the dataset is small. Batches under way when measuring
+    begins are not counted (see :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`), at least one
+    for each that the workers are ahead is, and more follow, so that the workers stay busy to the end.
+    """
+    monitor = DataLoaderPerformanceMonitor()
+    method = multiprocessing.get_context().get_start_method()
+    name = described(dataset)
+    began = time.perf_counter()
+    contents(collate(read(dataset, [index % len(dataset) for index in range(batch_size)])))
+    batch_s = time.perf_counter() - began
+    wanted = [("factory", 0), *(("plain", workers) for workers in counts)]
+    found = []
+    for kind, workers in wanted:
+        ahead = _BATCHES_AHEAD * workers
+        measured = _RATE_BATCHES + ahead
+        batches = 2 + ahead + measured + ahead
+        expected_s = batches * batch_s + workers * _START_S[method]
+        if time.monotonic() + expected_s > until:
+            problem = f"not tried: about {expected_s:.0f} s, more than was left for it"
+            found.append(LoaderRate(kind, name, workers, None, problem))
+            continue
+        order = [number % len(dataset) for number in range(batches * batch_size)]
+        options: dict[str, Any] = {"loader": kind, "sampler": order, "collate_fn": collate}
+        if kind == "plain":
+            options.update(num_workers=workers, persistent_workers=workers > 0)
+        with _many_workers_wanted():
+            figures = monitor.benchmark_configurations(
+                dataset, batch_size, [options], num_batches=measured, rounds=1, verbose=False
+            )["config_1"]
+        error = figures.get("error")
+        found.append(LoaderRate(kind, name, workers, figures.get("samples_per_second"), error))
+    return found

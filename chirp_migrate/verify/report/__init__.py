@@ -1,0 +1,1 @@
+"""A verification as text for a terminal, as JSON, and as plots."""

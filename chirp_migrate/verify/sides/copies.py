@@ -1,0 +1,92 @@
+"""Both sides of a verification, as copies in a folder of its own, and what is trained in them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
+from chirp_migrate.training.workload.choosing import chosen
+from chirp_migrate.training.workload.entry_points import Discovery, Source, discover
+from chirp_migrate.training.workload.hook import file_of
+from chirp_migrate.verify.options import VerifyOptions
+from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.spec import RunSpec
+from chirp_migrate.verify.timing.process import run_child
+
+__all__ = ["Sides", "find_training", "make_sides"]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Copies of both sides.
+
+    Attributes:
+        trees: ``before`` and ``after``.
+        notes: what is not in them, or not as in the user's folders, one sentence each.
+    """
+
+    trees: dict[str, Path]
+    notes: tuple[str, ...]
+
+
+def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path) -> Sides:
+    """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too."""
+    # Names of the same length: paths are in environments and messages, and move what lies behind them in memory.
+    trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
+    notes: list[str] = []
+    copied = {"after": copy_tree(root, trees["after"]), "before": before.write(trees["before"])}
+    too_large = sorted({name for each in copied.values() for name in each.too_large})
+    if too_large:
+        notes.append(f"left out of the copies for their size: {', '.join(too_large)}")
+    if options.entry is not None and options.entry.hook:
+        candidates = file_of(options.entry.hook)
+        own = next((name for name in candidates if (trees["after"] / name).is_file()), None)
+        if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
+            (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(trees["after"] / own, trees["before"] / own)
+            notes.append(f"{own} is not in the side before: today's is used there, too")
+    for tree in trees.values():
+        keep_pristine(tree)
+    return Sides(trees, tuple(notes))
+
+
+def find_training(
+    sides: Sides, root: Path, options: VerifyOptions, threads: int, scratch: Path, progress: Callable[[str], None]
+) -> Discovery:
+    """What is trained: found in the source of the side before, or named by the hook, in a process of its own.
+
+    Raises:
+        UsageProblem: nothing of it is to be run.
+        InvalidTree: nothing is found, or no file is where the hook is said to be.
+        WorkloadFailed: the hook failed.
+    """
+    tree = sides.trees["before"]
+    if options.source is Source.FOUND or options.entry is None:
+        return chosen(replace(discover(tree, options.model), origin=str(root)), options.select)
+    if options.source is Source.COMMAND:
+        return chosen(Discovery((options.entry,), origin=str(root)), options.select)
+    hook = options.entry.hook
+    if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
+        raise InvalidTree(
+            f"there is no {file_of(hook)[0]} in {root}: say with --workload or in [tool.chirp-migrate.verify] where "
+            f"the workload is, or run `chirp-migrate init-workload {root}`."
+        )
+    progress(f"asking {hook} for its training calls")
+    spec = RunSpec(
+        tree=str(tree),
+        output=str(scratch / "names.json"),
+        entry_points=(options.entry,),
+        model="",
+        sizes=options.sizes,
+        threads=threads,
+        modes=(),
+        api_names={},
+        origin=str(root),
+    )
+    names = run_child(spec, "before", scratch / "names", options.timeout_s).names
+    entries = tuple(replace(options.entry, name=name) for name in names)
+    return chosen(Discovery(entries, origin=str(root)), options.select)

@@ -1,0 +1,1 @@
+"""Rounds of fresh processes, timed in turns; perfect loading, and simulated steps."""

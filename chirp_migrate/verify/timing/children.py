@@ -1,0 +1,194 @@
+"""The child processes of a verification: started, given turns, and timed.
+
+A round is a pair of fresh processes, one a side. Where both can be there at once they train in turns, entry point by
+entry point; else one follows the other.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
+from chirp_migrate.verify.timing.process import Child
+from chirp_migrate.verify.timing.rounds import TimedRound, order
+
+__all__ = ["SIDES", "Children"]
+
+SIDES = ("before", "after", "cached")
+#: Of the budget, for the trial of one side.
+_TRIAL_SHARE = 1 / 6
+"""What is timed: both sides, and the side after fed from one cached batch."""
+
+_T = TypeVar("_T")
+
+
+def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
+    """The side of each turn: warming up, then pass by pass every entry point on both sides before the next one.
+
+    A machine's speed drifts within seconds, so what is compared should be timed right after each other.
+    """
+    passes = range(max(map(len, modes.values())))
+    return [*sides, *(side for turn in passes for side in entries * [one for one in sides if turn < len(modes[one])])]
+
+
+class Children:
+    """Starts child processes, numbered, with the same workload for both sides.
+
+    Attributes:
+        first_timed: side → result of its first timed process.
+        has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
+    """
+
+    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings, scratch: Path) -> None:
+        self._trees = trees
+        self._discovery = discovery
+        self._settings = settings
+        self._scratch = scratch
+        self._count = 0
+        synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
+        self._beside_each_other = synthetic and not torch.cuda.is_available()
+        self.first_timed: dict[str, RunResult] = {}
+        self.has_loaders = True
+
+    def trial(self) -> tuple[dict[str, RunResult], float]:
+        """Both sides train the entry points briefly, as many as a share of the budget allows, from the first one on.
+
+        See :class:`chirp_migrate.verify.spec.Tried`.
+
+        Returns:
+            What each side showed, and the seconds until the first was ready to train.
+
+        Raises:
+            WorkloadFailed: the backend's code crashed or hung.
+        """
+        began, ready_s, results = time.monotonic(), 0.0, {}
+        seconds = _TRIAL_SHARE * self._settings.budget_s
+        with ExitStack() as stack:
+            for side, child in self.in_turn(stack, ("before", "after"), {"before": (), "after": ()}, trial_s=seconds):
+                ready_s = ready_s or time.monotonic() - began
+                results[side] = child.result()
+        return results, ready_s
+
+    def time_round(self, number: int, labels: frozenset[str] | None = None, cached: bool = True) -> TimedRound:
+        """Time one process of each side, which do the same things in the same order.
+
+        Args:
+            number: of the round, from 0.
+            labels: the entry points that run; all by default.
+            cached: whether the side after, once all is timed, also trains from cached batches.
+
+        Raises:
+            WorkloadFailed: the backend's code crashed or hung.
+        """
+        began = time.monotonic()
+        sides = order(self._settings.sizes.seed, number)
+        modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
+        if cached and self.has_loaders:
+            modes["after"] = (Mode.TIMED, Mode.CACHED)
+        entries = self._drawn(number, labels)
+        spans: dict[str, list[Span | None]] = {side: [] for side in sides}
+
+        def watched(side: str, child: Child, act: Callable[[], _T]) -> _T:
+            watch = Watch(used_s=lambda: own_s() + child.cpu_s)
+            value = act()
+            spans[side].append(watch.span())
+            return value
+
+        with ExitStack() as stack:
+            # Each pair of rounds has its own order in sets of strings.
+            ready = self.in_turn(stack, sides, modes, entries, by_entry=True, hash_seed=number // 2)
+            if self._beside_each_other:
+                children = dict(ready)
+                for side in _turns(sides, modes, len(entries)):
+                    watched(side, children[side], children[side].take_turn)
+                results = {side: child.result() for side, child in children.items()}
+            else:
+                results = {side: watched(side, child, child.result) for side, child in ready}
+        seconds: dict[str, dict[str, float]] = {side: {} for side in SIDES}
+        for side, result in results.items():
+            self.first_timed.setdefault(side, result)
+            for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
+                found = result.modes.get(mode, {})
+                labelled = [entry.label for entry in self._discovery.entry_points if entry.label in found]
+                seconds[name].update({label: found[label].seconds for label in labelled})
+        known = [share for share in map(share_of_others, spans.values()) if share is not None]
+        return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
+
+    def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
+        """The entry points of a round, in an order by lot.
+
+        What ran before leaves its traces in a process, in its allocator above all; none should always follow the same.
+        """
+        entries = [each for each in self._discovery.entry_points if labels is None or each.label in labels]
+        random.Random(f"{self._settings.sizes.seed}-{number}").shuffle(entries)
+        return tuple(entries)
+
+    def in_turn(
+        self,
+        stack: ExitStack,
+        sides: Sequence[str],
+        modes: Mapping[str, tuple[Mode, ...]],
+        entries: tuple[EntryPoint, ...] | None = None,
+        by_entry: bool = False,
+        api_names: Mapping[str, list[str]] | None = None,
+        trial_s: float = 0.0,
+        hash_seed: int = 0,
+    ) -> Iterator[tuple[str, Child]]:
+        """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
+
+        They start and import beside each other where that takes nothing away from anybody: on the small synthetic
+        data of found entry points, without a GPU. Else the next one starts when it is asked for, and should not be
+        before the last has ended.
+
+        Args:
+            stack: ends them.
+            modes: passes of each.
+            entries: what they train; every entry point by default.
+            by_entry: whether there is a turn before each pass of each entry point.
+            api_names: names to describe; none by default.
+            trial_s: seconds in which they begin to try entry points instead; 0 for passes.
+            hash_seed: ``PYTHONHASHSEED`` of both.
+        """
+
+        def started(side: str) -> Child:
+            spec = replace(self._spec(side, modes[side]), by_entry=by_entry, trial_s=trial_s, hash_seed=hash_seed)
+            spec = replace(spec, api_names=dict(api_names or {}))
+            if entries is not None:
+                spec = replace(spec, entry_points=entries)
+            return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))
+
+        together = {side: started(side) for side in sides} if self._beside_each_other else {}
+        for child in together.values():
+            child.wait_until_ready()
+        for side in sides:
+            child = together.get(side) or started(side)
+            child.wait_until_ready()
+            yield side, child
+
+    def _spec(self, side: str, modes: tuple[Mode, ...]) -> RunSpec:
+        self._count += 1
+        return RunSpec(
+            tree=str(self._trees[side]),
+            output=str(self._scratch / f"{self._count:03d}.json"),  # paths of both sides are equally long
+            entry_points=self._discovery.entry_points,
+            model=self._discovery.model,
+            sizes=self._settings.sizes,
+            threads=self._settings.threads,
+            modes=modes,
+            api_names={},
+            origin=self._discovery.origin,
+            simulate_step_ms=self._settings.measuring.simulate_step_ms,
+            worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
+            extra_s=self._settings.measuring.extra_s,
+        )

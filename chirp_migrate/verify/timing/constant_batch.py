@@ -1,0 +1,78 @@
+"""Perfect loading: every loader repeats one batch that is already in memory (the CACHED pass).
+
+What is left of the training time is the model and everything else that is not loading. No loader can be faster
+than this, so it says how much there is to gain ("headspace").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+
+from chirp_migrate.training.watch.interception import Interception
+
+__all__ = ["CachedLoading"]
+
+
+class CachedLoading:
+    """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
+
+    Args:
+        only_workers: replace only loaders that would start worker processes (for warming up quickly).
+
+    Attributes:
+        making_s: seconds spent making cached batches since the last :meth:`reset`, to be left out of the time.
+    """
+
+    def __init__(self, only_workers: bool = False) -> None:
+        self.interception = Interception(self._repeat)
+        self._only_workers = only_workers
+        self.making_s = 0.0
+
+    def __enter__(self) -> CachedLoading:
+        self.interception.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.interception.__exit__(*exception)
+
+    def reset(self) -> None:
+        """Begin a new entry point."""
+        self.making_s = 0.0
+
+    def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if self._only_workers and loader.num_workers == 0:
+            return start()
+        if loader.batch_size is None or not hasattr(loader.dataset, "__getitem__"):
+            return start()  # batches of unknown size: loaded as ever, so the headspace is an underestimate
+        return self._batches(loader)
+
+    def _batches(self, loader: Any) -> Iterator[Any]:
+        began = time.perf_counter()
+        total, size = len(loader.sampler), loader.batch_size
+        if total == 0:
+            return
+        batch = loader.collate_fn([loader.dataset[index] for index in islice(iter(loader.sampler), size)])
+        self.making_s += time.perf_counter() - began
+        whole, rest = divmod(total, size)
+        for _ in range(whole):
+            yield batch
+        if rest and not loader.drop_last:
+            yield _first(batch, rest)
+
+
+def _first(batch: Any, count: int) -> Any:
+    """The first ``count`` samples of a batch, in the same containers."""
+    if isinstance(batch, torch.Tensor):
+        return batch[:count] if batch.ndim > 0 else batch
+    if isinstance(batch, dict):
+        return {key: _first(value, count) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_first(value, count) for value in batch)
+    if isinstance(batch, list):
+        return [_first(value, count) for value in batch]
+    return batch

@@ -1,0 +1,54 @@
+"""Fewer worker processes than a training asks for, where only its own code is of interest: the trial."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from chirp_migrate.training.watch.interception import Interception
+
+__all__ = ["FewerWorkers"]
+
+
+class FewerWorkers:
+    """Context manager under which a loader starts at most so many workers; with 0 this process reads.
+
+    Args:
+        most: workers of a loader, at most.
+
+    Attributes:
+        asked: worker processes that the training would have started, had it been let, since the last :meth:`take`.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.interception = Interception(self._start)
+        self.asked = 0
+        self._most = most
+        self._kept: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __enter__(self) -> FewerWorkers:
+        self.interception.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.interception.__exit__(*exception)
+
+    def take(self) -> int:
+        """The workers asked for since the last call."""
+        taken, self.asked = self.asked, 0
+        return taken
+
+    def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        workers, timeout = loader.num_workers, loader.timeout
+        keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
+        if not (keeps and loader in self._kept):
+            self.asked += workers
+        if keeps:
+            self._kept.add(loader)
+        loader.num_workers = min(workers, self._most)
+        loader.timeout = timeout if loader.num_workers else 0  # PyTorch has none without workers
+        try:
+            return start()
+        finally:
+            loader.num_workers, loader.timeout = workers, timeout

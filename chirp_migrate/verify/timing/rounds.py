@@ -1,0 +1,183 @@
+"""How many rounds are timed, and which of them count.
+
+:mod:`chirp_migrate.stats.looks` says when they are looked at: always at an even number, so that each side went first
+equally often. A look says which entry points still have an open question, and only those run in the rounds that follow.
+
+A round that other processes disturbed is made again in its place. Whether it is depends on what the other processes
+used, never on the times.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from chirp_migrate.stats.looks import MIN_ROUNDS, Look, planned_looks
+from chirp_migrate.training.process.background_load import BUSY_ABOVE
+
+__all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "order", "take_rounds", "whole"]
+
+LEAST_TO_TELL = 3
+"""Rounds after which an interrupted verification tells what there is."""
+
+_DISTURBED_ALLOWED = 3
+
+
+@dataclass(frozen=True)
+class TimedRound:
+    """One timed round.
+
+    Attributes:
+        order: sides in the order in which they took their turns.
+        seconds: side (``before``, ``after``, ``cached``) → entry point → seconds.
+        others: share of the CPUs that other processes used meanwhile, the larger of the two sides; None where
+            that is not watched.
+        duration_s: seconds that the whole round took, starting the processes and warming up included.
+    """
+
+    order: tuple[str, str]
+    seconds: Mapping[str, Mapping[str, float]]
+    others: float | None
+    duration_s: float
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The entry points that ran."""
+        return frozenset(self.seconds["before"])
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other processes had so much of the CPUs that the times say little."""
+        return self.others is not None and self.others > BUSY_ABOVE
+
+
+class Stopped(str, Enum):
+    """Why no further round was made."""
+
+    SETTLED = "every question settled"
+    ROUNDS = "all rounds made"
+    BUDGET = "budget used up"
+    INTERRUPTED = "interrupted by the user"
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Every round that was made, those that count, and the looks at them.
+
+    Attributes:
+        made: in the order in which they were made.
+        used: those that count.
+        looks: in the order in which they were taken; the last one is at all that count.
+        stopped: why there are no more.
+    """
+
+    made: tuple[TimedRound, ...] = ()
+    used: tuple[TimedRound, ...] = ()
+    looks: tuple[Look, ...] = ()
+    stopped: Stopped | None = None
+
+    @property
+    def whole(self) -> tuple[TimedRound, ...]:
+        """Rounds that count and in which all entry points ran."""
+        return whole(self.used)
+
+    @property
+    def discarded(self) -> int:
+        """Rounds that were disturbed and do not count."""
+        return sum(each.disturbed for each in self.made) - self.kept_though_disturbed
+
+    @property
+    def kept_though_disturbed(self) -> int:
+        """Disturbed rounds that count, because the machine was busy too often to wait for quiet."""
+        return sum(each.disturbed for each in self.used)
+
+    def others(self) -> tuple[float, float] | None:
+        """Median and largest share of the CPUs that others used, over all rounds; None where not watched."""
+        shares = [each.others for each in self.made if each.others is not None]
+        return (statistics.median(shares), max(shares)) if shares else None
+
+
+def order(seed: int, number: int) -> tuple[str, str]:
+    """Which side goes first in round ``number`` (from 0): by lot within each two rounds, the other way in the other.
+
+    Whatever drifts, and whatever comes back every few minutes, so meets both sides alike.
+    """
+    first_after = random.Random(f"{seed}-{number // 2}").random() < 0.5
+    return ("after", "before") if first_after != (number % 2 == 1) else ("before", "after")
+
+
+def whole(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
+    """Those of ``rounds`` in which all entry points ran, that is as many as ran in any."""
+    most = max((len(each.labels) for each in rounds), default=0)
+    return tuple(each for each in rounds if len(each.labels) == most)
+
+
+def take_rounds(
+    make: Callable[[int, frozenset[str] | None], TimedRound],
+    still_open: Callable[[tuple[TimedRound, ...], tuple[Look, ...]], frozenset[str]],
+    most: int,
+    budget_s: float,
+) -> Rounds:
+    """Make rounds until every question is settled, or ``most`` count, or the time is used up.
+
+    Args:
+        make: makes the round of this number, counted from 0, with these entry points; None for all of them. A round
+            that is made again has the number of the one it replaces.
+        still_open: takes the last of these looks, at these rounds; gives the entry points about which a question is
+            open. With none of them left everything is settled.
+        most: rounds that count, at most; at least :data:`MIN_ROUNDS` are made.
+        budget_s: no further pair of rounds begins when it would probably end later than this many seconds after the
+            first began; :data:`MIN_ROUNDS` are made in any case.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted before :data:`LEAST_TO_TELL` of them counted; later, the rounds made so
+            far are given.
+    """
+    planned = planned_looks(most)
+    made: list[TimedRound] = []
+    used: list[TimedRound] = []
+    looks: list[Look] = []
+    labels: frozenset[str] | None = None
+
+    def ended(stopped: Stopped) -> Rounds:
+        return Rounds(tuple(made), tuple(used), tuple(looks), stopped)
+
+    def look(share: float) -> frozenset[str]:
+        looks.append(Look(len(used), share))
+        return still_open(tuple(used), tuple(looks))
+
+    def left() -> float:
+        return 1.0 - math.fsum(each.share for each in looks)
+
+    while True:
+        try:
+            one = make(len(used), labels)
+        except KeyboardInterrupt:
+            if len(used) < LEAST_TO_TELL:
+                raise
+            if not looks or looks[-1].rounds < len(used):
+                look(left())
+            return ended(Stopped.INTERRUPTED)
+        made.append(one)
+        elapsed = math.fsum(each.duration_s for each in made)
+        late = elapsed > budget_s
+        if one.disturbed and not late and len(made) - len(used) - 1 < max(_DISTURBED_ALLOWED, len(used)):
+            continue
+        used.append(one)
+        if len(used) % 2 or len(used) < MIN_ROUNDS:
+            continue
+        due = next(each for each in planned if each.rounds >= len(used))
+        all_made = due == planned[-1] and due.rounds == len(used)
+        alike = [each.duration_s for each in made if each.labels == one.labels]
+        out_of_time = elapsed + 2 * statistics.fmean(alike) > budget_s
+        if not (all_made or out_of_time or due.rounds == len(used)):
+            continue
+        labels = look(left() if all_made or out_of_time else due.share)
+        if not labels:
+            return ended(Stopped.SETTLED)
+        if all_made or out_of_time:
+            return ended(Stopped.ROUNDS if all_made else Stopped.BUDGET)

@@ -1,0 +1,127 @@
+"""A device step that uses no CPU, for machines without the device: ``--simulate-step-ms`` (simulated, never measured).
+
+On a GPU the training loop hands a batch over and waits; the CPUs are free for loading meanwhile. Here the loop waits
+as long as the user says: from the moment a training batch arrives to the moment the next one is asked for, at least
+the step's time passes, and what is missing of it is slept. The model's own CPU work would take CPUs that a GPU leaves
+free, so a model that is found in the backend is replaced by :class:`StandInModel` in every pass; what its training
+takes of the CPU runs within the step, as the launching of kernels does. A training call of the user's own keeps its
+model: work beyond the step's time then counts as an overrun, and the report says how many steps had one.
+Validation batches take no step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.training.watch.passing import PassingIterator
+
+__all__ = ["SimulatedSteps", "StandInModel", "StepCount"]
+
+_VALUES_READ = 64
+
+
+@dataclass
+class StepCount:
+    """Simulated steps of one entry point in one pass.
+
+    Attributes:
+        steps: training batches that were given a step.
+        overrun: steps in which the training's own work took longer than the step; nothing was slept then.
+        own_work_s: seconds that the training's own work took in all steps together.
+    """
+
+    steps: int = 0
+    overrun: int = 0
+    own_work_s: float = 0.0
+
+
+class StandInModel(torch.nn.Module):
+    """A model of next to no work: 64 values spread evenly over each sample, and one linear layer.
+
+    Takes (B, …) with any sample shape and gives (B, num_classes) logits. Other arguments are accepted and ignored.
+    """
+
+    def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(_VALUES_READ, num_classes)
+
+    def forward(self, x: torch.Tensor, *_others: Any, **_named: Any) -> torch.Tensor:
+        """Logits of a batch."""
+        rows = x.reshape(len(x), -1)
+        places = torch.linspace(0, rows.shape[1] - 1, _VALUES_READ, device=x.device).long()
+        logits: torch.Tensor = self.fc(rows[:, places].to(self.fc.weight.dtype))
+        return logits
+
+
+class SimulatedSteps:
+    """Context manager under which each training batch is followed by a step of ``step_s`` seconds.
+
+    A batch is a training batch when gradients are enabled as it is taken. Enter it after other interceptions, so
+    that they do not see the sleep.
+    """
+
+    def __init__(self, step_s: float) -> None:
+        if step_s <= 0:
+            raise ValueError("a simulated step must take longer than 0 seconds")
+        self.step_s = step_s
+        self.interception = Interception(self._step)
+        self._count = StepCount()
+        self._active = True
+
+    def __enter__(self) -> SimulatedSteps:
+        self.interception.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.interception.__exit__(*exception)
+
+    def take(self) -> StepCount:
+        """The steps since the last call."""
+        taken, self._count = self._count, StepCount()
+        return taken
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Loaders first asked for batches in this context have no steps."""
+        self._active = False
+        try:
+            yield
+        finally:
+            self._active = True
+
+    def worked(self, own_work_s: float) -> None:
+        """Count a step whose training did this much work of its own, and sleep for the rest of it."""
+        self._count.steps += 1
+        self._count.own_work_s += own_work_s
+        if own_work_s < self.step_s:
+            time.sleep(self.step_s - own_work_s)
+        else:
+            self._count.overrun += 1
+
+    def _step(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        return _SteppingIterator(self, loader, start()) if self._active else start()
+
+
+class _SteppingIterator(PassingIterator):
+    """Ends the step of the batch before, then takes the next batch."""
+
+    def __init__(self, steps: SimulatedSteps, loader: Any, iterator: Iterator[Any]) -> None:
+        super().__init__(steps.interception, loader, iterator)
+        self._steps = steps
+        self._taken: float | None = None
+
+    def __next__(self) -> Any:
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            self._steps.worked(time.perf_counter() - taken)
+        batch = self._advance()
+        if torch.is_grad_enabled():
+            self._taken = time.perf_counter()
+        return batch
