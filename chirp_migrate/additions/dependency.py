@@ -22,6 +22,7 @@ else:
 
 __all__ = [
     "dependency_plan",
+    "has_dependencies",
     "imports_runtime",
     "requirement",
     "with_install_requires",
@@ -58,6 +59,11 @@ def requirement(version: str) -> str:
 def imports_runtime(content: bytes) -> bool:
     """Whether a file of Python, or a notebook, imports the runtime."""
     return _IMPORT.search(content) is not None
+
+
+def has_dependencies(root: Path) -> bool:
+    """Whether a file in which projects list what they depend on is in ``root``."""
+    return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from chirp_migrate.cli.options import path_argument
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.engine.settings import read_verify_table
@@ -49,7 +50,7 @@ workload = "{_WORKLOAD}:workload"
         "Example: chirp-migrate init-workload trainer/"
     ),
 )
-@click.argument("path", type=click.Path(path_type=Path))
+@path_argument
 @click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
 @click.option(
     "--json",

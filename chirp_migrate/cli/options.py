@@ -42,8 +42,8 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: ``path``: the project.
-path_argument = click.argument("path", type=click.Path(path_type=Path))
+#: ``path``: the project; by default the folder one is in.
+path_argument = click.argument("path", type=click.Path(path_type=Path), default=".")
 
 #: ``color``: auto, always or never (see :meth:`chirp_migrate.console.paint.Paint.for_stream`).
 color_option = click.option(

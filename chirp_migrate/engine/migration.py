@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chirp_migrate import __version__
-from chirp_migrate.additions.dependency import dependency_plan, imports_runtime
+from chirp_migrate.additions.dependency import dependency_plan, has_dependencies, imports_runtime, requirement
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import vendor_files
+from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import Progress, plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
@@ -98,8 +100,13 @@ def plan_migration(
         elif vendor:
             files += vendor_files(root)
         elif not (root / "chirpid_patch").is_dir():
-            dependency, note = dependency_plan(root, __version__)
-            files += [dependency] if dependency is not None else []
+            project = root if has_dependencies(root) else journal_root(root)
+            dependency, note = dependency_plan(project, __version__)
+            if dependency is not None and project != root:
+                place = os.path.relpath(project / dependency.path, root)
+                note = f"So that chirpid_patch can be imported, add {requirement(__version__)} to {place}."
+            elif dependency is not None:
+                files.append(dependency)
             notes += [note] if note is not None else []
     used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
     options = PlanOptions(used.codes, used.unsafe, used.notebooks, bool(scaffold), vendor, used.tests, used.excluded)

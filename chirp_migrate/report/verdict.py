@@ -27,7 +27,7 @@ _Seconds = Mapping[str, Mapping[str, Sequence[Any]]]
 
 @dataclass(frozen=True)
 class Interval:
-    """A ratio of times, after / before, with its 95 % interval."""
+    """A ratio of times, after / before, with its interval: each end is wrong at most 2.5 times in 100."""
 
     value: float
     low: float

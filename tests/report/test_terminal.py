@@ -307,7 +307,7 @@ def test_notices_stand_with_the_verdict() -> None:
 def test_the_words_are_explained_those_of_the_figures_included() -> None:
     shown = text()
     explained = shown[shown.index("WORDS USED HERE") :]
-    for word in ("hunk", "loader", "entry point", "95 % interval", "perfect loading", "samples per second"):
+    for word in ("hunk", "loader", "entry point", "interval", "perfect loading", "samples per second"):
         assert f" {word}: " in explained
 
 

@@ -14,6 +14,7 @@ from chirp_migrate.additions.dependency import (
     with_project_dependency,
     with_requirement,
 )
+from chirp_migrate.engine.migration import plan_migration
 
 WANTED = "chirp-migrate>=0.1"
 LINE = f"{WANTED}  # provides chirpid_patch, the migrated data loading"
@@ -164,3 +165,17 @@ def test_a_setup_cfg_is_extended_where_pyproject_lists_nothing(tmp_path: Path) -
     (tmp_path / "setup.cfg").write_text("[options]\ninstall_requires =\n    torch\n")
     plan, note = dependency_plan(tmp_path, "0.1.0")
     assert plan is not None and plan.path == "setup.cfg" and note is None
+
+
+def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
+    code = tmp_path / "package" / "train.py"
+    code.parent.mkdir()
+    code.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], num_workers=2)\n")
+    planned = plan_migration(code.parent)
+    assert [file.path for file in planned.plan.files] == ["train.py"]
+    (note,) = planned.notes
+    assert note == f"So that chirpid_patch can be imported, add {WANTED} to {Path('..', 'requirements.txt')}."
+    (tmp_path / "requirements.txt").write_text(f"torch\n{WANTED}\n")
+    assert plan_migration(code.parent).notes == ()

@@ -66,7 +66,7 @@ def _figure_tiles(found: VerdictStory) -> Iterable[tuple[str, str, str]]:
     if total is not None and total.ratio is not None:
         yield "Training time saved", *_percent(total.ratio)
         fast, low, high = total.ratio.speed_up
-        yield "Speed-up", f"{fast:.2f}{TIMES}", f"95 % interval {low:.2f} to {high:.2f}"
+        yield "Speed-up", f"{fast:.2f}{TIMES}", f"interval {low:.2f} to {high:.2f}"
         if total.perfect is not None:
             yield "Perfect loading would save", *_percent(total.perfect)
     if found.verdict != "failed":
@@ -89,7 +89,7 @@ def _story_tiles(story: Story) -> Iterable[tuple[str, str, str]]:
 
 def _percent(ratio: Interval) -> tuple[str, str]:
     value, low, high = (100 * one for one in ratio.saved)
-    return f"{value:.1f} %".replace("-", MINUS), f"95 % interval {low:.1f} to {high:.1f} %".replace("-", MINUS)
+    return f"{value:.1f} %".replace("-", MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", MINUS)
 
 
 def _compared(found: VerdictStory) -> str:
@@ -110,7 +110,7 @@ def _times(found: VerdictStory) -> str:
     legend = "".join(f'<span><i class="swatch {side}"></i>{SIDES[side]}</span>' for side in sides)
     note = (
         "Medians of the rounds that count; thin lines go from the least to the most. "
-        "[ ] are 95 % intervals of the paired ratios."
+        "[ ] are intervals of the paired ratios: each end is wrong at most 2.5 times in 100."
         + (" “Model only” is the same training fed from one cached batch." if "cached" in sides else "")
     )
     return (

@@ -81,7 +81,7 @@ def _times(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
     timed = [entry for entry in entries if entry.ratio is not None]
     if not timed:
         return
-    yield from screen.heading("Seconds of training, and how much of them is saved (95 % interval)")
+    yield from screen.heading("Seconds of training, and how much of them is saved (interval)")
     wide = screen.width >= _WIDE
     header = ["entry point", "before", "after", "after : before", "saved", *(["perfect loading"] if wide else [])]
     rows = [_time_row(entry, _LONG_BAR if wide else _BAR, wide) for entry in timed]

@@ -31,7 +31,7 @@ _OF_VERDICTS = {
     "round": "One training of each side, right after each other, in new processes.",
     "saved": "Share of the time before that is not needed any more; negative where it takes longer.",
     "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",
-    "95 % interval": "Times vary from round to round. Of a hundred such ranges about 95 hold the true value.",
+    "interval": "Times vary from round to round. Of a hundred such ranges at least 95 hold the true value.",
     "perfect loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
     "verdict of an entry point": "What is shown of it alone. `meets the threshold`: saves at least the wanted share. "
     "`not shown`: that is not certain. `model-bound`: not even perfect loading would save it. `slower`: takes longer.",
