@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import click
 from verify_fixture import BEGIN, END, FIXTURE, ROOT, with_report
 
 DOCUMENT = ROOT / "docs" / "verify-slower.md"
@@ -24,8 +25,10 @@ TITLE = f"# What `verify` says when one entry point waits {WAITS_S} s longer"
 SLOWER = 12
 
 
-def main() -> int:
-    """Run apply, slow one function down, run verify; 0 when it is found slower."""
+@click.command()
+@click.option("--docs", is_flag=True, help="Write docs/verify-slower.md.")
+def main(docs: bool) -> None:
+    """Slow one entry point of a migrated backend down; ends with 0 when verify finds it slower."""
     with tempfile.TemporaryDirectory() as folder:
         backend = Path(folder) / "backend"
         shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
@@ -36,10 +39,10 @@ def main() -> int:
         command = [*tool, "verify", str(backend), *OPTIONS]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="")
-    if "--docs" in sys.argv:
+    if docs:
         text = with_report(f"{TITLE}\n\n{BEGIN}\n{END}\n", done.stdout, OPTIONS)
         DOCUMENT.write_text(text, encoding="utf-8")
-    return 0 if done.returncode == SLOWER else 1
+    sys.exit(done.returncode != SLOWER)
 
 
 def slowed(text: str) -> str:
@@ -52,4 +55,4 @@ def slowed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
