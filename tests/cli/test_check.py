@@ -145,9 +145,10 @@ def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
 def test_a_tree_that_is_half_rewritten_is_an_error(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
-        "from chirp_migrate import commit, migration\n"
-        "plan = migration.plan_migration(pathlib.Path(sys.argv[1]), scaffold=False).plan\n"
-        "commit.commit(plan, on_step=lambda step: os._exit(9) if step.startswith('replace') else None)\n"
+        "from chirp_migrate.engine.migration import plan_migration\n"
+        "from chirp_migrate.transaction.commit import commit\n"
+        "plan = plan_migration(pathlib.Path(sys.argv[1]), scaffold=False).plan\n"
+        "commit(plan, on_step=lambda step: os._exit(9) if step.startswith('replace') else None)\n"
     )
     tree(tmp_path, a=LOADER)
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -141,7 +141,7 @@ def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["review", "plan.json"], 2, "chirp-migrate review BACKEND --plan plan.json"),
+        (["review", "plan.json"], 2, "chirp-migrate review PROJECT --plan plan.json"),
         (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
         (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan says what is done already"),
         (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),

@@ -124,7 +124,7 @@ def errors_of(script: str, tree: Path) -> str:
 @pytest.mark.slow
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup"]
+    asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup", "-v"]
     result = CliRunner().invoke(verify, [str(applied), "--against", str(FIXTURE), *asked])
     values = json.loads(report.read_text(encoding="utf-8"))
     assert values["verdict"] != "failed" and values["differences"] == [], result.output
