@@ -52,7 +52,7 @@ def short(label: str) -> str:
 def sentence(text: str) -> str:
     """With a capital and a point; the label of an entry point that it begins with stays as it is written."""
     text = text.rstrip(".")
-    return f"{text}." if re.match(r"[\w.]+: ", text) else f"{text[:1].upper()}{text[1:]}."
+    return f"{text}." if re.match(r"\w+[._]|\w+: ", text) else f"{text[:1].upper()}{text[1:]}."
 
 
 def _facts(
