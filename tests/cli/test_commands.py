@@ -301,7 +301,7 @@ def test_a_reader_that_goes_away_is_not_an_error_of_ours(backend: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--no-such-option"], ["no-such-command"], ["apply"], ["apply", "--color", "x", "."]]
+    "arguments", [["--no-such-option"], ["no-such-command"], ["apply", "one", "two"], ["apply", "--color", "x", "."]]
 )
 def test_wrong_usage_ends_in_code_2_and_points_to_help(arguments: list[str]) -> None:
     done = run(*arguments)
