@@ -22,6 +22,7 @@ from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, Tar
 from chirp_migrate.review.account import Ledger
 
 SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
+SNAPSHOTS = Path(__file__).parent / "snapshots"
 HOSTILE = "\x1b]0;owned\x07 </script> \N{RIGHT-TO-LEFT OVERRIDE}鳥の声 " + "long" * 60
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LONG_LINE = f"        self.mean = mean if torch.is_tensor(mean) else {'nested(' * 20}mean{')' * 20}"
@@ -119,6 +120,8 @@ EVIL = Story(
     (HOSTILE,),
 )
 
+TOLD = {"plain": STORY, "hostile": EVIL}
+
 
 def lines(story: Story = STORY, width: int = 80, colour: bool = False) -> list[str]:
     return list(render(story, width=width, colour=colour))
@@ -127,6 +130,14 @@ def lines(story: Story = STORY, width: int = 80, colour: bool = False) -> list[s
 def text(story: Story = STORY, width: int = 80) -> str:
     """The report as one line, so that a sentence can be looked for however it is wrapped."""
     return " ".join(" ".join(lines(story, width)).split())
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+@pytest.mark.parametrize("name", ["plain", "hostile"])
+def test_the_whole_report_is_what_somebody_has_read(name: str, width: int) -> None:
+    """After a change that is meant: `python tests/report/test_terminal.py`, and read what git shows."""
+    kept = SNAPSHOTS / f"{name}-{width}.txt"
+    assert lines(TOLD[name], width) == kept.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("story", [STORY, EVIL], ids=["plain", "hostile"])
@@ -377,3 +388,10 @@ def test_verify_uses_it_where_its_own_tables_are_wider_than_the_terminal() -> No
         child.expect(r"width (\w+)")
         assert child.match.group(1) == expected
         child.close()
+
+
+if __name__ == "__main__":
+    for name, story in TOLD.items():
+        for width in (40, 80, 160):
+            shown = "".join(f"{line}\n" for line in lines(story, width))
+            (SNAPSHOTS / f"{name}-{width}.txt").write_text(shown, encoding="utf-8")
