@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from chirp_migrate.cli import main
+from support import run
 
 LOADER = """\
 from torch.utils.data import DataLoader
@@ -32,14 +30,6 @@ NOTEBOOK = {
     "nbformat": 4,
     "nbformat_minor": 4,
 }
-
-
-def run(command: str, *arguments: str | Path) -> Result:
-    """Run a command in this process."""
-    result = CliRunner().invoke(main, [command, *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

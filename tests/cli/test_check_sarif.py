@@ -11,10 +11,9 @@ from urllib.parse import unquote_to_bytes
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
+from support import FIXTURES, run
 
 from chirp_migrate import __version__
-from chirp_migrate.cli import main
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.checking import Check
 from chirp_migrate.engine.plan_tree import plan_tree
@@ -28,7 +27,7 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 
 HERE = Path(__file__).parent
-PAIRS = HERE.parents[1] / "fixtures" / "rules"
+PAIRS = FIXTURES / "rules"
 SCHEMA = jsonschema.Draft4Validator(json.loads((HERE / "data" / "sarif-2.1.0-rtm.5.json").read_text()))
 IMPORT = "from torch.utils.data import DataLoader\n"
 CALL = "loader = DataLoader(data, batch_size=4, shuffle=True)\n"
@@ -39,8 +38,8 @@ Json = dict[str, Any]
 
 def document(root: Path, *options: str, exit_code: int = 1) -> Json:
     """The run of a valid document, as the command line prints it."""
-    result = CliRunner().invoke(main, ["check", "--format", "sarif", *options, str(root)])
-    assert result.exit_code == exit_code, result.exception
+    result = run("check", "--format", "sarif", *options, root)
+    assert result.exit_code == exit_code, result.stderr
     return valid(json.loads(result.stdout))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import click
+import pytest
+from support import run
 
 from chirp_migrate.cli import main
 
@@ -22,11 +23,17 @@ def test_the_list_of_commands_takes_no_pytorch() -> None:
     assert "..." not in done.stdout.partition("Commands:")[2]
 
 
-def test_words_are_completed() -> None:
-    def completed(*words: str) -> str:
-        asked = {"_CHIRP_MIGRATE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": "1"}
-        command = [sys.executable, "-c", "from chirp_migrate.cli import main; main(prog_name='chirp-migrate')"]
-        return subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True).stdout
-
-    assert completed("chirp-migrate", "re").splitlines() == ["plain,review", "plain,report"]
-    assert "plain,--version" in completed("chirp-migrate", "--").splitlines()
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["re"], ["plain,review", "plain,report"]),
+        (["ro"], ["plain,rollback"]),
+        (["--"], ["plain,--version", "plain,--debug", "plain,--help"]),
+        (["apply", "--uns"], ["plain,--unsafe"]),
+        (["explain", "lambda-in"], ["plain,lambda-in-loader"]),
+        (["apply", "--select", "CHP001,chp007"], ["plain,CHP001,CHP007"]),
+    ],
+)
+def test_words_are_completed(typed: list[str], offered: list[str]) -> None:
+    words = {"COMP_WORDS": " ".join(["chirp-migrate", *typed]), "COMP_CWORD": str(len(typed))}
+    assert run(**words, _CHIRP_MIGRATE_COMPLETE="bash_complete").stdout.splitlines() == offered

@@ -1,15 +1,15 @@
-"""``plan``, ``review`` and ``apply --plan`` as people and pipes use them, in processes of their own."""
+"""``plan``, ``review`` and ``apply --plan`` as people and pipes use them."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import run, write_files
 
 TRAIN = """\
 from torch.utils.data import DataLoader
@@ -28,53 +28,32 @@ OTHER = "from torch.utils.data import DataLoader\n\nlast = DataLoader(four)\n"
 @pytest.fixture
 def backend(tmp_path: Path) -> Path:
     """Two files with four loaders and a lambda: four hunks, and the line in requirements.txt."""
-    root = tmp_path / "back end"
-    root.mkdir()
-    (root / "train.py").write_text(TRAIN)
-    (root / "zoo.py").write_text(OTHER)
-    (root / "requirements.txt").write_text("torch\n")
-    return root
-
-
-def run(*arguments: str | Path, cwd: Path, answers: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line with answers from a pipe; a traceback is never what a user may see."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chirp_migrate", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables},
-        input=answers,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert "Traceback" not in done.stderr + done.stdout
-    return done
+    files = {"train.py": TRAIN, "zoo.py": OTHER, "requirements.txt": "torch\n"}
+    return write_files(tmp_path / "back end", files)
 
 
 def sources(root: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in root.iterdir() if path.is_file()}
 
 
-@pytest.mark.slow
 def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     made = run("plan", backend, "-o", "plan.json", cwd=tmp_path)
-    assert made.returncode == 0 and "Nothing was written" in made.stdout
+    assert made.exit_code == 0 and "Nothing was written" in made.stdout
     assert sources(backend) == before
 
     begun = run("review", backend, "--plan", "plan.json", cwd=tmp_path, answers="y\nn\nq\n")
-    assert begun.returncode == 1 and "2 of them decided" not in begun.stdout
+    assert begun.exit_code == 1 and "2 of them decided" not in begun.stdout
     assert "1 accepted, 1 refused, 3 undecided" in begun.stdout
     too_early = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
-    assert too_early.returncode == 3 and "3 hunks of plan.json are not decided yet" in too_early.stderr
+    assert too_early.exit_code == 3 and "3 hunks of plan.json are not decided yet" in too_early.stderr
 
     ended = run("review", backend, "--plan", "plan.json", cwd=tmp_path, answers="y\nn\ny\n")
-    assert ended.returncode == 0 and "2 of them decided before" in ended.stdout
+    assert ended.exit_code == 0 and "2 of them decided before" in ended.stdout
     assert "3 accepted, 2 refused, 0 undecided" in ended.stdout and sources(backend) == before
 
     applied = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
-    assert applied.returncode == 0 and "2 refused" in applied.stdout
+    assert applied.exit_code == 0 and "2 refused" in applied.stdout
     after = sources(backend)
     assert after["zoo.py"] == OTHER and "chirp-migrate" in after["requirements.txt"]
     assert "second = DataLoader(two, batch_size=3)" in after["train.py"]
@@ -82,23 +61,21 @@ def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp
     assert "from torch.utils.data import DataLoader\n" in after["train.py"]
 
     again = run("apply", backend, "--plan", "plan.json", cwd=tmp_path)
-    assert again.returncode == 3 and "train.py" in again.stderr and sources(backend) == after
+    assert again.exit_code == 3 and "train.py" in again.stderr and sources(backend) == after
 
 
-@pytest.mark.slow
 def test_a_review_goes_on_where_the_source_is_still_the_same(backend: Path, tmp_path: Path) -> None:
     run("review", backend, cwd=tmp_path, answers="a\nn\nq\n")
     (backend / "train.py").write_text(TRAIN + "\n# edited\n")
     resumed = run("review", backend, cwd=tmp_path, answers="r\nn\ny\n")
     assert "planning anew" in resumed.stderr and "train.py" in resumed.stderr
     assert "1 of them decided before" in resumed.stdout
-    assert resumed.returncode == 0
+    assert resumed.exit_code == 0
     after = sources(backend)
     assert after["zoo.py"] == OTHER and after["requirements.txt"] == "torch\n"
     assert after["train.py"].endswith("\n# edited\n") and after["train.py"].count("OptimalDataLoaderFactory.") == 3
 
 
-@pytest.mark.slow
 def test_a_hunk_is_edited_and_what_is_no_python_is_not_taken(backend: Path, tmp_path: Path) -> None:
     editor = tmp_path / "editor.py"
     editor.write_text(
@@ -115,21 +92,19 @@ def test_a_hunk_is_edited_and_what_is_no_python_is_not_taken(backend: Path, tmp_
     done = run("review", backend, cwd=tmp_path, answers="e\ne\ne\nd\nn\nn\ny\n", EDITOR=command, VISUAL="")
     assert "Not taken: train.py: what was accepted is no Python" in done.stdout
     assert "Not taken: the lines that begin with #@@ are not as they were" in done.stdout
-    assert done.returncode == 0, done.stdout
+    assert done.exit_code == 0, done.stdout
     after = sources(backend)
     assert "batch_size=64" in after["train.py"] and after["zoo.py"] == OTHER
     compile(after["train.py"], "train.py", "exec")
 
 
-@pytest.mark.slow
 def test_all_refused_applies_nothing(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     done = run("review", backend, "--json", "-", cwd=tmp_path, answers="R\nd\nn\nn\nn\n")
-    assert done.returncode == 0 and "nothing to apply" in done.stderr
+    assert done.exit_code == 0 and "nothing to apply" in done.stderr
     assert json.loads(done.stdout)["accepted"] == 0 and sources(backend) == before
 
 
-@pytest.mark.slow
 def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
     done = run("review", backend, cwd=tmp_path, answers="b\n?\nyes please\n\nx\ny\nb\nn\n")
     assert "This is the first hunk." in done.stdout and done.stdout.count("refuse the rest of this rule") == 3
@@ -137,7 +112,6 @@ def test_help_back_and_odd_answers(backend: Path, tmp_path: Path) -> None:
     assert "(accepted so far)" in done.stdout and "0 accepted, 1 refused, 4 undecided" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -153,7 +127,7 @@ def test_what_cannot_work_is_said_in_one_sentence(
 ) -> None:
     (tmp_path / "plan.json").write_text("{}")
     done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == code and said in done.stderr.splitlines()[-1]
+    assert done.exit_code == code and said in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -211,31 +185,27 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
 # The user's own command decides whether a rewrite stays.
 
 
-@pytest.mark.slow
 def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     command = f"{shlex.quote(sys.executable)} -c \"print('the ' + 'tests failed'); raise SystemExit(7)\""
     done = run("apply", backend, "--verify-with", command, cwd=tmp_path)
-    assert done.returncode == 5 and "the tests failed" in done.stderr
+    assert done.exit_code == 5 and "the tests failed" in done.stderr
     assert "exit code 7" in done.stderr and "rolled back" in done.stderr
     assert sources(backend) == before and not (backend / ".chirp-migrate").exists()
 
 
-@pytest.mark.slow
 def test_a_command_that_succeeds_lets_it_stay_and_sees_it(backend: Path, tmp_path: Path) -> None:
     command = "grep -q OptimalDataLoaderFactory train.py"
-    assert run("apply", backend, "--verify-with", command, cwd=tmp_path).returncode == 0
+    assert run("apply", backend, "--verify-with", command, cwd=tmp_path).exit_code == 0
     assert "OptimalDataLoaderFactory" in sources(backend)["train.py"]
 
 
-@pytest.mark.slow
 def test_edits_of_the_failing_command_are_not_lost(backend: Path, tmp_path: Path) -> None:
     done = run("apply", backend, "--verify-with", "echo '# mine' >> train.py; false", cwd=tmp_path)
-    assert done.returncode == 5 and "cannot be rolled back now" in done.stderr and "train.py" in done.stderr
+    assert done.exit_code == 5 and "cannot be rolled back now" in done.stderr and "train.py" in done.stderr
     assert sources(backend)["train.py"].endswith("# mine\n")
 
 
-@pytest.mark.slow
 def test_source_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     root = tmp_path / "backend"
     root.mkdir()
@@ -247,11 +217,10 @@ def test_source_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     assert "OptimalDataLoaderFactory" in (root / name).read_text()
 
 
-@pytest.mark.slow
 def test_a_pipe_for_a_plan_is_not_waited_for(backend: Path, tmp_path: Path) -> None:
     if not hasattr(os, "mkfifo"):
         pytest.skip("no pipes with names here")
     os.mkfifo(tmp_path / "plan.json")
     for command in ("apply", "review"):
         done = run(command, backend, "--plan", "plan.json", cwd=tmp_path)
-        assert done.returncode == 2 and "plan.json cannot be read (it is not a regular file)" in done.stderr
+        assert done.exit_code == 2 and "plan.json cannot be read (it is not a regular file)" in done.stderr

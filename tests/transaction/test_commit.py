@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
-from transaction_tools import ADDED, BACKEND, Death, in_child, migration, plan_of, rewrites, snapshot, write_tree
+from support import Death, in_child, snapshot
+from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan

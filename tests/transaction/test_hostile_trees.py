@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import run, sentence
 from transaction_tools import rewrites
 
-from chirp_migrate.cli import entry_point
 from chirp_migrate.engine.discover import LARGEST_FILE_BYTES, discover
 from chirp_migrate.transaction.commit import commit
 
@@ -34,7 +34,7 @@ def ordinary() -> list[str]:
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_ordinary(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command line; a traceback is never what a user may see."""
     prefix = ordinary()
     if prefix and shutil.which(prefix[0]) is None:
@@ -43,14 +43,6 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=False)
     assert "Traceback" not in done.stderr + done.stdout
     return done
-
-
-def run_here(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int | str | None, str, str]:
-    """Run the command line in this process; exit code and both streams."""
-    with pytest.raises(SystemExit) as ended:
-        entry_point([str(one) for one in arguments])
-    captured = capsys.readouterr()
-    return ended.value.code, captured.out, captured.err
 
 
 def nested(opening: str, closing: str, depth: int = 5_000) -> Callable[[Path], object]:
@@ -148,7 +140,7 @@ def test_all_of_it_at_once(hostile: Path) -> None:
     before = snapshot_of_files(hostile)
     report = hostile.parent / "report.json"
 
-    done = run("apply", "--json", report, hostile)
+    done = run_ordinary("apply", "--json", report, hostile)
 
     assert done.returncode == 1
     content = json.loads(report.read_text())
@@ -164,7 +156,7 @@ def test_all_of_it_at_once(hostile: Path) -> None:
         name: one for name, one in before.items() if name in untouched
     }
 
-    done = run("rollback", hostile)
+    done = run_ordinary("rollback", hostile)
     assert done.returncode == 0 and "\x07" not in done.stdout
     assert snapshot_of_files(hostile) == before
 
@@ -177,38 +169,33 @@ def test_what_is_not_opened_is_left_out_with_the_reason(hostile: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pipe.py", "socket.py", "loop.py", "ring/ring/pipe.py", "huge.py", "zeros.py"])
-def test_named_on_the_command_line_it_is_one_sentence(
-    tree: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_named_on_the_command_line_it_is_one_sentence(tree: Path, name: str) -> None:
     for known, (make, _) in LEFT_OUT.items():
         if known in name:
             make(tree / known)
-    code, out, err = run_here(capsys, "apply", tree / name)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert Path(name).name in err
+    done = run("apply", tree / name)
+    assert done.exit_code == 2 and Path(name).name in sentence(done)
     assert not (tree / ".chirp-migrate").exists()
 
 
 @pytest.mark.parametrize("name", ["parentheses.py", "nul.py", "cookie.py"])
-def test_named_on_the_command_line_it_is_said_why_it_was_left(
-    tree: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_named_on_the_command_line_it_is_said_why_it_was_left(tree: Path, name: str) -> None:
     make, why = UNREADABLE[name]
     make(tree / name)
-    code, out, _ = run_here(capsys, "apply", tree / name)
-    assert code == 1 and why in out
+    done = run("apply", tree / name)
+    assert done.exit_code == 1 and why in done.stdout
     assert not (tree / ".chirp-migrate").exists()
 
 
-def test_the_largest_file_that_is_looked_at(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_largest_file_that_is_looked_at(tree: Path) -> None:
     path = tree / "large.py"
     path.write_text(LOADER + "#" * (LARGEST_FILE_BYTES - len(LOADER)))
     assert discover(tree).files == discover(path).files == ("large.py",)
     with path.open("a") as file:
         file.write("#")
     for named in (path, tree):
-        code, _, err = run_here(capsys, "apply", named)
-        assert code == 2 and "larger than 4 MiB" in err
+        done = run("apply", named)
+        assert done.exit_code == 2 and "larger than 4 MiB" in sentence(done)
 
 
 @pytest.mark.skipif(not hasattr(os, "mknod") or os.geteuid() != 0, reason="only root makes devices")
@@ -222,9 +209,7 @@ def test_a_device_is_not_opened(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "loop", "folder"])
-def test_a_lock_or_kept_bytes_that_are_no_file_never_hang_a_command(
-    tree: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_a_lock_or_kept_bytes_that_are_no_file_never_hang_a_command(tree: Path, kind: str) -> None:
     make: dict[str, Callable[[Path], object]] = {
         "pipe": os.mkfifo,
         "socket": socket_at,
@@ -237,11 +222,11 @@ def test_a_lock_or_kept_bytes_that_are_no_file_never_hang_a_command(
     (kept,) = [one for one in (journal / "0001").iterdir() if one.read_bytes() == LOADER.encode()]
     kept.unlink()
     make[kind](kept)
-    code, _, err = run_here(capsys, "rollback", tree)
-    assert code == 3 and "damaged" in err
+    done = run("rollback", tree)
+    assert done.exit_code == 3 and "damaged" in sentence(done)
     make[kind](journal / "lock")
-    code, _, err = run_here(capsys, "rollback", tree)
-    assert code in (3, 4) and len(err.splitlines()) == 1
+    done = run("rollback", tree)
+    assert done.exit_code in (3, 4) and sentence(done)
     assert (tree / "good.py").read_bytes() == b"migrated\n"
 
 

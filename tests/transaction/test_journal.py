@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transaction_tools import migration, rewrites, snapshot, write_tree
+from support import snapshot
+from transaction_tools import migration, rewrites, write_tree
 
 from chirp_migrate.errors import JournalDamaged, Refused
 from chirp_migrate.plans.plan import sha256

@@ -9,7 +9,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from transaction_tools import Death, dies_at, migration, rewrites, snapshot, write_tree
+from support import Death, snapshot
+from transaction_tools import dies_at, migration, rewrites, write_tree
 
 from chirp_migrate.errors import Refused
 from chirp_migrate.transaction.commit import commit, recover

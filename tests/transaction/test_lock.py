@@ -12,7 +12,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from transaction_tools import in_child, plan_of, snapshot
+from support import in_child, snapshot
+from transaction_tools import plan_of
 
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan

@@ -8,41 +8,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from transaction_tools import snapshot
+from support import run, sentence, snapshot, write_files
 
-from chirp_migrate.cli import main
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.training.errors import NotMigrated
 from chirp_migrate.verify.sides.originals import original_files
 
 SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2])\n"
 
 
-def run(command: str, *arguments: str | Path) -> Result:
-    """Run a command in this process."""
-    result = CliRunner().invoke(main, [command, *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def refused(command: str, *arguments: str | Path) -> ChirpMigrateError:
-    """What a command ends with that does not do what it was asked for."""
-    error = CliRunner().invoke(main, [command, *map(str, arguments)]).exception
-    assert isinstance(error, ChirpMigrateError)
-    return error
-
-
 @pytest.fixture
 def project(tree: Path) -> Path:
     """A git work tree with a package, a folder of scripts and a file of its own."""
     subprocess.run(["git", "init", "--quiet"], cwd=tree, check=True)
-    for name in ("package/deep/a.py", "package/b.py", "scripts/c.py"):
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(SOURCE)
-    return tree
+    return write_files(tree, dict.fromkeys(("package/deep/a.py", "package/b.py", "scripts/c.py"), SOURCE))
 
 
 def test_a_run_on_a_file_or_a_folder_is_recorded_at_the_top_and_undone_from_anywhere(project: Path) -> None:
@@ -81,7 +60,7 @@ def test_a_plan_and_comments_are_recorded_there_too(project: Path) -> None:
 
 def test_a_command_that_fails_in_the_folder_takes_the_run_back(project: Path) -> None:
     before = snapshot(project)
-    assert refused("apply", "--allow-dirty", "--verify-with", "test -f gone", project / "scripts").exit_code == 5
+    assert run("apply", "--allow-dirty", "--verify-with", "test -f gone", project / "scripts").exit_code == 5
     assert snapshot(project) == before
     assert run("apply", "--allow-dirty", "--verify-with", "test -f c.py", project / "scripts").exit_code == 0
 
@@ -125,6 +104,6 @@ def test_a_project_of_another_user_around_a_folder_is_not_written_to(tree: Path)
 @pytest.mark.parametrize("command", [("rollback",), ("rollback", "--list"), ("report",)])
 def test_where_nothing_was_applied_every_command_ends_with_2(tree: Path, command: tuple[str, ...]) -> None:
     (tree / "a.py").write_text("x = 1\n")
-    error = refused(*command, tree)
-    assert error.exit_code == 2 and f"nothing was applied in {tree}" in str(error)
+    done = run(*command, tree)
+    assert done.exit_code == 2 and f"nothing was applied in {tree}" in sentence(done)
     assert NotMigrated.exit_code == 2  # what verify ends with

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, snapshot, write_tree
+from support import snapshot
+from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from transaction_tools import dies_at, migration, plan_of, rewrites, snapshot, write_tree
+from support import snapshot
+from transaction_tools import dies_at, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.cli import entry_point
 from chirp_migrate.errors import Refused

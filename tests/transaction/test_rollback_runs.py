@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from transaction_tools import Death, dies_at, in_child, plan_of, rewrites, snapshot
+from support import Death, in_child, run, snapshot
+from transaction_tools import dies_at, plan_of, rewrites
 
-from chirp_migrate.cli import entry_point
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit, recover
@@ -152,26 +152,17 @@ def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) ->
     assert outcomes == {2, 3}
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own."""
-    command = [sys.executable, "-m", "chirp_migrate", "rollback", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    return done
-
-
-@pytest.mark.slow
 def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     states = three_runs(tree)
     (tree / "a\x1b[31m.py").write_bytes(b"1\n")
     commit(rewrites(tree, {"a.py": b"a9\n", "a\x1b[31m.py": b"2\n"}))
     left = snapshot(tree)
 
-    shown = run("--list", tree)
-    assert shown.returncode == 0 and shown.stdout.count("rewritten") == 4
+    shown = run("rollback", "--list", tree)
+    assert shown.exit_code == 0 and shown.stdout.count("rewritten") == 4
     assert "0004" in shown.stdout and "\x1b" not in shown.stdout
     assert "written to again by 0004" in shown.stdout
-    listed = json.loads(run("--list", "--json", "-", tree).stdout)["runs"]
+    listed = json.loads(run("rollback", "--list", "--json", "-", tree).stdout)["runs"]
     assert [one["run"] for one in listed] == [1, 2, 3, 4]
     assert [one["undo_first"] for one in listed] == [[4], [], [], []]
     assert listed[1]["files"] == [
@@ -181,17 +172,17 @@ def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     assert all(one["state"] == "applied" and one["tool"] and one["created"] for one in listed)
     assert snapshot(tree) == left
 
-    assert run("--run", "1", tree).returncode == 3
-    assert run("--run", "1", "--back-to", "1", tree).returncode == 2
+    assert run("rollback", "--run", "1", tree).exit_code == 3
+    assert run("rollback", "--run", "1", "--back-to", "1", tree).exit_code == 2
     assert snapshot(tree) == left
-    done = run("--run", "2", tree)
-    assert done.returncode == 0 and "Still applied: 0001, 0003, 0004" in done.stdout
-    done = run("--back-to", "1", "--json", "-", tree)
-    assert done.returncode == 0 and json.loads(done.stdout)["runs"] == ["0004", "0003", "0001"]
+    done = run("rollback", "--run", "2", tree)
+    assert done.exit_code == 0 and "Still applied: 0001, 0003, 0004" in done.stdout
+    done = run("rollback", "--back-to", "1", "--json", "-", tree)
+    assert done.exit_code == 0 and json.loads(done.stdout)["runs"] == ["0004", "0003", "0001"]
     (tree / "a\x1b[31m.py").unlink()
     assert snapshot(tree) == states[0]
-    empty = run("--list", tree)
-    assert empty.returncode == 2 and "nothing was applied" in empty.stderr
+    empty = run("rollback", "--list", tree)
+    assert empty.exit_code == 2 and "nothing was applied" in empty.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that dies")
@@ -200,7 +191,7 @@ def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     [([], ["0001", "0002", "0003"]), (["--run", "2"], ["0001", "0003"]), (["--back-to", "3"], ["0001", "0002"])],
 )
 def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
-    tree: Path, capsys: pytest.CaptureFixture[str], named: list[str], standing: list[str]
+    tree: Path, named: list[str], standing: list[str]
 ) -> None:
     states = three_runs(tree)
     plan = rewrites(tree, {"b.py": b"b3\n"})
@@ -208,21 +199,13 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
     left = snapshot(tree)
     assert (tree / "b.py").read_bytes() == b"b3\n"
 
-    assert command_here("--list", tree) == 0
-    assert "not finished" in capsys.readouterr().out
+    assert "not finished" in run("rollback", "--list", tree).stdout
     assert snapshot(tree) == left
-    assert command_here(*named, tree) == 0
-    assert "run 0004" in capsys.readouterr().out
+    done = run("rollback", *named, tree)
+    assert done.exit_code == 0 and "run 0004" in done.stdout
     assert names(tree) == standing
     rollback_to(tree, 1)
     assert snapshot(tree) == states[0]
-
-
-def command_here(*arguments: str | Path) -> int | str | None:
-    """The command line in this process; its exit code."""
-    with pytest.raises(SystemExit) as ended:
-        entry_point(["rollback", *map(str, arguments)])
-    return ended.value.code
 
 
 @pytest.mark.slow
@@ -230,8 +213,8 @@ def test_the_command_waits_for_the_lock_as_long_as_it_is_told(tree: Path) -> Non
     original = three_runs(tree)[0]
     command = [sys.executable, "-m", "chirp_migrate", "rollback", "--back-to", "1", "--wait", "60", str(tree)]
     with hold(tree / ".chirp-migrate"):
-        held = run("--wait", "0.1", tree)
-        assert held.returncode == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
+        held = run("rollback", "--wait", "0.1", tree)
+        assert held.exit_code == 3 and str(os.getpid()) in held.stderr and "waited 0.1 s" in held.stderr
         waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(0.5)

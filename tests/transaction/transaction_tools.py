@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from support import in_child
 
 from chirp_migrate.plans.plan import FilePlan, Plan
 
@@ -58,54 +59,12 @@ def rewrites(root: Path, contents: Mapping[str, bytes]) -> Plan:
     )
 
 
-def snapshot(root: Path, *, journal: bool = True) -> dict[str, tuple[str, int, bytes]]:
-    """Every name below ``root`` with its kind, mode bits and bytes; ``journal=False`` leaves the journal folder out."""
-    found: dict[str, tuple[str, int, bytes]] = {}
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if not journal and name.split("/")[0] == ".chirp-migrate":
-            continue
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            found[name] = ("link", 0, os.fsencode(path.readlink()))
-        elif stat.S_ISDIR(mode):
-            found[name] = ("folder", stat.S_IMODE(mode), b"")
-        else:
-            found[name] = ("file", stat.S_IMODE(mode), path.read_bytes())
-    return found
-
-
 def dies_at(moment: int, root: Path, action: Callable[[], object]) -> bool:
     """Run ``action`` in a process that gets SIGKILL just before its file operation number ``moment`` below ``root``.
 
     Returns whether it died; False means that it ended before it came to that moment.
     """
     return in_child(lambda: _with_death(moment, root, action)) == -signal.SIGKILL
-
-
-class Death:
-    """SIGKILL once a step is done."""
-
-    def __init__(self, step: str) -> None:
-        self.step = step
-
-    def __call__(self, step: str) -> None:
-        if step == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def in_child(action: Callable[[], object]) -> int:
-    """Run ``action`` in a forked process; its exit status, negative for a signal. An exception gives 99."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        try:
-            action()
-        except BaseException:
-            os._exit(99)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def _with_death(moment: int, root: Path, action: Callable[[], object]) -> None:

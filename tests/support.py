@@ -1,0 +1,120 @@
+"""What tests of several folders need: the command line, trees and what is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner, Result
+
+from chirp_migrate.cli import entry_point
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = ROOT / "fixtures"
+
+#: The smallest module with something to rewrite.
+LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"
+
+
+class _Program(click.Command):
+    """The installed program, to click's runner of commands."""
+
+    def main(self, args: Any = (), **_: Any) -> Any:
+        entry_point(list(args))
+
+
+def run(*arguments: object, cwd: Path | None = None, answers: str = "", **variables: str) -> Result:
+    """Run the command line in this process, with answers on its standard input.
+
+    What it ends with is its exit code; a traceback is never what a user may see.
+    """
+    with working_in(cwd or Path.cwd()):
+        result = CliRunner().invoke(_Program("chirp-migrate"), list(map(str, arguments)), answers, variables)
+    assert "Traceback" not in result.output, result.output
+    return result
+
+
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Make ``folder`` the working directory."""
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def run_process(*arguments: object, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own, where that is what is tested."""
+    command = [sys.executable, "-m", "chirp_migrate", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr + done.stdout, done.stderr
+    return done
+
+
+def sentence(result: Result) -> str:
+    """The single line on standard error with which a command ends that cannot do what it was asked for."""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("chirp-migrate: ") and result.stdout == ""
+    return line
+
+
+def write_files(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Files by their paths below ``root``, which is returned."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def snapshot(root: Path, *, journal: bool = True) -> dict[str, tuple[str, int, bytes]]:
+    """Every name below ``root`` with its kind, mode bits and bytes; ``journal=False`` leaves the journal folder out."""
+    found: dict[str, tuple[str, int, bytes]] = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if not journal and name.split("/")[0] == ".chirp-migrate":
+            continue
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            found[name] = ("link", 0, os.fsencode(path.readlink()))
+        elif stat.S_ISDIR(mode):
+            found[name] = ("folder", stat.S_IMODE(mode), b"")
+        else:
+            found[name] = ("file", stat.S_IMODE(mode), path.read_bytes())
+    return found
+
+
+class Death:
+    """SIGKILL once a step is done."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def __call__(self, step: str) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """Run ``action`` in a forked process; its exit status, negative for a signal. An exception gives 99."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        except BaseException:
+            os._exit(99)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
