@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner, Result
-
-from chirp_migrate.cli import main
+from support import run, write_files
 
 LOADERS = '''\
 import os
@@ -42,19 +40,8 @@ loader = DataLoader(evil + "]]>&amp;&lt;'\\"", batch_size=4)  # \u2067 \u2028 \U
 
 def backend(folder: Path, **files: str) -> Path:
     """A backend in ``folder``: its files by name, two underscores for a slash; ``train.py`` by default."""
-    for name, text in (files or {"train.py": LOADERS}).items():
-        path = folder / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
-
-
-def run(*arguments: str | Path) -> Result:
-    """A command, in this process; what it raises is raised here."""
-    result = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=True)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    named = {name.replace("__", "/"): text for name, text in files.items()}
+    return write_files(folder, named or {"train.py": LOADERS})
 
 
 def applied(folder: Path, **files: str) -> Path:

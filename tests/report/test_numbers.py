@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from report_tools import LOADERS, run
+from report_tools import LOADERS
+from support import FIXTURES, run, write_files
 
 from chirp_migrate.report.story import FileStory, read_story
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 #: Added and removed lines by path.
 Lines = dict[str, tuple[int, int]]
 
@@ -94,9 +94,7 @@ def all_counts_agree(root: Path) -> tuple[FileStory, ...]:
 
 @pytest.mark.parametrize("name", TREES)
 def test_everybody_counts_the_same_lines(tmp_path: Path, name: str) -> None:
-    for path, text in TREES[name].items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_bytes(text.encode())
+    write_files(tmp_path, TREES[name])
     for file in all_counts_agree(tmp_path):
         if name not in ("cr", "notebook in one line"):  # one line to git, many to a reader
             assert rows(file) == (file.added, file.removed)

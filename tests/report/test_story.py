@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from report_tools import LOADERS, applied, backend, run, verdict_file, verdict_json
+from report_tools import LOADERS, applied, backend, verdict_file, verdict_json
+from support import run
 
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import Status

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import isort
 import pytest
+from ruff import find_ruff_bin
 
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.plan_tree import plan_tree
@@ -106,7 +106,7 @@ def is_sorted(folder: Path, module: Path) -> bool:
 
 
 def ruff(module: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ruff", "check", "--no-cache", *arguments, module.name]
+    command = [find_ruff_bin(), "check", "--no-cache", *arguments, module.name]
     return subprocess.run(command, cwd=module.parent, check=False, capture_output=True, encoding="utf-8")
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
+import black
 import pytest
+from click.testing import CliRunner
+from flake8.main.cli import main as flake8
+from ruff import find_ruff_bin
+from support import working_in
 
 from chirp_migrate.engine.plan_tree import plan_tree
 
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n\n\n"
 USE = "    return loader, torch\n"
 WIDE_ENOUGH = "[tool.black]\nline-length = 120\n"
+RUFF = find_ruff_bin()
 FACTORY = "OptimalDataLoaderFactory.create_training_loader"
 
 
@@ -25,9 +30,15 @@ def migrated(folder: Path, text: str, settings: str = "", name: str = "pyproject
     return file.after.decode()
 
 
-def is_clean(folder: Path, *tool: str) -> bool:
-    command = [sys.executable, "-m", *tool, "train.py"]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
+def is_clean(folder: Path, tool: str, *options: str) -> bool:
+    """Whether a tool has nothing to say of the module."""
+    arguments = [*options, "train.py"]
+    with working_in(folder):
+        if tool == "black":
+            return CliRunner().invoke(black.main, arguments).exit_code == 0
+        if tool == "flake8":
+            return flake8(arguments) == 0
+        return subprocess.run([tool, *arguments], check=False, capture_output=True).returncode == 0
 
 
 SETTINGS = {
@@ -61,7 +72,7 @@ def test_what_a_projects_tools_left_alone_they_leave_alone_again(
 ) -> None:
     name, content = settings
     tools = {
-        "ruff.toml": [("ruff", "check", "--no-cache"), ("ruff", "format", "--no-cache", "--check")],
+        "ruff.toml": [(RUFF, "check", "--no-cache"), (RUFF, "format", "--no-cache", "--check")],
         "pyproject.toml": [("black", "--check")],
         "setup.cfg": [("flake8",)] if content else [("black", "--check")],
     }[name]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from support import write_files
 
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
@@ -27,22 +29,27 @@ b = DataLoader(two, batch_size=3)
 """
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def backend(root: Path) -> Path:
     """A backend of two files with loaders, one of them in another encoding, and a notebook."""
-    root = tmp_path / "backend"
-    root.mkdir()
-    (root / "train.py").write_text(TRAIN)
     latin = "# -*- coding: latin-1 -*-\n# h\u00f6ren\n" + TRAIN.replace("\n", "\r\n")
-    (root / "other.py").write_bytes(latin.encode("latin-1"))
     cell = {"cell_type": "code", "source": TRAIN, "metadata": {}, "outputs": [], "execution_count": None}
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (root / "n.ipynb").write_text(json.dumps(notebook))
-    (root / "requirements.txt").write_text("torch\n")
-    (root / "utils").mkdir()
-    (root / "utils" / "__init__.py").write_text("")
-    (root / "utils" / "training_utils.py").write_text("")  # what the added files are made for
-    return root
+    files = {"train.py": TRAIN, "other.py": latin.encode("latin-1"), "n.ipynb": json.dumps(notebook)}
+    made_for = {"utils/__init__.py": "", "utils/training_utils.py": ""}  # the added files
+    return write_files(root, {**files, **made_for, "requirements.txt": "torch\n"})
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """One to change."""
+    return backend(tmp_path / "backend")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One to leave as it is, and its plan."""
+    root = backend(tmp_path_factory.mktemp("planned"))
+    return root, plan_json(plan_migration(root))
 
 
 def read(document: Any, root: Path) -> PlanFile:
@@ -162,9 +169,8 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_plan_that_somebody_changed_is_refused(tree: Path, name: str) -> None:
-    document = plan_json(plan_migration(tree))
-    read(document, tree)
+def test_a_plan_that_somebody_changed_is_refused(planned: tuple[Path, dict[str, Any]], name: str) -> None:
+    tree, document = deepcopy(planned)
     HOSTILE[name](document)
     with pytest.raises(ChirpMigrateError, match=r"plan\.json is not a plan that can be applied|not as they were"):
         read(document, tree)
