@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import stat
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
 import click
+import pytest
 from click.testing import CliRunner, Result
 
 from chirp_migrate.cli import entry_point
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.project import Project
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures"
 
 #: The smallest module with something to rewrite.
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, shuffle=True)\n"
+
+RULES = {rule.code: rule for rule in all_rules()}
 
 
 class _Program(click.Command):
@@ -118,3 +128,40 @@ def in_child(action: Callable[[], object]) -> int:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def migrate(
+    codes: str, text: str, *, path: str = "a.py", unsafe: bool = True, **others: str
+) -> tuple[str, list[Finding]]:
+    """A module after some rules, beside other modules of its folder, and what they found.
+
+    It is still Python, and a second look finds nothing to rewrite.
+    """
+    rules = [RULES[code] for code in codes.split()]
+    texts = {str(PurePosixPath(path).with_name(f"{name}.py")): textwrap.dedent(one) for name, one in others.items()}
+    texts[path] = before = textwrap.dedent(text)
+    after, findings = rewrite(path, before, Project(texts), rules=rules, unsafe=unsafe)
+    if after != before:
+        texts[path] = after
+        again, later = rewrite(path, after, Project(texts), rules=rules, unsafe=unsafe)
+        assert again == after and not [one for one in later if one.status is Status.REWRITE]
+    compile(after, path, "exec")
+    return after, findings
+
+
+def reports(findings: list[Finding]) -> list[str]:
+    """Messages of what was only reported."""
+    return [one.message for one in findings if one.status is Status.REPORT]
+
+
+def imported(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A text as a module of its own name, so that pickle finds what is in it."""
+    name = f"module_{len(list(folder.iterdir()))}_{folder.name.replace('-', '_')}"
+    path = folder / f"{name}.py"
+    path.write_bytes(text.encode())
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module

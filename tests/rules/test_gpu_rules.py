@@ -7,31 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from support import RULES, migrate, reports
 
 from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
-from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.syntax.project import Project
-
-RULES = {rule.code: rule for rule in all_rules()}
-
-
-def migrate(codes: str, text: str, *, unsafe: bool = True, **others: str) -> tuple[str, list[Finding]]:
-    """Apply some rules to a module of a backend with some other modules; they settle at once."""
-    rules = [RULES[code] for code in codes.split()]
-    texts = {"a.py": textwrap.dedent(text), **{f"{name}.py": textwrap.dedent(other) for name, other in others.items()}}
-    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=rules, unsafe=unsafe)
-    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=rules, unsafe=unsafe)
-    assert again == after and not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
-    return after, findings
-
-
-def reports(findings: list[Finding]) -> list[str]:
-    """Messages of what was only reported."""
-    return [one.message for one in findings if one.status is Status.REPORT]
-
 
 # CHP024: device-resident loading
 

@@ -5,29 +5,21 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import support
 
-from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
-from chirp_migrate.syntax.project import Project
-
-RULE = next(rule for rule in all_rules() if rule.code == "CHP011")
+from chirp_migrate.plans.plan import Finding
 
 
 def migrate(text: str, **others: str) -> tuple[str, list[Finding]]:
-    """Apply the rule to a module of a backend with some other modules; it settles at once."""
-    texts = {"a.py": textwrap.dedent(text), **{f"{name}.py": textwrap.dedent(other) for name, other in others.items()}}
-    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=[RULE])
-    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=[RULE])
-    assert again == after and not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
+    """Apply the rule to a module beside others; its import is left out."""
+    after, findings = support.migrate("CHP011", text, **others)
     return after.replace("from chirpid_patch import read_labels\n", ""), findings
 
 
 def expression(text: str, header: str = "def f(dataset, idx, other, n):") -> tuple[str, list[str]]:
     """An expression in a function after the rule, and the messages of what was only reported."""
     after, findings = migrate(f"{header}\n    return {text}\n")
-    return after.partition("return ")[2].strip(), [one.message for one in findings if one.status is Status.REPORT]
+    return after.partition("return ")[2].strip(), support.reports(findings)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +177,7 @@ def test_the_dataset_must_not_change_while_its_indices_are_made() -> None:
     after, findings = migrate("import numpy as np\n" + textwrap.dedent(text))
     assert "read_labels(dataset, prepare())" in after
     assert "read_labels(the_dataset, np.random.permutation(len(the_dataset)))" in after
-    reports = [one.message for one in findings if one.status is Status.REPORT]
+    reports = support.reports(findings)
     assert ["`self.prepare(…)` runs first" in one for one in reports] == [True, False, False]
     assert all("runs first and might put another dataset there" in one for one in reports)
 

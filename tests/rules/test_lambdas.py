@@ -2,56 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 import re
-import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import support
+from support import RULES, imported
 
 from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
-RULES = {rule.code: rule for rule in all_rules()}
 HEADER = "from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler\n"
 EVERYTHING = "CHP006 CHP007 CHP012"
 
 
 def migrate(text: str, codes: str = "CHP007", **others: str) -> tuple[str, list[Finding]]:
-    """Apply rules to a module of a backend with some other modules; a second time changes nothing."""
-    rules = [RULES[code] for code in codes.split()]
-    texts = {"a.py": HEADER + textwrap.dedent(text)}
-    texts |= {f"{name}.py": textwrap.dedent(other) for name, other in others.items()}
-    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=rules)
-    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=rules)
-    assert again == after
-    assert not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
+    """Apply rules to a module that knows loaders and datasets."""
+    after, findings = support.migrate(codes, HEADER + textwrap.dedent(text), **others)
     return after.removeprefix(HEADER), findings
 
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Import a text as a module of its own name, so that pickle finds what is in it."""
-
-    def imported(text: str) -> ModuleType:
-        name = f"module_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
-        path = tmp_path / f"{name}.py"
-        path.write_bytes(text.encode())
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return imported
+    return partial(imported, folder=tmp_path, monkeypatch=monkeypatch)
 
 
 #: Sources of modules with a function ``make(samples)``; what it gives has a ``collate_fn`` or is one.

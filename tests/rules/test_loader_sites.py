@@ -5,25 +5,16 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import support
 
-from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
-from chirp_migrate.syntax.project import Project
 
-RULE = next(rule for rule in all_rules() if rule.code == "CHP001")
 IMPORT = "from torch.utils.data import DataLoader\n"
 
 
 def migrate(text: str, **others: str) -> tuple[str, list[Finding]]:
-    """Apply the rule to ``pkg/a.py`` beside other modules of ``pkg``; a second look must find nothing to do."""
-    texts = {"pkg/__init__.py": "", "pkg/a.py": textwrap.dedent(text)}
-    texts |= {f"pkg/{name}.py": textwrap.dedent(other) for name, other in others.items()}
-    after, findings = rewrite("pkg/a.py", texts["pkg/a.py"], Project(texts), rules=[RULE])
-    again, later = rewrite("pkg/a.py", after, Project({**texts, "pkg/a.py": after}), rules=[RULE])
-    assert again == after and not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
-    return after, findings
+    """Apply the rule to ``pkg/a.py`` beside other modules of ``pkg``."""
+    return support.migrate("CHP001", text, path="pkg/a.py", __init__="", **others)
 
 
 def reasons(findings: list[Finding]) -> list[str]:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import support
 
-from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.plans.plan import Status
-from chirp_migrate.rules import all_rules
-from chirp_migrate.syntax.project import Project
-
-RULE = next(rule for rule in all_rules() if rule.code == "CHP006")
 HEADER = "import torch\nfrom torch.utils.data import Dataset\nimport pkg.base\nimport other\nfrom .base import Base\n"
 
 
@@ -19,11 +14,9 @@ def migrate(body: str, base: str = "Dataset", top: str = "", end: str = "") -> t
     """A function with a local dataset class after the rule, and the reasons of what was only reported."""
     inner = textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8)
     text = f"{HEADER}{top}\n\ndef make(n, path):\n    class Local({base}):\n{inner}\n    return Local(){end}\n"
-    package = {"pkg/__init__.py": "", "pkg/base.py": "from torch.utils.data import Dataset\nclass Base(Dataset): ...\n"}
-    texts = {**package, "pkg/a.py": text}
-    after, findings = rewrite("pkg/a.py", text, Project(texts), rules=[RULE])
-    compile(after, "a.py", "exec")
-    return after, [one.message for one in findings if one.status is Status.REPORT]
+    package = {"__init__": "", "base": "from torch.utils.data import Dataset\nclass Base(Dataset): ...\n"}
+    after, findings = support.migrate("CHP006", text, path="pkg/a.py", **package)
+    return after, support.reports(findings)
 
 
 @pytest.mark.parametrize("base", ["Dataset", "torch.utils.data.Dataset", "Base"])

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
-import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import support
+from support import RULES, imported
 
 from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
-RULES = {rule.code: rule for rule in all_rules()}
 HEADER = "from torch.utils.data import DataLoader, Dataset\n"
 
 
 def migrate(text: str, codes: str = "CHP012", **others: str) -> tuple[str, list[Finding]]:
-    """Apply rules to a module of a backend with some other modules; a second time changes nothing."""
-    rules = [RULES[code] for code in codes.split()]
-    texts = {"a.py": HEADER + textwrap.dedent(text)}
-    texts |= {f"{name}.py": textwrap.dedent(other) for name, other in others.items()}
-    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=rules)
-    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=rules)
-    assert again == after
-    assert not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
-    return after, findings
+    """Apply rules to a module that knows loaders and datasets."""
+    return support.migrate(codes, HEADER + textwrap.dedent(text), **others)
 
 
 def reported(text: str, codes: str = "CHP012", **others: str) -> str:
@@ -45,20 +36,7 @@ def reported(text: str, codes: str = "CHP012", **others: str) -> str:
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Import a text as a module of its own name, so that pickle finds what is in it."""
-
-    def imported(text: str) -> ModuleType:
-        name = f"migrated_{len(list(tmp_path.iterdir()))}_{tmp_path.name.replace('-', '_')}"
-        path = tmp_path / f"{name}.py"
-        path.write_bytes(text.encode())
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return imported
+    return partial(imported, folder=tmp_path, monkeypatch=monkeypatch)
 
 
 #: Name, and the source of a module with a function ``make(samples)`` that gives a loader with a local ``collate_fn``.

@@ -5,28 +5,11 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from support import RULES, migrate, reports
 
 from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.plans.plan import Finding, Status
-from chirp_migrate.rules import all_rules
+from chirp_migrate.plans.plan import Status
 from chirp_migrate.syntax.project import Project
-
-RULES = {rule.code: rule for rule in all_rules()}
-
-
-def migrate(code: str, text: str, **others: str) -> tuple[str, list[Finding]]:
-    """Apply one rule to a module of a backend with some other modules; it settles at once."""
-    texts = {"a.py": textwrap.dedent(text), **{f"{name}.py": textwrap.dedent(other) for name, other in others.items()}}
-    after, findings = rewrite("a.py", texts["a.py"], Project(texts), rules=[RULES[code]], unsafe=True)
-    again, later = rewrite("a.py", after, Project({**texts, "a.py": after}), rules=[RULES[code]], unsafe=True)
-    assert again == after and not [one for one in later if one.status is Status.REWRITE]
-    compile(after, "a.py", "exec")
-    return after, findings
-
-
-def reports(findings: list[Finding]) -> list[str]:
-    """Messages of what was only reported."""
-    return [one.message for one in findings if one.status is Status.REPORT]
 
 
 def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.plans.plan import Status
-from chirp_migrate.rules import all_rules
-from chirp_migrate.syntax.project import Project
-
-RULE = next(rule for rule in all_rules() if rule.code == "CHP029")
+from support import migrate, reports
 
 
 def expression(text: str, header: str = "import torch\ndef f(dataset, idx, n):") -> tuple[str, list[str]]:
     """An expression in a function after the rule, and the messages of what was only reported."""
-    before = f"{header}\n    return {text}\n"
-    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=[RULE])
-    compile(after, "a.py", "exec")
-    return after.partition("return ")[2].strip(), [one.message for one in findings if one.status is Status.REPORT]
+    after, findings = migrate("CHP029", f"{header}\n    return {text}\n")
+    return after.partition("return ")[2].strip(), reports(findings)
 
 
 @pytest.mark.parametrize(
