@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from docs_pages import ROOT, Block
+from docs_pages import Block
+from support import ROOT, run
 
-from chirp_migrate.cli import entry_point, main
+from chirp_migrate.cli import main
 
 _TOOL = "chirp-migrate"
 _SHELL = re.compile(r"[|><&;$`*]")
@@ -77,16 +75,10 @@ class Desk:
         return self._shell(command, self.folder, typed)
 
     def _tool(self, arguments: list[str], typed: str) -> int:
-        """The program itself, in this process: what the console script calls."""
-        said, code = io.BytesIO(), 0
-        stream = io.TextIOWrapper(said, encoding="utf-8", write_through=True)
-        with _standing_in(self.folder, typed), contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-            try:
-                entry_point(arguments)
-            except SystemExit as stop:
-                code = int(stop.code or 0)
-        self.said += said.getvalue().decode("utf-8", errors="replace")
-        return code
+        """The program itself, in this process."""
+        done = run(*arguments, cwd=self.folder, answers=typed, PATH=_path())
+        self.said += done.output
+        return done.exit_code
 
     def _shell(self, command: str, folder: Path, typed: str = "") -> int:
         names = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -101,21 +93,6 @@ class Desk:
         )
         self.said += done.stdout + done.stderr
         return done.returncode
-
-
-@contextlib.contextmanager
-def _standing_in(folder: Path, typed: str) -> Iterator[None]:
-    """Work in ``folder``, with ``typed`` as standard input."""
-    stdin, here, path = sys.stdin, Path.cwd(), os.environ.get("PATH", "")
-    os.chdir(folder)
-    os.environ["PATH"] = _path()
-    sys.stdin = io.StringIO(typed)
-    try:
-        yield
-    finally:
-        sys.stdin = stdin
-        os.environ["PATH"] = path
-        os.chdir(here)
 
 
 def _path() -> str:

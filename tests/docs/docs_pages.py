@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from support import ROOT
+
 #: Written by programs, from text that is checked where it comes from.
 GENERATED = (ROOT / "docs" / "rules.md",)
 

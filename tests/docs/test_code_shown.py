@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from docs_commands import Desk
-from docs_pages import ROOT, Page, pages, written_pages
+from docs_pages import Page, pages, written_pages
+from support import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,7 +6,7 @@ import importlib.util
 from types import ModuleType
 
 import pytest
-from docs_pages import ROOT
+from support import ROOT
 
 from chirp_migrate.rules import all_rules
 

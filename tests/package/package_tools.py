@@ -13,8 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-ROOT = Path(__file__).resolve().parents[2]
+from support import ROOT
 
 #: What lies beside the files of the repository once somebody builds, tests or releases it.
 _LEFTOVERS = shutil.ignore_patterns(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from package_tools import ROOT
+from support import ROOT
 
 TESTS = ["make test", "make test-slow"]
 PROGRAMS = ("make", "git", "gcc", "chromium")

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from package_tools import ROOT, clean_tree, environment, files_in, run
+from package_tools import clean_tree, environment, files_in, run
 from packaging.metadata import Metadata
 from packaging.utils import parse_wheel_filename
+from support import ROOT
 from tutorial import follow
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import libcst.tool
 import pytest
-from click.testing import CliRunner
-from package_tools import ROOT
+from support import ROOT, run
 
-from chirp_migrate.cli import main
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
@@ -186,7 +184,7 @@ def test_a_file_whose_backend_is_not_known_is_skipped(
 
 
 def test_a_half_migrated_backend_is_refused(backend: Path) -> None:
-    assert CliRunner().invoke(main, ["apply", "--no-scaffold", "."]).exit_code == 0
+    assert run("apply", "--no-scaffold", ".").exit_code == 0
     change_state(read_runs(backend)[0], State.PENDING)
 
     with pytest.raises(UsageProblem, match="chirp-migrate rollback"):

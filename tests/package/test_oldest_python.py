@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from package_tools import ROOT
+from support import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,6 +30,7 @@ def test_the_linter_looks_for_what_the_oldest_version_lacks() -> None:
     assert PROJECT["tool"]["ruff"]["target-version"] == "py310"
 
 
+@pytest.mark.slow
 def test_no_source_needs_newer_syntax() -> None:
     for path in SOURCES:
         ast.parse(path.read_bytes(), str(path), feature_version=OLDEST)

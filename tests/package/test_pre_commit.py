@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from package_tools import ROOT
+from support import ROOT
 
 WORK = "from torch.utils.data import DataLoader\n\n\ndef loader(data):\n    return DataLoader(data, batch_size=8)\n"
 CLEAN = "def double(value):\n    return 2 * value\n"

@@ -144,6 +144,7 @@ def test_a_crash_is_a_failure_with_its_reason(
     assert tail in failed.value.log_tail
 
 
+@pytest.mark.slow
 def test_a_hanging_backend_is_ended_with_everything_it_started(
     write_backend: Callable[..., Path], tmp_path: Path
 ) -> None:
