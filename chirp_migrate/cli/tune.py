@@ -13,9 +13,9 @@ from chirp_migrate.cli.options import json_option, path_argument
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.process import TuneFailed
 from chirp_migrate.tune.report import to_json, to_text
 from chirp_migrate.tune.request import Grid
 from chirp_migrate.tune.session import Asked, tune_tree
@@ -159,10 +159,9 @@ def tune(
     )
     try:
         findings = tune_tree(asked, said.progress)
-    except TuneFailed as failed:
+    except WorkloadFailed as failed:
         if failed.log_tail and not quiet:
-            shown = "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in failed.log_tail)
-            click.echo(f"The last lines it printed:\n{shown}", err=True)
+            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
         raise
     from chirp_migrate.training.process import (
         machine,  # torch, which takes a second, is not needed for help and wrong options

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import verified_files
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.commit import recover
@@ -179,7 +177,7 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
         json_output.check_writable(output.json_file)
         if output.quiet and output.verbose:
             raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
-        with _signals_as_one_interrupt():
+        with signals_as_one_interrupt():
             return act()
     except WorkloadFailed as failure:
         from chirp_migrate.verify.verification import show_failure
@@ -218,7 +216,7 @@ def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Out
         with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
             scratch = Path(folder).resolve()
             sides = make_sides(root, before, options, scratch)
-            discovery = find_training(sides, root, options, options.threads or 1, scratch, output.progress)
+            discovery = find_training(sides, root, options, options.threads or 1, output.progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
@@ -241,27 +239,3 @@ def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
     return root, resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
-
-
-@contextmanager
-def _signals_as_one_interrupt() -> Iterator[None]:
-    """SIGTERM cleans up as Ctrl-C does, and a second signal does not break into the cleaning up.
-
-    Where handlers cannot be set (in another thread), they are left as they are.
-    """
-    caught = (signal.SIGINT, signal.SIGTERM)
-
-    def interrupt(_signal: int, _frame: Any) -> None:
-        for each in caught:
-            signal.signal(each, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = {each: signal.signal(each, interrupt) for each in caught}
-    try:
-        yield
-    finally:
-        for each, handler in earlier.items():
-            signal.signal(each, handler)

@@ -1,4 +1,4 @@
-"""The ways in which a verification cannot be carried out, each as one sentence for the user."""
+"""The ways in which a training cannot be run, each as one sentence for the user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
-__all__ = ["InvalidData", "InvalidTree", "NotMigrated", "VerifyError", "WorkloadFailed"]
+__all__ = ["InvalidData", "InvalidTree", "NotMigrated", "NotUsable", "Raised", "VerifyError", "WorkloadFailed"]
 
 
 class VerifyError(ChirpMigrateError):
@@ -28,6 +28,14 @@ class NotMigrated(VerifyError):
     """There is no applied migration to compare with (exit code 2, as wherever nothing was applied)."""
 
 
+class NotUsable(Exception):
+    """In a child: what was asked for cannot be run. The message says it all: no traceback would add to it."""
+
+
+class Raised(Exception):
+    """In a child: the user's code raised; ``__cause__`` is what, and the message says where."""
+
+
 class WorkloadFailed(VerifyError):
     """The project's own code crashed, hung or gave no result (exit code 14).
 
@@ -42,3 +50,8 @@ class WorkloadFailed(VerifyError):
         super().__init__(message)
         self.log_tail = log_tail
         self.side = side
+
+    @property
+    def shown_tail(self) -> str:
+        """``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
+        return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in self.log_tail)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 __all__ = ["Candidate", "Measured", "grid"]
 
@@ -66,11 +65,6 @@ class Measured:
     first_batch_s: list[float] = field(default_factory=list)
     batches: int = 0
     error: str | None = None
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Measured:
-        """Rebuild from ``asdict`` output."""
-        return cls(**{**values, "candidate": Candidate(**values["candidate"])})
 
 
 def grid(

@@ -1,13 +1,9 @@
-"""What the parent process tells the child, and what the child answers: plain data, as JSON files."""
+"""What the parent process tells the child, and what the child answers: plain data."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
-from chirp_migrate.training.process.messages import write_json
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.config import TuneConfig
@@ -42,8 +38,6 @@ class Request:
 
     Attributes:
         tree: folder that it works in and imports from.
-        output: file for the :class:`Findings`.
-        progress: file that lines of progress are added to.
         grid: what is swept.
         dataset: ``MODULE:CALLABLE`` that gives a dataset or a loader; empty for none.
         unaugmented: the same for the dataset without its augmentation; empty for none.
@@ -57,8 +51,6 @@ class Request:
     """
 
     tree: str
-    output: str
-    progress: str
     grid: Grid
     dataset: str = ""
     unaugmented: str = ""
@@ -69,23 +61,6 @@ class Request:
     origin: str = ""
     profile: str = ""
     uses_runtime: bool = False
-
-    def write(self, path: Path) -> None:
-        """Write as JSON."""
-        write_json(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> Request:
-        """Read what :meth:`write` wrote."""
-        values = json.loads(path.read_text(encoding="utf-8"))
-        grid = values["grid"]
-        for name in ("workers", "prefetch", "batch_sizes"):
-            grid[name] = tuple(grid[name])
-        values["grid"] = Grid(**grid)
-        values["config"] = None if values["config"] is None else TuneConfig(**values["config"])
-        values["entry_points"] = tuple(EntryPoint.from_json(entry) for entry in values["entry_points"])
-        values["sizes"] = Sizes.from_json(values["sizes"])
-        return cls(**values)
 
 
 @dataclass
@@ -132,14 +107,6 @@ class LoaderFindings:
     saved: str | None = None
     not_saved: str | None = None
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> LoaderFindings:
-        """Rebuild from ``asdict`` output."""
-        values["now"] = None if values["now"] is None else Candidate(**values["now"])
-        for name in ("measured", "batch_sizes"):
-            values[name] = [Measured.from_json(one) for one in values[name]]
-        return cls(**values)
-
 
 @dataclass
 class Training:
@@ -164,28 +131,8 @@ class Findings:
         loaders: those that were measured.
         training: the training that was watched; None where there was none.
         notes: what the user should know, one sentence each.
-        failure: one sentence where it came to nothing; None where it did not.
-        usage: whether the failure lies in what was asked for, and not in the user's code.
     """
 
     loaders: list[LoaderFindings] = field(default_factory=list)
     training: Training | None = None
     notes: list[str] = field(default_factory=list)
-    failure: str | None = None
-    usage: bool = False
-
-    def write(self, path: Path) -> None:
-        """Write as JSON, replacing the file at once."""
-        write_json(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> Findings:
-        """Read what :meth:`write` wrote.
-
-        Raises:
-            OSError, ValueError: the file is missing or not such a file.
-        """
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values["loaders"] = [LoaderFindings.from_json(one) for one in values["loaders"]]
-        values["training"] = None if values["training"] is None else Training(**values["training"])
-        return cls(**values)

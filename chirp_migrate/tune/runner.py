@@ -1,11 +1,9 @@
-"""The child process: ``python -m chirp_migrate.tune.runner REQUEST.json``. It runs the user's code and measures."""
+"""The child process: it runs the user's code and measures."""
 
 from __future__ import annotations
 
-import os
 import random
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,17 +11,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from chirp_migrate.training.process.imports import WrongTree, check_imports, enter_tree
+from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.process.imports import check_imports
+from chirp_migrate.training.process.parent import serve
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
 from chirp_migrate.training.workload.entry_points import Source
-from chirp_migrate.training.workload.hook import HookProblem, call_names
+from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.tune.augmentation import augmentation
 from chirp_migrate.tune.candidate import Candidate, Measured, grid
-from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.plateau import pick, standings
 from chirp_migrate.tune.request import Findings, LoaderFindings, Request
 from chirp_migrate.tune.saving import save
-from chirp_migrate.tune.sources import RaisedByUser, from_config, from_reference
+from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
 from chirp_migrate.tune.sweep import Sweep
 from chirp_migrate.tune.watching import watched
@@ -31,65 +30,34 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["main", "run"]
+__all__ = ["run"]
 
 _FOR_AUGMENTATION = 0.15
 _FOR_BATCH_SIZES = 0.25
-_FOR_THE_USER = (NothingToTune, HookProblem, WrongTree)
 _SEED = 435
 
 
-def main(arguments: list[str]) -> int:
-    """Do what the request in the file named by the only argument says; 0, or 1 where it came to nothing."""
-    request = Request.read(Path(arguments[0]))
-    parent = os.getppid()
-
-    def still_wanted() -> None:
-        if os.getppid() != parent:
-            raise SystemExit("whoever asked for this has gone")
-
-    enter_tree(Path(request.tree))
-    findings = Findings()
-    with Path(request.progress).open("a", encoding="utf-8") as progress:
-
-        def say(text: str) -> None:
-            progress.write(f"{text}\n")
-            progress.flush()
-
-        try:
-            run(request, findings, say, still_wanted)
-        except _FOR_THE_USER as problem:
-            findings.failure, findings.usage = str(problem), True
-        except RaisedByUser as raised:
-            traceback.print_exception(raised.__cause__)
-            findings.failure = str(raised)
-    findings.write(Path(request.output))
-    return 0 if findings.failure is None else 1
-
-
-def run(
-    request: Request, findings: Findings, say: Callable[[str], None], still_wanted: Callable[[], None] = lambda: None
-) -> None:
-    """Get the loaders, measure each, and put what they show into ``findings``.
+def run(request: Request, say: Callable[[str], None]) -> Findings:
+    """Get the loaders, and measure each.
 
     Raises:
-        NothingToTune, HookProblem, WrongTree: what was asked for cannot be measured.
-        RaisedByUser: the user's code raised.
+        NotUsable: what was asked for cannot be measured.
+        Raised: the user's code raised.
     """
+    findings = Findings()
     _seed()
     subjects = _subjects(request, findings, say)
     for subject in subjects:
         _seed()
         try:
-            findings.loaders.append(
-                _measured(subject, request, request.grid.seconds / len(subjects), say, still_wanted)
-            )
+            findings.loaders.append(_measured(subject, request, request.grid.seconds / len(subjects), say))
         except Exception as error:
-            raise RaisedByUser(
+            raise Raised(
                 f"reading a batch of {subject.name} raised {type(error).__name__}: {_first_line(error)}"
             ) from error
     if findings.training is None and torch.cuda.is_available():
         findings.notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
+    return findings
 
 
 def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) -> list[Subject]:
@@ -107,17 +75,15 @@ def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) 
         calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
         check_imports(Path(request.tree), request.origin)
         subjects, findings.training, notes = watched(calls, say)
-    except _FOR_THE_USER:
+    except NotUsable:
         raise
     except (Exception, SystemExit) as error:
-        raise RaisedByUser(f"the training raised {type(error).__name__}: {_first_line(error)}") from error
+        raise Raised(f"the training raised {type(error).__name__}: {_first_line(error)}") from error
     findings.notes += notes
     return subjects
 
 
-def _measured(
-    subject: Subject, request: Request, seconds: float, say: Callable[[str], None], still_wanted: Callable[[], None]
-) -> LoaderFindings:
+def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderFindings:
     wanted = request.grid
     seen = request.uses_runtime if subject.migrated is None else subject.migrated
     migrated = seen if wanted.migrated is None else wanted.migrated
@@ -139,12 +105,12 @@ def _measured(
     candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
     sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, migrated, seconds * share, say, still_wanted)
+    sweep = Sweep(subject, candidates, migrated, seconds * share, say)
     found.measured = sweep.run()
     found.rounds, found.cpu_share, found.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick(standings(found.measured))
     if chosen is not None and sizes:
-        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, migrated, seconds, say, still_wanted)
+        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, migrated, seconds, say)
     if request.profile and migrated:
         found.not_saved = save(subject, found.measured, Path(request.profile), wanted.thread_safe)
         found.saved = request.profile if found.not_saved is None else None
@@ -160,12 +126,11 @@ def _at_sizes(
     migrated: bool,
     seconds: float,
     say: Callable[[str], None],
-    still_wanted: Callable[[], None],
 ) -> list[Measured]:
     """The pick at its own and the other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.batch_size, *sizes)]
     say(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
-    return Sweep(subject, ways, migrated, seconds * _FOR_BATCH_SIZES, say, still_wanted).run()
+    return Sweep(subject, ways, migrated, seconds * _FOR_BATCH_SIZES, say).run()
 
 
 def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
@@ -188,4 +153,4 @@ def _seed() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve(Request, lambda request, parent: run(request, parent.say)))

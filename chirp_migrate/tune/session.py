@@ -9,15 +9,18 @@ from pathlib import Path
 
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.process.child import Child, Role
+from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source, discover
 from chirp_migrate.training.workload.hook import file_of, is_reference
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.process import run_child
 from chirp_migrate.tune.request import Findings, Grid, Request
 from chirp_migrate.verify.options import resolve
 
-__all__ = ["Asked", "tune_tree"]
+__all__ = ["Asked", "run_child", "tune_tree"]
+
+_ROLE = Role("The process that measures", "", "--seconds and fewer --num-workers")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def tune_tree(asked: Asked, progress: Callable[[str], None]) -> Findings:
 
     Raises:
         UsageProblem: what was asked for cannot be measured.
-        TuneFailed: the user's code failed.
+        WorkloadFailed: the user's code failed.
     """
     _check(asked)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-tune-", ignore_cleanup_errors=True) as name:
@@ -61,7 +64,21 @@ def tune_tree(asked: Asked, progress: Callable[[str], None]) -> Findings:
         )
         place = "a temporary copy" if request.origin else str(asked.root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
-        return run_child(request, folder, asked.timeout_s, progress)
+        return run_child(request, asked.timeout_s, progress)
+
+
+def run_child(request: Request, timeout_s: float, progress: Callable[[str], None]) -> Findings:
+    """Run ``request`` in a process of its own; it and all it started are gone when this returns or raises.
+
+    Raises:
+        UsageProblem: what was asked for cannot be measured.
+        WorkloadFailed: the user's code raised, crashed the interpreter, or took longer than so many seconds.
+    """
+    with (
+        signals_as_one_interrupt(),
+        Child("chirp_migrate.tune.runner", request, Findings, _ROLE, timeout_s, progress=progress) as child,
+    ):
+        return child.result()
 
 
 def _check(asked: Asked) -> None:
@@ -79,8 +96,6 @@ def _check(asked: Asked) -> None:
 def _of_dataset(asked: Asked) -> Request:
     return Request(
         tree=str(asked.root),
-        output="",
-        progress="",
         grid=asked.grid,
         dataset=asked.dataset,
         unaugmented=asked.unaugmented,
@@ -113,8 +128,6 @@ def _of_training(asked: Asked, folder: Path, progress: Callable[[str], None]) ->
         progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")
     return Request(
         tree=str(tree),
-        output="",
-        progress="",
         grid=asked.grid,
         entry_points=entries,
         model=model,

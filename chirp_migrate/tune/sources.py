@@ -11,13 +11,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import importable
 from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
 
-__all__ = ["DEFAULT_BATCH_SIZE", "RaisedByUser", "from_config", "from_reference"]
+__all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
 """Samples in a batch where nothing says it; the one that the target of R-004 is given for."""
@@ -27,18 +27,14 @@ _TRANSFORM = "transform"
 _LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 
 
-class RaisedByUser(Exception):
-    """The user's own code raised; ``__cause__`` is what it raised, and the message says where."""
-
-
 def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) -> Subject:
     """The dataset, or the loader, that ``MODULE:CALLABLE`` gives; what is named may also be such an object itself.
 
     A function that has a parameter without default is given the path of the configuration.
 
     Raises:
-        NothingToTune: there is no such function, or it gives no dataset that can be measured.
-        RaisedByUser: the user's code raised.
+        NotUsable: there is no such function, or it gives no dataset that can be measured.
+        Raised: the user's code raised.
     """
     made = _made(reference, config)
     size = config.batch_size if config is not None else None
@@ -47,7 +43,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) 
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
         subject = of_dataset(made, size or DEFAULT_BATCH_SIZE)
     else:
-        raise NothingToTune(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
+        raise NotUsable(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
     if unaugmented:
         plain = _made(unaugmented, config)
         subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
@@ -62,13 +58,13 @@ def from_config(tree: Path, config: TuneConfig) -> Subject:
     ``data_csv``.
 
     Raises:
-        NothingToTune: no module, or more than one, is of that form, or a parameter cannot be filled.
-        RaisedByUser: the user's code raised.
+        NotUsable: no module, or more than one, is of that form, or a parameter cannot be filled.
+        Raised: the user's code raised.
     """
     found = [(module, kind) for module, path in _modules(tree) for kind in _dataset_classes(path)]
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
-        raise NothingToTune(
+        raise NotUsable(
             f"the dataset of {config.file} is not found by itself (a class with a parameter {_TRANSFORM!r} beside "
             f"{_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
         )
@@ -105,11 +101,11 @@ def _made(reference: str, config: TuneConfig | None) -> Any:
     place, _, name = reference.rpartition(":")
     importable_as = importable(place)
     if importable_as is None:
-        raise NothingToTune(f"there is no {place} here: give the file relative to PATH")
+        raise NotUsable(f"there is no {place} here: give the file relative to PATH")
     module = _imported(importable_as)
     value: Any = getattr(module, name, None)
     if value is None:
-        raise NothingToTune(f"{place} has no {name}: give --dataset a function or class that is there")
+        raise NotUsable(f"{place} has no {name}: give --dataset a function or class that is there")
     if not callable(value) or isinstance(value, DataLoader):
         return value
     arguments = [config.location] if config is not None and _wants_one(value) else []
@@ -131,19 +127,19 @@ def _imported(module: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name == module or (error.name and module.startswith(f"{error.name}.")):
-            raise NothingToTune(
+            raise NotUsable(
                 f"there is no module {module}: give the name by which the training imports it from PATH"
             ) from None
-        raise RaisedByUser(f"importing {module} raised {type(error).__name__}: {error}") from error
+        raise Raised(f"importing {module} raised {type(error).__name__}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise RaisedByUser(f"importing {module} raised {type(error).__name__}: {error}") from error
+        raise Raised(f"importing {module} raised {type(error).__name__}: {error}") from error
 
 
 def _calling(what: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (Exception, SystemExit) as error:
-        raise RaisedByUser(f"{what} raised {type(error).__name__}: {error}") from error
+        raise Raised(f"{what} raised {type(error).__name__}: {error}") from error
 
 
 def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
@@ -156,7 +152,7 @@ def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> di
         if key is not None:
             values[name] = value
         elif parameter.default is parameter.empty:
-            raise NothingToTune(
+            raise NotUsable(
                 f"{what} needs {name}, and {config.file} has no data.{name}: add it, or give --dataset a function "
                 "that makes the dataset"
             )

@@ -14,9 +14,9 @@ from torch.utils.data import (
     default_collate,
 )
 
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.candidate import Candidate
-from chirp_migrate.tune.errors import NothingToTune
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.machine.accelerator import pinning_device
@@ -74,7 +74,7 @@ def of_dataset(dataset: Any, batch_size: int, role: str = "training") -> Subject
     """A dataset that no loader was given for: shuffled for training.
 
     Raises:
-        NothingToTune: it is no map-style dataset, or is empty.
+        NotUsable: it is no map-style dataset, or is empty.
     """
     _check(dataset)
     return Subject(dataset, role, batch_size, {"shuffle": role == "training"})
@@ -84,7 +84,7 @@ def of_loader(loader: Any, role: str) -> Subject:
     """A loader as the training has it.
 
     Raises:
-        NothingToTune: its dataset is no map-style dataset, or is empty.
+        NotUsable: its dataset is no map-style dataset, or is empty.
     """
     dataset = loader.dataset
     _check(dataset)
@@ -132,13 +132,13 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate,
 def _check(dataset: Any) -> None:
     kind = type(dataset).__name__
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-        raise NothingToTune(
+        raise NotUsable(
             f"{kind} gives its samples as a stream, and another number of workers would give other samples: tune needs "
             "a dataset with __getitem__ and __len__"
         )
     try:
         length = len(dataset)
     except (TypeError, NotImplementedError):
-        raise NothingToTune(f"{kind} has no length: give it a __len__ that tells its number of samples") from None
+        raise NotUsable(f"{kind} has no length: give it a __len__ that tells its number of samples") from None
     if length == 0:
-        raise NothingToTune(f"{kind} has no samples: give tune a dataset that is not empty")
+        raise NotUsable(f"{kind} has no samples: give tune a dataset that is not empty")

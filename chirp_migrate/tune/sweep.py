@@ -93,7 +93,6 @@ class Sweep:
         migrated: whether ``chirpid_patch`` loads, else PyTorch.
         seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case.
         say: told one line at a time how far it is.
-        still_wanted: asked before each measurement; raises where nobody waits for the result.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class Sweep:
         migrated: bool,
         seconds: float,
         say: Callable[[str], None],
-        still_wanted: Callable[[], None] = lambda: None,
     ) -> None:
         self.measured = [Measured(one) for one in candidates]
         self.rounds = 0
@@ -114,7 +112,6 @@ class Sweep:
         self._migrated = migrated
         self._seconds = seconds
         self._say = say
-        self._still_wanted = still_wanted
 
     @property
     def cpu_share(self) -> float | None:
@@ -137,7 +134,6 @@ class Sweep:
         while True:
             began = time.monotonic()
             for one in self._order():
-                self._still_wanted()
                 self._measure(one, slice_s)
                 if self.rounds == 0 and one is self.measured[0] and self._batch_s:
                     self._foretell(slice_s)

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.watch.passing import PassingIterator
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.errors import NothingToTune
 from chirp_migrate.tune.request import Training
 from chirp_migrate.tune.subject import Subject, of_loader
 from chirpid_patch import DataLoaderPerformanceMonitor
@@ -87,7 +87,7 @@ def watched(
         The loaders, what the training took, and notes on those left out.
 
     Raises:
-        NothingToTune: the training took no batch from a loader that can be measured.
+        NotUsable: the training took no batch from a loader that can be measured.
         Exception: what a call raises.
     """
     watching = _Watching()
@@ -122,7 +122,7 @@ def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
             continue
         try:
             subject = of_loader(one.loader, one.role)
-        except NothingToTune as problem:
+        except NotUsable as problem:
             notes.append(f"{described(one.loader.dataset)} ({one.role}) was not measured: {problem}")
             continue
         subject.waited_share = one.waited_s / whole if whole > 0 else None
@@ -135,5 +135,5 @@ def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
         )
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise NothingToTune(f"the training took no batch from a loader that can be measured{why}")
+        raise NotUsable(f"the training took no batch from a loader that can be measured{why}")
     return subjects, notes

@@ -1,4 +1,4 @@
-"""The child process: ``python -m chirp_migrate.verify.runner SPEC.json``, one for each side and round.
+"""The child process of a verification, one for each side and round.
 
 It trains the backend's own entry points on synthetic spectrograms, in a fresh interpreter whose working directory
 and first import path are the backend's root. Every entry point is first run once on a few samples, so that
@@ -26,13 +26,13 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from chirp_migrate.training.process.handshake import Turns
-from chirp_migrate.training.process.imports import WrongTree, check_imports, enter_tree
+from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.process.imports import WrongTree, check_imports
+from chirp_migrate.training.process.parent import Parent, serve
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Source
-from chirp_migrate.training.workload.hook import HookProblem, call_names
-from chirp_migrate.training.workload.shell import CommandFailed
+from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
@@ -43,76 +43,58 @@ from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
-__all__ = ["EntryPointRaised", "main", "run"]
+__all__ = ["EntryPointRaised", "run"]
 
 _WORKERS_END_WITHIN_S = 10.0
 _WORKERS_TRIED = 4
 _TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
-_FOR_THE_USER = (HookProblem, CommandFailed, WrongTree)
-"""Errors whose message says all there is to say: where they were raised is of no use to anybody."""
 
 
-class EntryPointRaised(Exception):
+class EntryPointRaised(Raised):
     """An entry point of the backend raised; ``__cause__`` is what it raised."""
 
     def __init__(self, entry: EntryPoint, stage: str, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}".strip()
-        plain = isinstance(error, _FOR_THE_USER)
-        super().__init__(str(error) if plain else f"{entry.label or entry.hook} raised {text} ({stage})")
+        super().__init__(
+            str(error) if isinstance(error, NotUsable) else f"{entry.label or entry.hook} raised {text} ({stage})"
+        )
 
 
-def main(arguments: list[str]) -> int:
-    """Run the specification in the file named by the only argument; 0, or 1 when an entry point raised."""
-    spec = RunSpec.read(Path(arguments[0]))
-    enter_tree(Path(spec.tree))
-    torch.set_num_threads(spec.threads)
-    result = RunResult()
-    try:
-        run(spec, result)
-    except EntryPointRaised as raised:
-        if not isinstance(raised.__cause__, _FOR_THE_USER):
-            traceback.print_exception(raised.__cause__)
-        result.failure = str(raised)
-    result.write(Path(spec.output))
-    return 0 if result.failure is None else 1
-
-
-def run(spec: RunSpec, result: RunResult) -> None:
-    """Warm up, then make the passes of ``spec`` and put what they show into ``result``.
-
-    Without passes, every entry point is tried, or the calls that the hook gives are named.
+def run(spec: RunSpec, parent: Parent) -> RunResult:
+    """Warm up, then make the passes of ``spec``; without passes, try every entry point, or name the calls of a hook.
 
     Raises:
-        EntryPointRaised: the backend's code raised; ``result`` holds what was found before.
+        EntryPointRaised: the backend's code raised.
     """
+    torch.set_num_threads(spec.threads)
+    result = RunResult()
     if spec.trial_s:
-        _try(spec, result)
-        return
+        _try(spec, parent, result)
+        return result
     if not spec.modes:
         result.names = _names(spec)
-        return
+        return result
     small = data_for(spec.entry_points, spec.sizes.warm_up())
     data = data_for(spec.entry_points, spec.sizes)
     for entry in spec.entry_points:
         if entry.source is Source.FOUND:
             _prepared(spec, entry, small, warm_up=True)  # imports the training code
-    turns = Turns(Path(spec.turns)) if spec.turns else None
-    if turns is not None:
-        turns.take()
+    parent.wait_for_turn()
     _warm_up(spec, small)
     gc.freeze()
     for mode in spec.modes:
         for entries in [(one,) for one in spec.entry_points] if spec.by_entry else [spec.entry_points]:
-            if spec.by_entry and turns is not None:
+            if spec.by_entry:
                 _let_workers_end()
-                turns.take()
+                parent.wait_for_turn()
             _make_pass(spec, entries, data, mode, result)
     if spec.api_names:
         result.api = describe_api(spec.api_names)
+    return result
 
 
-def _try(spec: RunSpec, result: RunResult) -> None:
+def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
     """Train every entry point on a few samples: does it fail, and how long does it take?
 
     The first training has a worker for every loader that has any, which is enough to fail with one. For the times
@@ -125,8 +107,7 @@ def _try(spec: RunSpec, result: RunResult) -> None:
         with suppress(EntryPointRaised):
             _prepared(spec, entry, data[few.samples], warm_up=True)  # imports the training code; or fails below
     gc.freeze()  # what the imports made is not looked through before every training
-    if spec.turns:
-        Turns(Path(spec.turns)).take()
+    parent.wait_for_turn()
     until = time.monotonic() + spec.trial_s
     worker_s = _worker_s(data[few.samples])
     for entry in spec.entry_points:
@@ -168,7 +149,7 @@ def _worker_s(small: TrainingData) -> float:
 def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
     """What the backend's code raised; raises it again where it is not that code that is wrong."""
     error = raised.__cause__
-    if error is None or isinstance(error, _FOR_THE_USER):
+    if error is None or isinstance(error, NotUsable):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
@@ -299,4 +280,4 @@ def _let_workers_end() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(serve(RunSpec, run))

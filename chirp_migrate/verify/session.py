@@ -94,7 +94,6 @@ def measure(
     trees: dict[str, Path],
     discovery: Discovery,
     settings: Settings,
-    scratch: Path,
     progress: Callable[[str], None],
     trial: Trial | None = None,
     deadline: float | None = None,
@@ -104,7 +103,6 @@ def measure(
     Args:
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
-        scratch: folder for the processes' files.
         progress: called with one line as each step begins or ends.
         trial: what brief trainings showed; None where there were none.
         deadline: when the budget is used up, on the clock of ``time.monotonic``; None: that many seconds from now.
@@ -113,7 +111,7 @@ def measure(
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
     deadline = time.monotonic() + settings.budget_s if deadline is None else deadline
-    children = Children(trees, discovery, settings, scratch)
+    children = Children(trees, discovery, settings)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
     progress("watching each side train, untimed: what it loads, in which order, and what it computes")

@@ -1,14 +1,10 @@
-"""What the parent process tells a child to do, and what the child answers: plain data, as JSON files."""
+"""What the parent process tells a child to do, and what the child answers: plain data."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
-from typing import Any
 
-from chirp_migrate.training.process.messages import write_json
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.verify.equivalence.api import Signature
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -37,7 +33,6 @@ class RunSpec:
 
     Attributes:
         tree: root of the backend, the working directory of the child.
-        output: file for the :class:`RunResult`.
         threads: compute threads, pinned to the same number on both sides.
         api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
         origin: the user's own folder, from which nothing may be imported in place of the copy; empty for none.
@@ -45,16 +40,13 @@ class RunSpec:
             for none.
         worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
         extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
-        turns: folder for ``handshake.Turns``: one is taken before warming up, and with
-            ``by_entry`` one more before each pass of each entry point; empty for going ahead at once.
-        by_entry: whether a pass is made of one entry point after the other.
+        by_entry: whether a pass is made of one entry point after the other, each in a turn of its own.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
             so many seconds no other one begins. 0 for passes.
         hash_seed: ``PYTHONHASHSEED`` of the process.
     """
 
     tree: str
-    output: str
     entry_points: tuple[EntryPoint, ...]
     model: str
     sizes: Sizes
@@ -65,23 +57,9 @@ class RunSpec:
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()
     extra_s: float = 0.0
-    turns: str = ""
     by_entry: bool = False
     trial_s: float = 0.0
     hash_seed: int = 0
-
-    def write(self, path: Path) -> None:
-        """Write as JSON, replacing the file at once."""
-        write_json(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> RunSpec:
-        """Read what :meth:`write` wrote."""
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values["entry_points"] = tuple(EntryPoint.from_json(entry) for entry in values["entry_points"])
-        values["sizes"] = Sizes.from_json(values["sizes"])
-        values["modes"] = tuple(Mode(mode) for mode in values["modes"])
-        return cls(**values)
 
 
 @dataclass
@@ -160,12 +138,6 @@ class EntryResult:
     passes: list[PassRecord]
     seeds: list[dict[str, str]] = field(default_factory=list)
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> EntryResult:
-        """Rebuild from ``asdict`` output."""
-        passes = [PassRecord(**record) for record in values["passes"]]
-        return cls(values["seconds"], values["fingerprint"], passes, values["seeds"])
-
 
 @dataclass(frozen=True)
 class Tried:
@@ -212,7 +184,6 @@ class RunResult:
     Attributes:
         modes: results by mode and entry point label.
         api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.
-        failure: one sentence when an entry point raised, else None.
         names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
         measured: what the MEASURED pass found, if there was one.
         simulated: simulated device steps by mode and entry point label; empty when none were asked for.
@@ -221,35 +192,7 @@ class RunResult:
 
     modes: dict[Mode, dict[str, EntryResult]] = field(default_factory=dict)
     api: dict[str, dict[str, Signature | str]] = field(default_factory=dict)
-    failure: str | None = None
     names: list[str] = field(default_factory=list)
     measured: SideMeasures | None = None
     simulated: dict[Mode, dict[str, StepCount]] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)
-
-    def write(self, path: Path) -> None:
-        """Write as JSON, replacing the file at once."""
-        write_json(path, asdict(self))
-
-    @classmethod
-    def read(cls, path: Path) -> RunResult:
-        """Read what :meth:`write` wrote.
-
-        Raises:
-            OSError, ValueError: the file is missing or not such a file.
-        """
-        values = json.loads(path.read_text(encoding="utf-8"))
-        modes = {
-            Mode(mode): {label: EntryResult.from_json(entry) for label, entry in entries.items()}
-            for mode, entries in values["modes"].items()
-        }
-        measured = None if values["measured"] is None else SideMeasures.from_json(values["measured"])
-        simulated = {
-            Mode(mode): {label: StepCount(**count) for label, count in counts.items()}
-            for mode, counts in values["simulated"].items()
-        }
-        tried = {
-            label: Tried(**{**one, **{name: tuple(one[name]) for name in ("seconds", "starting_s")}})
-            for label, one in values["tried"].items()
-        }
-        return cls(modes, values["api"], values["failure"], values["names"], measured, simulated, tried)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.training.process.child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence
 from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS
@@ -18,7 +19,6 @@ from chirp_migrate.verify.options import LEAST_SAMPLES
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.process import workload_failed
 
 __all__ = ["Trial", "fitting", "try_out"]
 

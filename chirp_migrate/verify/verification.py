@@ -80,19 +80,18 @@ def verification(
         sides = make_sides(root, before, options, scratch)
         for note in sides.notes:
             output.progress(note)
-        discovery = find_training(sides, root, options, threads, scratch, output.progress)
+        discovery = find_training(sides, root, options, threads, output.progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
         output.progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + settings.budget_s
-        children = Children(sides.trees, discovery, settings, scratch / "trial")
+        children = Children(sides.trees, discovery, settings)
         trial, discovery = try_out(children, discovery, output.progress)
         if trial is not None:
             settings, trial = _fitted(settings, trial, deadline - time.monotonic(), output.progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
-        runs = scratch / "runs"
-        measurements = measure(sides.trees, discovery, settings, runs, output.progress, trial, deadline)
+        measurements = measure(sides.trees, discovery, settings, output.progress, trial, deadline)
     outcome = judge(measurements, settings.threshold, settings.margin, settings.each)
     found = machine.describe(threads)
     environment = describe_environment()
@@ -144,7 +143,7 @@ def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[
 
 def show_failure(path: Path, failure: WorkloadFailed, output: Output) -> None:
     """Print, write and keep the verdict ``failed``, with the end of what the project printed."""
-    tail = "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in failure.log_tail)
+    tail = failure.shown_tail
     found = machine.describe(machine.usable_cpus())
     values = {
         "schema": 1,

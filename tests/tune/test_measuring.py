@@ -13,12 +13,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.tune.candidate import Candidate, grid
 from chirp_migrate.tune.request import Findings, Grid, Request
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments
-from chirp_migrate.tune.sources import RaisedByUser
 from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure
 from chirp_migrate.tune.watching import watched
@@ -195,10 +195,7 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
 
 def tuned(tmp_path: Path, **more: Any) -> Findings:
     """Findings of a run in this process."""
-    request = Request(str(tmp_path), "", "", Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more)
-    findings = Findings()
-    run(request, findings, no_words)
-    return findings
+    return run(Request(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
 
 
 @pytest.fixture
@@ -290,7 +287,7 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
         "    return {'train': train}\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RaisedByUser, match=r"the training raised OSError: data/a\.npy is missing"):
+    with pytest.raises(Raised, match=r"the training raised OSError: data/a\.npy is missing"):
         tuned(tmp_path, entry_points=(EntryPoint("", "", hook=f"{name}.py:workload"),))
 
 
@@ -299,5 +296,5 @@ def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str) -> Non
         "class Broken:\n    def __len__(self):\n        return 3\n"
         "    def __getitem__(self, index):\n        raise KeyError('label')\n"
     )
-    with pytest.raises(RaisedByUser, match=r"reading a batch of Broken raised KeyError: 'label'"):
+    with pytest.raises(Raised, match=r"reading a batch of Broken raised KeyError: 'label'"):
         tuned(tmp_path, dataset=f"{sets}_broken:Broken")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chirp_migrate.errors import UsageProblem
@@ -104,10 +106,9 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     assert values["loaders"][0]["standings"][0]["place"] == "below"
 
 
-def test_findings_survive_their_file(sweep: list[Measured], tmp_path: Path) -> None:
+def test_findings_survive_their_way_to_the_parent(sweep: list[Measured]) -> None:
     findings = Findings([found(*sweep, now=Candidate(2, 2, 0, 32))], Training(3.0, None, "none"), ["a note"])
-    findings.write(tmp_path / "findings.json")
-    assert Findings.read(tmp_path / "findings.json") == findings
+    assert msgspec.convert(json.loads(json.dumps(asdict(findings))), Findings) == findings
 
 
 @pytest.mark.slow

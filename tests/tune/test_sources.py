@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.errors import NothingToTune
-from chirp_migrate.tune.sources import RaisedByUser, from_config, from_reference
+from chirp_migrate.tune.sources import from_config, from_reference
 
 SETS = """
 import torch
@@ -122,16 +122,16 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
 )
 def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference: str, problem: str) -> None:
     tree(tune_sets=SETS)
-    with pytest.raises(NothingToTune, match=problem) as raised:
+    with pytest.raises(NotUsable, match=problem) as raised:
         from_reference(reference, "", None)
     assert "\n" not in str(raised.value)
 
 
 def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
-    with pytest.raises(RaisedByUser, match="tune_sets:broken raised KeyError: 'label'"):
+    with pytest.raises(Raised, match="tune_sets:broken raised KeyError: 'label'"):
         from_reference("tune_sets:broken", "", None)
-    with pytest.raises(RaisedByUser, match="importing tune_broken raised ModuleNotFoundError"):
+    with pytest.raises(Raised, match="importing tune_broken raised ModuleNotFoundError"):
         from_reference("tune_broken:x", "", None)
 
 
@@ -145,10 +145,10 @@ def test_the_dataset_of_a_configuration_is_built_as_the_document_s_script_builds
 
 def test_a_configuration_that_does_not_fit_says_what_is_missing(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL)
-    with pytest.raises(NothingToTune, match=r"needs img_dir, and c.yaml has no data.img_dir"):
+    with pytest.raises(NotUsable, match=r"needs img_dir, and c.yaml has no data.img_dir"):
         from_config(root, config(csv_file="grades.csv"))
     tree(scripts__second=RETINAL)
-    with pytest.raises(NothingToTune, match=r"found: scripts\.retinal:RetinalDataset, scripts\.second"):
+    with pytest.raises(NotUsable, match=r"found: scripts\.retinal:RetinalDataset, scripts\.second"):
         from_config(root, config())
-    with pytest.raises(NothingToTune, match="found: none"):
+    with pytest.raises(NotUsable, match="found: none"):
         from_config(root / "scripts" / "nowhere", config())

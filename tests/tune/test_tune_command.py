@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,8 +15,6 @@ from chirp_migrate.cli.tune import tune
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.tune.candidate import Measured
 from chirp_migrate.tune.plateau import pick, standings
-from chirp_migrate.tune.process import TuneFailed, run_child
-from chirp_migrate.tune.request import Grid, Request
 
 SETS = """
 import time
@@ -29,16 +27,6 @@ class Slow(Dataset):
     def __getitem__(self, index):
         time.sleep(0.003)
         return torch.tensor(index)
-"""
-# In place of the process that measures: as far as the one that waits for it can see, one that crashes or never ends.
-CRASHING = "print('about to go'); import os; os._exit(7)"
-ENDLESS = """
-import json, os, subprocess, sys, time
-request = json.load(open(sys.argv[1]))
-worker = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
-with open(request['progress'], 'a') as progress:
-    print(os.getpid(), worker.pid, file=progress, flush=True)
-    time.sleep(600)
 """
 
 
@@ -71,7 +59,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     assert "2 ways of loading Slow" in text and "less where it is soon settled" in text
     assert b"<svg" in plot.read_bytes()
     loader = json.loads(report.read_text())["loaders"][0]
-    chosen = pick(standings([Measured.from_json(one) for one in loader["measured"]]))
+    chosen = pick(standings([msgspec.convert(one, Measured) for one in loader["measured"]]))
     assert chosen is not None and f"Picked: {chosen.candidate}," in text
     assert f"- num_workers: {chosen.candidate.num_workers} (" in text
     assert loader["picked"] == asdict(chosen.candidate) and loader["saved"] == str(profile)
@@ -80,49 +68,25 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     assert not list(tree.rglob("__pycache__"))
 
 
-@pytest.fixture
-def run_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Run a script in place of the process that measures."""
-
-    def run(script: str, timeout_s: float = 60.0, progress: Callable[[str], None] = lambda _line: None) -> None:
-        (tmp_path / "stands_for_runner.py").write_text(script)
-        monkeypatch.setattr("chirp_migrate.tune.process._RUNNER", "stands_for_runner")
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        run_child(Request(str(tmp_path), "", "", Grid()), tmp_path, timeout_s, progress)
-
-    return run
-
-
-def test_a_crash_of_the_interpreter_is_told_with_the_last_words(run_instead: Callable[..., None]) -> None:
-    with pytest.raises(TuneFailed, match="ended with exit code 7 and gave no result") as raised:
-        run_instead(CRASHING)
-    assert raised.value.log_tail == "about to go" and raised.value.exit_code == ExitCode.WORKLOAD_FAILED
-
-
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="other systems only end the process group")
-def test_an_interruption_leaves_nothing_running(run_instead: Callable[..., None]) -> None:
-    started: list[int] = []
-
-    def interrupt(line: str) -> None:
-        started.extend(map(int, line.split()))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_instead(ENDLESS, progress=interrupt)
-    assert len(started) == 2 and not any(map(_runs, started))
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process is there and no zombie, which somebody else has not waited for yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def test_a_process_that_takes_too_long_is_ended(run_instead: Callable[..., None]) -> None:
-    with pytest.raises(TuneFailed, match=r"did not come to an end within 0 s: give it longer with --timeout"):
-        run_instead(ENDLESS, timeout_s=0.1)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "sentence", "exit_code"),
+    [
+        (
+            "print('about to go')\nraise ValueError('no such bird')",
+            "Importing sets raised ValueError: no such bird.",
+            14,
+        ),
+        ("Slow = 3", "Sets:Slow gave int: it must give a dataset or a DataLoader.", 2),
+    ],
+)
+def test_what_goes_wrong_in_the_process_that_measures_is_told(
+    tree: Path, script: str, sentence: str, exit_code: int
+) -> None:
+    (tree / "sets.py").write_text(script)
+    result = invoke(tree, "--dataset", "sets:Slow", "--no-save")
+    assert sentence in str(result.exception) and getattr(result.exception, "exit_code", None) == exit_code
+    assert ("about to go" in result.output) is ("about to go" in script)
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,11 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
     """Side → training call → result of a timed pass, for the sides asked for."""
     options = resolve(root, given)
     sides: Sides = make_sides(root, before_side(root, None), options, scratch)
-    discovery = find_training(sides, root, options, 1, scratch, lambda _line: None)
+    discovery = find_training(sides, root, options, 1, lambda _line: None)
     results = {}
     for side in which:
         spec = RunSpec(
             tree=str(sides.trees[side]),
-            output=str(scratch / f"{side}.json"),
             entry_points=discovery.entry_points,
             model="",
             sizes=options.sizes,
@@ -64,7 +63,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
             api_names={},
             origin=discovery.origin,
         )
-        results[side] = run_child(spec, side, scratch / f"run-{side}", 200.0).modes[Mode.TIMED]
+        results[side] = run_child(spec, side, 200.0).modes[Mode.TIMED]
     return results
 
 

@@ -33,14 +33,14 @@ def settings(measuring: MeasureOptions) -> Settings:
     return Settings(SIZES, rounds=3, budget_s=0.0, threshold=0.2, threads=1, timeout_s=300.0, measuring=measuring)
 
 
-def ran(tree: Path, discovery: Discovery, scratch: Path) -> RunResult:
+def ran(tree: Path, discovery: Discovery) -> RunResult:
     """Every pass of one side in one process."""
     modes = (Mode.PROBE, Mode.TIMED, Mode.CACHED, Mode.MEASURED)
     spec = RunSpec(
-        str(tree), str(scratch / "result.json"), discovery.entry_points, discovery.model, SIZES, 1, modes, {},
+        str(tree), discovery.entry_points, discovery.model, SIZES, 1, modes, {},
         simulate_step_ms=STEP_MS, worker_counts=(0, 2), extra_s=60.0,
     )  # fmt: skip
-    return run_child(spec, "after", scratch / "files", 300.0)
+    return run_child(spec, "after", 300.0)
 
 
 def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
@@ -67,7 +67,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     discovery = discover(tree)
     labels = tuple(entry.label for entry in discovery.entry_points)
 
-    result = ran(tree, discovery, tmp_path)
+    result = ran(tree, discovery)
 
     # Training batches of 44 samples by 16, three epochs; validation takes no step.
     for mode in (Mode.TIMED, Mode.CACHED, Mode.MEASURED):

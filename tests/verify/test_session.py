@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.child import Child
 from chirp_migrate.training.process.machine import describe
 from chirp_migrate.training.workload.entry_points import Sizes, discover
 from chirp_migrate.verify.report.document import to_json, to_text
 from chirp_migrate.verify.session import Measurements, judge, measure
 from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.spec import RunResult, RunSpec
+from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.verdict import Verdict
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
@@ -26,9 +29,9 @@ def settings(timeout_s: float = 120.0) -> Settings:
     return Settings(SIZES, rounds=4, budget_s=0.0, threshold=0.2, threads=1, timeout_s=timeout_s)
 
 
-def verified(before: Path, after: Path, scratch: Path, timeout_s: float = 120.0) -> Measurements:
+def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurements:
     trees = {"before": before, "after": after}
-    return measure(trees, discover(before), settings(timeout_s), scratch, lambda _line: None)
+    return measure(trees, discover(before), settings(timeout_s), lambda _line: None)
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:
@@ -42,13 +45,19 @@ def plant_a_slow_import(root: Path, marks: Path) -> None:
 
 @pytest.mark.slow
 def test_identical_trees_train_the_same_and_everything_is_reported(
-    write_backend: Callable[..., Path], tmp_path: Path
+    write_backend: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = write_backend("before"), write_backend("after")
     plant_a_slow_import(after, tmp_path / "marks")
     files = sorted(before.rglob("*")), sorted(after.rglob("*"))
+    started: list[RunSpec] = []
 
-    found = verified(before, after, tmp_path / "scratch")
+    def noted(spec: RunSpec, side: str, timeout_s: float) -> Child[RunResult]:
+        started.append(spec)
+        return child_of(spec, side, timeout_s)
+
+    monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
+    found = verified(before, after)
 
     processes = 1 + len(found.timed.made)
     assert (tmp_path / "marks").read_text().count("imported") == processes, "once in each process"
@@ -56,11 +65,8 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
         # The entry point that meets the import first trains for milliseconds; stalls may hit a round, not every one.
         assert min(found.seconds[side][SINGLE]) < 2, "what a process does once is not in the figures"
 
-    orders = [
-        [entry["name"] for entry in json.loads(spec.read_text())["entry_points"]]
-        for spec in sorted((tmp_path / "scratch").glob("**/spec.json"))
-    ]
-    assert orders[::2] == orders[1::2], "both sides train in the same order"
+    orders = [[entry.name for entry in spec.entry_points] for spec in started]
+    assert len(orders) == 2 * processes and orders[::2] == orders[1::2], "both sides train in the same order"
 
     assert found.labels == (SINGLE, AUGMENTED)
     assert found.equivalence.differences == ()
@@ -101,7 +107,7 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
     tree = write_backend("backend", vary)
-    found = verified(tree, tree, tmp_path / "scratch")
+    found = verified(tree, tree)
     assert found.equivalence.differences == ()
     assert found.equivalence.unrepeatable == {SINGLE, AUGMENTED}
     text = to_text(found, judge(found, 0.2), settings(), discover(tree), machine, verbose=True)
@@ -112,7 +118,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     before = write_backend("before")
     after = write_backend("after", ("shuffle=True)", "shuffle=True, drop_last=True)"))
 
-    found = verified(before, after, tmp_path / "scratch")
+    found = verified(before, after)
 
     told = f"{SINGLE}: train pass 1: 44 samples before, 32 after"
     assert any(text.startswith(told) for text in found.equivalence.differences)
@@ -139,7 +145,7 @@ def test_a_crash_is_a_failure_with_its_reason(
 ) -> None:
     broken = write_backend("broken", ("total = 0.0", f"total = 0.0\n        {code}"))
     with pytest.raises(WorkloadFailed, match="before side") as failed:
-        verified(broken, broken, tmp_path / "scratch")
+        verified(broken, broken)
     assert reason in str(failed.value)
     assert tail in failed.value.log_tail
 
@@ -155,7 +161,7 @@ def test_a_hanging_backend_is_ended_with_everything_it_started(
     )
     root = write_backend("hanging", ("total = 0.0", f"total = 0.0\n        {hang}"))
     with pytest.raises(WorkloadFailed, match="did not end within"):
-        verified(root, root, tmp_path / "scratch", timeout_s=5.0)
+        verified(root, root, timeout_s=5.0)
     if pid_file.exists():  # a machine too slow to get there in time has nothing left to end
         with pytest.raises(ProcessLookupError):
             _wait_gone(int(pid_file.read_text()))

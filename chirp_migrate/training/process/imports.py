@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+from chirp_migrate.training.errors import NotUsable
+
 __all__ = ["WrongTree", "check_imports", "enter_tree", "importable", "missing_module"]
 
 _OURS = ("chirp_migrate", "chirpid_patch")
@@ -26,7 +28,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
-class WrongTree(Exception):
+class WrongTree(NotUsable):
     """Code was imported from the user's folder instead of the copy; the message is for the user."""
 
 

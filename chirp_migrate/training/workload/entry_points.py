@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,6 @@ class Sizes:
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Sizes:
-        """Rebuild from ``asdict`` output (JSON turns the shape into a list)."""
-        channels, height, width = values["shape"]
-        return cls(**{**values, "shape": (channels, height, width)})
-
 
 @dataclass(frozen=True)
 class EntryPoint:
@@ -127,16 +121,6 @@ class EntryPoint:
     def label(self) -> str:
         """``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
         return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the child process."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> EntryPoint:
-        """Rebuild from :meth:`to_json` output."""
-        tuples = {key: tuple(values.get(key, ())) for key in ("parameters", "command")}
-        return cls(**{**values, **tuples})
 
 
 @dataclass(frozen=True)

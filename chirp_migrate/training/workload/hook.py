@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.process.imports import importable
 from chirp_migrate.training.workload.entry_points import Sizes
 
@@ -24,7 +25,7 @@ __all__ = ["HookProblem", "call_names", "file_of", "is_reference", "make_call"]
 _LONGEST_NAME = 60
 
 
-class HookProblem(Exception):
+class HookProblem(NotUsable):
     """The function is not there, or does not give what it should; the message is for the user."""
 
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.process.child import ending
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
 __all__ = ["PLACEHOLDERS", "CommandFailed", "run_command"]
@@ -20,7 +22,7 @@ PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes",
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
-class CommandFailed(Exception):
+class CommandFailed(NotUsable):
     """The command could not be run, or did not end well; the message is for the user."""
 
 
@@ -42,8 +44,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     except OSError as error:
         raise CommandFailed(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
-        how = f"exit code {ended.returncode}" if ended.returncode > 0 else f"signal {-ended.returncode}"
-        raise CommandFailed(f"the command ended with {how}")
+        raise CommandFailed(f"the command ended with {ending(ended.returncode)}")
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 __all__ = ["AugmentationCost", "EntryMeasures", "LoaderRate", "SideMeasures", "UsagePoint", "Walk", "WorkerTrial"]
 
@@ -143,21 +142,3 @@ class SideMeasures:
     workers: list[WorkerTrial] = field(default_factory=list)
     rates: list[LoaderRate] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> SideMeasures:
-        """Rebuild from ``asdict`` output."""
-        entries = {
-            label: EntryMeasures(**{**entry, "walks": [Walk(**walk) for walk in entry["walks"]]})
-            for label, entry in values["entries"].items()
-        }
-        return cls(
-            entries,
-            [UsagePoint(**point) for point in values["usage"]],
-            values["memory_kind"],
-            values["gpu"],
-            [AugmentationCost(**cost) for cost in values["augmentation"]],
-            [WorkerTrial(**trial) for trial in values["workers"]],
-            [LoaderRate(**rate) for rate in values["rates"]],
-            values["unread"],
-        )

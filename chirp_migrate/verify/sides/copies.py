@@ -55,7 +55,7 @@ def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path
 
 
 def find_training(
-    sides: Sides, root: Path, options: VerifyOptions, threads: int, scratch: Path, progress: Callable[[str], None]
+    sides: Sides, root: Path, options: VerifyOptions, threads: int, progress: Callable[[str], None]
 ) -> Discovery:
     """What is trained: found in the source of the side before, or named by the hook, in a process of its own.
 
@@ -78,7 +78,6 @@ def find_training(
     progress(f"asking {hook} for its training calls")
     spec = RunSpec(
         tree=str(tree),
-        output=str(scratch / "names.json"),
         entry_points=(options.entry,),
         model="",
         sizes=options.sizes,
@@ -87,6 +86,6 @@ def find_training(
         api_names={},
         origin=str(root),
     )
-    names = run_child(spec, "before", scratch / "names", options.timeout_s).names
+    names = run_child(spec, "before", options.timeout_s).names
     entries = tuple(replace(options.entry, name=name) for name in names)
     return chosen(Discovery(entries, origin=str(root)), options.select)

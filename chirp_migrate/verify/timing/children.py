@@ -17,10 +17,11 @@ from typing import TypeVar
 import torch
 
 from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
+from chirp_migrate.training.process.child import Child
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
-from chirp_migrate.verify.timing.process import Child
+from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.timing.rounds import TimedRound, order
 
 __all__ = ["SIDES", "Children"]
@@ -50,12 +51,10 @@ class Children:
         has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
     """
 
-    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings, scratch: Path) -> None:
+    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings) -> None:
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
-        self._scratch = scratch
-        self._count = 0
         synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
         self._beside_each_other = synthetic and not torch.cuda.is_available()
         self.first_timed: dict[str, RunResult] = {}
@@ -99,7 +98,7 @@ class Children:
         entries = self._drawn(number, labels)
         spans: dict[str, list[Span | None]] = {side: [] for side in sides}
 
-        def watched(side: str, child: Child, act: Callable[[], _T]) -> _T:
+        def watched(side: str, child: Child[RunResult], act: Callable[[], _T]) -> _T:
             watch = Watch(used_s=lambda: own_s() + child.cpu_s)
             value = act()
             spans[side].append(watch.span())
@@ -144,7 +143,7 @@ class Children:
         api_names: Mapping[str, list[str]] | None = None,
         trial_s: float = 0.0,
         hash_seed: int = 0,
-    ) -> Iterator[tuple[str, Child]]:
+    ) -> Iterator[tuple[str, Child[RunResult]]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
         They start and import beside each other where that takes nothing away from anybody: on the small synthetic
@@ -161,12 +160,12 @@ class Children:
             hash_seed: ``PYTHONHASHSEED`` of both.
         """
 
-        def started(side: str) -> Child:
+        def started(side: str) -> Child[RunResult]:
             spec = replace(self._spec(side, modes[side]), by_entry=by_entry, trial_s=trial_s, hash_seed=hash_seed)
             spec = replace(spec, api_names=dict(api_names or {}))
             if entries is not None:
                 spec = replace(spec, entry_points=entries)
-            return stack.enter_context(Child(spec, side, Path(spec.output).with_suffix(""), self._settings.timeout_s))
+            return stack.enter_context(child_of(spec, side, self._settings.timeout_s))
 
         together = {side: started(side) for side in sides} if self._beside_each_other else {}
         for child in together.values():
@@ -177,10 +176,8 @@ class Children:
             yield side, child
 
     def _spec(self, side: str, modes: tuple[Mode, ...]) -> RunSpec:
-        self._count += 1
         return RunSpec(
             tree=str(self._trees[side]),
-            output=str(self._scratch / f"{self._count:03d}.json"),  # paths of both sides are equally long
             entry_points=self._discovery.entry_points,
             model=self._discovery.model,
             sizes=self._settings.sizes,

@@ -1,0 +1,262 @@
+"""Runs a child process and brings back its answer, or says in one sentence why there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+import msgspec
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.descendants import MARKER, end_all, new_mark
+from chirp_migrate.training.process.imports import missing_module
+from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack_request, unpack
+from chirp_migrate.training.process.output import Output
+
+__all__ = ["Child", "Role", "ending", "workload_failed"]
+
+_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+_TAIL_LINES, _TAIL_BYTES = 15, 8192
+_LONGEST_FOLDER = 50
+"""Characters that leave room for the names that multiprocessing and PyTorch add."""
+_LOOK_S = 0.1
+"""How often to see whether a child that says nothing still lives: its workers may hold its end of the pipe."""
+_LARGEST_MESSAGE = 2**30
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Role:
+    """How a child is spoken of.
+
+    Attributes:
+        name: ``The before side``: what takes too long or crashes.
+        failed: what stands before its own sentence where it fails.
+        less: options by which it has less to do.
+        side: ``before`` or ``after``; empty where it is neither.
+    """
+
+    name: str
+    failed: str
+    less: str
+    side: str = ""
+
+
+class Child(Generic[_T]):
+    """One child process: a fresh interpreter; of what it prints the end is kept in memory.
+
+    Use as a context manager: the child and everything it started are gone when it is left, however that comes.
+
+    Args:
+        module: its program, which calls :func:`~.parent.serve`.
+        request: what it does, a dataclass with ``tree``.
+        answer: type of what it gives.
+        role: how it is spoken of.
+        timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
+        environment: variables that it has beside the user's.
+        progress: given each line of progress as it comes.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        request: Any,
+        answer: type[_T],
+        role: Role,
+        timeout_s: float,
+        environment: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._module = module
+        self._request = request
+        self._answer = answer
+        self._role = role
+        self._timeout_s = self._left_s = timeout_s
+        self._environment = environment or {}
+        self._progress = progress
+        self._stack = ExitStack()
+        self._waits = False
+        self._last: Message | None = None
+        self._ended = False
+        self.cpu_s = 0.0
+        """CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours."""
+
+    def __enter__(self) -> Child[_T]:
+        mark = new_mark()
+        with ExitStack() as stack:
+            # What the child leaves there goes with it.
+            temporary = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
+            )
+            self._output = stack.enter_context(Output())
+            ours, theirs = Pipe()
+            self._connection = stack.enter_context(ours)
+            self._began = time.time()  # of its start, or of its turn
+            with theirs:
+                self._process = subprocess.Popen(
+                    # The same number of characters for each: what lies behind them in memory does not move.
+                    [sys.executable, "-m", self._module, f"{theirs.fileno():05d}"],
+                    cwd=_PACKAGE_ROOT,
+                    env={**_inherited(temporary), **self._environment, MARKER: mark},
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output.descriptor,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(),),
+                )
+            stack.callback(_end, self._process, mark)
+            self._output.started()
+            self._tell(pack_request(self._request))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def wait_until_ready(self) -> None:
+        """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
+
+        Raises:
+            WorkloadFailed: neither within its time.
+        """
+        while not (self._waits or self._ended):
+            match self._heard():
+                case Said(text):
+                    self._progress(text)
+                case Ready(cpu_s, at):
+                    self._waits, self.cpu_s = True, cpu_s
+                    self._left_s -= min(max(at, self._began), time.time()) - self._began
+                case last:
+                    self._last, self._ended = last, True
+                    self._wait_for_end()
+                    self.cpu_s = 0.0
+
+    def take_turn(self) -> None:
+        """Let the child do what it waits to do, and wait until it is ready for the next turn, or has ended.
+
+        Raises:
+            WorkloadFailed: neither within its time; or it had ended before, and failed.
+        """
+        if self._ended:
+            self.result()
+        self._began, self._waits = time.time(), False
+        self._tell(b"go")
+        self.wait_until_ready()
+
+    def result(self) -> _T:
+        """Let the child take all turns it has left, and bring back what it found; nothing it started is left.
+
+        Raises:
+            UsageProblem: what was asked for cannot be run.
+            WorkloadFailed: the user's code raised, crashed the interpreter, or did not end in time.
+        """
+        self.wait_until_ready()
+        while not self._ended:
+            self.take_turn()
+        self._stack.close()
+        match self._last:
+            case Answer(value):
+                with suppress(ValueError):
+                    return msgspec.convert(value, self._answer)
+            case Failed(sentence, usage):
+                sentence = f"{self._role.failed}{sentence.rstrip('.')}."
+                sentence = f"{sentence[:1].upper()}{sentence[1:]}"
+                if usage:
+                    raise UsageProblem(sentence)
+                self._fail(sentence)
+        self._fail(f"{self._role.name} ended with {ending(self._process.returncode)} and gave no result.")
+
+    def _tell(self, data: bytes) -> None:
+        with suppress(OSError):  # it has ended, which is found where its answer is waited for
+            self._connection.send_bytes(data)
+
+    def _heard(self) -> Message | None:
+        """The next message; None where it ends without one, or sends what is none."""
+        while not self._connection.poll(min(_LOOK_S, max(0.0, self._remaining_s()))):
+            if self._process.poll() is not None and not self._connection.poll():
+                return None
+            if self._remaining_s() < 0:
+                self._fail(self._too_long())
+        try:
+            return unpack(self._connection.recv_bytes(_LARGEST_MESSAGE), Message)  # type: ignore[arg-type]
+        except (EOFError, OSError, ValueError):
+            return None
+
+    def _wait_for_end(self) -> None:
+        """Wait until the process is gone, so that nothing of it runs beside what is timed next."""
+        try:
+            self._process.wait(max(0.0, self._remaining_s()))
+        except subprocess.TimeoutExpired:
+            self._fail(self._too_long())
+
+    def _remaining_s(self) -> float:
+        return self._left_s - (time.time() - self._began)
+
+    def _too_long(self) -> str:
+        return (
+            f"{self._role.name} did not end within {self._timeout_s:.0f} s: give it longer with --timeout, or less to "
+            f"do with {self._role.less}."
+        )
+
+    def _fail(self, problem: str) -> NoReturn:
+        """End it, and raise with what it printed last."""
+        self._stack.close()
+        # The paths of the copy mean nothing to anybody once it is gone.
+        printed = self._output.tail(_TAIL_LINES, _TAIL_BYTES).replace(f"{self._request.tree}{os.sep}", "")
+        raise workload_failed(problem, printed, self._role.side) from None
+
+
+def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
+    """The error for this problem; a missing module is told of with what to do about it."""
+    missing = missing_module(printed)
+    return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
+
+
+def ending(status: int) -> str:
+    """How a process ended, in words, by its exit status (negative: the number of a signal)."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        name = str(-status)
+    killed = name == "SIGKILL"
+    return f"signal {name}{' (the system sends it where memory runs out)' if killed else ''}"
+
+
+def _short_folder() -> str:
+    """Folder for temporary files.
+
+    Workers pass tensors through sockets in it, and wait for ever for one whose path does not fit its 108 bytes.
+    """
+    usual = tempfile.gettempdir()
+    return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
+
+
+def _inherited(temporary: str) -> dict[str, str]:
+    """The user's environment; nothing is written beside the code, no window is opened."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
+    environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")
+    return environment
+
+
+def _end(child: subprocess.Popen[bytes], mark: str) -> None:
+    """End the child and what is left of what it started (workers of a crashed loader, for example)."""
+    alive = child.poll() is None
+    end_all(child.pid, mark, alive=alive)
+    if alive:
+        child.kill()
+    child.wait()

@@ -1,0 +1,35 @@
+"""Ctrl-C and SIGTERM while children run: everything is cleaned up, once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["signals_as_one_interrupt"]
+
+
+@contextmanager
+def signals_as_one_interrupt() -> Iterator[None]:
+    """SIGTERM cleans up as Ctrl-C does, and a second signal does not break into the cleaning up.
+
+    Where handlers cannot be set (in another thread), they are left as they are.
+    """
+    caught = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = {each: signal.signal(each, interrupt) for each in caught}
+    try:
+        yield
+    finally:
+        for each, handler in earlier.items():
+            signal.signal(each, handler)

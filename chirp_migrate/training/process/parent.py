@@ -1,0 +1,116 @@
+"""In a child process: the process that started it, and waits for its answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.process.imports import enter_tree
+from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack, unpack
+
+__all__ = ["Parent", "serve"]
+
+
+class _Request(Protocol):
+    @property
+    def tree(self) -> str:
+        """Folder that the child works in and imports from."""
+
+
+_R = TypeVar("_R", bound=_Request)
+
+
+class Parent:
+    """The parent's end of the pipe.
+
+    It has no name, so nobody else can open it; what the user's code starts by itself does not inherit it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._connection = Connection(descriptor)
+
+    def request(self, kind: type[_R]) -> _R:
+        """What is to be done."""
+        return unpack(self._heard(), kind)
+
+    def wait_for_turn(self) -> None:
+        """Say that what comes next is prepared, and wait until it is wanted.
+
+        Two children so start and import beside each other and then train in turns, while what trains has the machine
+        to itself: the threads of two trainings on the same cores would wait for each other most of the time. A
+        machine's speed drifts within seconds, so what is compared is timed right after each other.
+
+        Raises:
+            SystemExit: the parent is gone, and with it whoever would want the result.
+        """
+        times = os.times()
+        used = times.user + times.system + times.children_user + times.children_system
+        self._send(Ready(used, time.time()))
+        self._heard()
+
+    def say(self, text: str) -> None:
+        """Show a line of progress. Raises SystemExit where the parent is gone."""
+        self._send(Said(text))
+
+    def still_wanted(self) -> None:
+        """Raises SystemExit where the parent is gone."""
+        if self._connection.poll():
+            self._heard()
+
+    def answer(self, value: Any) -> None:
+        """Give what was asked for (a dataclass), as the last message."""
+        self._send(Answer(asdict(value)))
+
+    def fail(self, sentence: str, usage: bool = False) -> None:
+        """Say why there is no answer, as the last message; see :class:`~.messages.Failed`."""
+        self._send(Failed(sentence, usage))
+
+    def _send(self, message: Message) -> None:
+        try:
+            self._connection.send_bytes(pack(message))
+        except OSError:
+            raise SystemExit(_GONE) from None
+
+    def _heard(self) -> bytes:
+        try:
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise SystemExit(_GONE) from None
+
+
+_GONE = "whoever asked for this has gone"
+
+
+def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
+    """Be a child: do what is asked for, in its tree, and give the answer.
+
+    Args:
+        kind: type of the request.
+        act: gives the answer (a dataclass); raises :class:`NotUsable` or :class:`Raised`.
+
+    Returns:
+        The exit code of the process: 0, or 1 where it came to nothing.
+    """
+    parent = Parent(int(sys.argv[1]))
+    request = parent.request(kind)
+    enter_tree(Path(request.tree))
+    try:
+        parent.answer(act(request, parent))
+    except NotUsable as problem:
+        parent.fail(str(problem), usage=True)
+        return 1
+    except Raised as raised:
+        if not isinstance(raised.__cause__, NotUsable):
+            traceback.print_exception(raised.__cause__)
+        parent.fail(str(raised))
+        return 1
+    return 0

@@ -1,0 +1,223 @@
+"""A child process gives its answer, or one sentence says why there is none; nothing that it started is left.
+
+Stubs stand for the processes that train: they import nothing that takes its time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process.child import Child, Role
+
+STUB = """
+import os, signal, subprocess, sys, threading, time
+from dataclasses import dataclass
+from pathlib import Path
+from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.process.parent import Parent, serve
+
+@dataclass
+class Asked:
+    tree: str
+    numbers: tuple[int, ...]
+
+@dataclass
+class Found:
+    total: float
+    names: dict
+
+def act(asked, parent):
+    {act}
+
+sys.exit(serve(Asked, act))
+"""
+ROLE = Role("The stub", "The stub failed: ", "--samples", "before")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the stubs are asked."""
+
+    tree: str
+    numbers: tuple[int, ...] = (3, 4)
+
+
+@dataclass
+class Found:
+    """What they answer."""
+
+    total: float
+    names: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+Start = Callable[..., Child[Found]]
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Make a child of what it does with ``asked`` and ``parent``."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}")
+
+    def make(act: str, *, timeout_s: float = 60.0, said: list[str] | None = None) -> Child[Found]:
+        (tmp_path / "stands_for_runner.py").write_text(STUB.format(act=act.replace("\n", "\n    ")))
+        progress = (lambda line: None) if said is None else said.append
+        return Child("stands_for_runner", Asked(str(tmp_path)), Found, ROLE, timeout_s, progress=progress)
+
+    return make
+
+
+def test_it_says_how_far_it_is_and_gives_a_typed_answer(stub: Start, tmp_path: Path) -> None:
+    said: list[str] = []
+    act = "parent.say('half \\udc80')\nparent.say(os.getcwd())\nreturn Found(sum(asked.numbers) * 1e400, {'a': (1,)})"
+    with stub(act, said=said) as child:
+        assert child.result() == Found(float("inf"), {"a": (1,)})
+    assert said == ["half \udc80", str(tmp_path)], "it works in its tree"
+
+
+def test_it_does_what_it_does_in_turns_that_it_is_given(stub: Start, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    turn = f"parent.wait_for_turn()\n    Path({str(mark)!r}).write_text(str(turn))"
+    act = f"for turn in range(2):\n    {turn}\nreturn Found(1, {{}})"
+    with stub(act, timeout_s=20) as child:
+        child.wait_until_ready()
+        first = child.cpu_s
+        assert first > 0 and not mark.exists()
+        child.take_turn()
+        assert mark.read_text() == "0" and child.cpu_s >= first
+        assert child.result().total == 1 and mark.read_text() == "1"
+        assert child.cpu_s == 0, "it counts as ours now"
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence", "tail"),
+    [
+        ("print('last words', flush=True); os._exit(7)", "The stub ended with exit code 7 and gave no result.", "last"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "The stub ended with signal SIGSEGV and gave no result.", ""),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "where memory runs out) and gave no result.", ""),
+        ("os.kill(os.getpid(), 40)", "The stub ended with signal 40 and gave no result.", ""),
+        ("return asked", "gave no result.", ""),
+        ("parent._connection.send_bytes(b'{' * 10**5)\nos._exit(0)", "exit code 0 and gave no result.", ""),
+        ("parent._connection.send_bytes(b'[' * 10**5)\nos._exit(0)", "exit code 0 and gave no result.", ""),
+        ("raise MemoryError('16 GiB')", "The stub ended with exit code 1 and gave no result.", "MemoryError: 16 GiB"),
+        (
+            "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise Raised('train raised') from error",
+            "The stub failed: train raised.",
+            "ZeroDivisionError",
+        ),
+        ("raise Raised('no such file') from NotUsable()", "The stub failed: no such file.", ""),
+        ("import cv2.nowhere", "pip install opencv-python", "ModuleNotFoundError"),
+    ],
+)
+def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentence: str, tail: str) -> None:
+    with pytest.raises(WorkloadFailed) as raised, stub(act) as child:
+        child.result()
+    assert sentence in str(raised.value) and "\n" not in str(raised.value)
+    assert tail in raised.value.log_tail and (tail or not raised.value.log_tail)
+    assert (raised.value.side, raised.value.exit_code) == ("before", 14)
+
+
+def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
+    with (
+        pytest.raises(UsageProblem, match=r"^The stub failed: there is no dataset\.$"),
+        stub("raise NotUsable('there is no dataset')") as child,
+    ):
+        child.result()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        "time.sleep(600)",
+        "parent.wait_for_turn()\ntime.sleep(600)",
+        "threading.Thread(target=time.sleep, args=(600,)).start()\nreturn Found(1, {})",
+        "parent._connection.close()\ntime.sleep(600)",
+    ],
+)
+def test_one_that_hangs_is_ended(stub: Start, act: str) -> None:
+    with (
+        pytest.raises(WorkloadFailed, match=r"did not end within 1 s: give it longer with --timeout, or .* --samples"),
+        stub(act, timeout_s=0.6) as child,
+    ):
+        child.result()
+
+
+def test_waiting_for_a_turn_is_not_hanging(stub: Start) -> None:
+    with stub("parent.wait_for_turn()\nreturn Found(1, {})", timeout_s=2.5) as child:
+        child.wait_until_ready()
+        time.sleep(2.6)
+        assert child.result().total == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sessions are POSIX's")
+@pytest.mark.parametrize("end", ["os._exit(3)", "time.sleep(600)"])
+def test_what_it_started_ends_with_it_and_holds_nothing_up(stub: Start, end: str) -> None:
+    said: list[str] = []
+    act = f"""
+if not (forked := os.fork()):
+    time.sleep(600)
+elsewhere = subprocess.Popen(['sleep', '600'], start_new_session=True)
+parent.say(f'{{os.getpid()}} {{forked}} {{elsewhere.pid}}')
+{end}"""
+    with pytest.raises(WorkloadFailed), stub(act, timeout_s=2, said=said) as child:
+        child.result()
+    pids = [int(pid) for pid in said[0].split()]
+    assert len(pids) == 3 and not any(map(_runs, pids))
+
+
+def test_an_interruption_leaves_nothing_running(stub: Start) -> None:
+    with pytest.raises(KeyboardInterrupt), stub("parent.wait_for_turn()") as child:
+        child.wait_until_ready()
+        pid = child._process.pid
+        raise KeyboardInterrupt
+    assert not _runs(pid)
+
+
+def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
+    waiting = f"""
+import sys
+from pathlib import Path
+from chirp_migrate.training.process.parent import Parent
+try:
+    Parent(int(sys.argv[1])).wait_for_turn()
+finally:
+    Path({str(tmp_path / "ended")!r}).touch()
+"""
+    starting = f"""
+import subprocess, sys
+from multiprocessing import Pipe
+ours, theirs = Pipe()
+descriptor = theirs.fileno()
+subprocess.Popen([sys.executable, '-c', {waiting!r}, str(descriptor)], pass_fds=(descriptor,))
+theirs.close()
+ours.recv_bytes()
+print('it waits', flush=True)
+import time; time.sleep(600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", starting], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None and parent.stdout.readline() == "it waits\n"
+    assert not (tmp_path / "ended").exists()
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "ended").exists():
+        assert time.monotonic() < deadline, "it still waits for its turn"
+        time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and no zombie, which somebody else has not waited for yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
