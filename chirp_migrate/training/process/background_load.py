@@ -1,7 +1,7 @@
 """Whether other processes had the cores: a time taken beside them says little about the code that was timed.
 
-The kernel counts how long every CPU was busy (``/proc/stat``); what this process and its children did not use of
-that, others did. Time that a hypervisor gave to other machines (steal) counts as theirs.
+The system counts how long every CPU was busy; what this process and its children did not use of that, others did. Time
+that a hypervisor gave to other machines (steal) counts as theirs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+
+import psutil
 
 __all__ = ["BUSY_ABOVE", "Span", "Watch", "not_watched", "own_s", "share_of_others"]
 
@@ -18,9 +19,11 @@ BUSY_ABOVE = 0.10
 """Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
 below 2 %; one busy process on ten cores, or a fifth of the time on two, reaches it."""
 
-_STAT = Path("/proc/stat")
+_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+"""What a CPU is busy with: time of guests is part of user time."""
+
 _COUNTED_FROM_S = 0.2
-"""Where so much CPU time of our own did not show in the kernel's count, it does not count (some sandboxes)."""
+"""Where so much CPU time of our own did not show in the system's count, it does not count (some sandboxes)."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +45,21 @@ class Watch:
     """Measures from its creation on.
 
     Args:
-        stat: the kernel's count of CPU time.
         used_s: gives the CPU seconds used by all of ours so far; by default those of this process and of its children
             that were waited for.
     """
 
-    def __init__(self, stat: Path = _STAT, used_s: Callable[[], float] | None = None) -> None:
-        self._stat = stat
+    def __init__(self, used_s: Callable[[], float] | None = None) -> None:
         self._cpus = _own_cpus()
         self._used_s = used_s or own_s
         self._began = time.perf_counter()
-        self._busy = _busy_s(stat, self._cpus)
+        self._busy = _busy_s(self._cpus)
         self._own = self._used_s()
 
     def span(self) -> Span | None:
         """What was used since the beginning; None where that is not known."""
-        busy = _busy_s(self._stat, self._cpus)
-        if self._busy is None or busy is None or not_watched(self._stat) is not None:
+        busy = _busy_s(self._cpus)
+        if self._busy is None or busy is None or not_watched() is not None:
             return None
         available = (time.perf_counter() - self._began) * len(self._cpus)
         return Span(busy - self._busy, self._used_s() - self._own, available)
@@ -74,7 +75,7 @@ class Watch:
 def share_of_others(spans: Iterable[Span | None]) -> float | None:
     """Share (0 to 1) of the CPUs that others used in all these spans together; None where that is not known.
 
-    The kernel counts in hundredths of a second, so a short span by itself says little.
+    The system counts in hundredths of a second, so a short span by itself says little.
     """
     known = [span for span in spans if span is not None]
     busy = sum(span.busy_s for span in known)
@@ -85,14 +86,12 @@ def share_of_others(spans: Iterable[Span | None]) -> float | None:
     return min(1.0, max(0.0, (busy - own) / available))
 
 
-def not_watched(stat: Path = _STAT) -> str | None:
+def not_watched() -> str | None:
     """Why other processes cannot be watched here, or None where they can be."""
     cpus = _own_cpus()
-    if _busy_s(stat, cpus) is None:
-        return f"this system has no {stat}"
-    from chirpid_patch.machine.cpus import (
-        cgroup_quota,  # imports PyTorch, which the options of the command can do without
-    )
+    if _busy_s(cpus) is None:
+        return "this system does not count how long each CPU is busy"
+    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options can do without
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
@@ -107,22 +106,15 @@ def _own_cpus() -> frozenset[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def _busy_s(stat: Path, cpus: frozenset[int]) -> float | None:
-    """Seconds that ``cpus`` were busy since the system started, all together; None where nothing is counted.
-
-    See proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal. Guest time is part of user time.
-    """
+def _busy_s(cpus: frozenset[int]) -> float | None:
+    """Seconds that ``cpus`` were busy since the system started, all together; None where nothing is counted."""
     try:
-        lines = stat.read_text(encoding="ascii").splitlines()
+        counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    ticks = 0
-    for line in lines:
-        name, _, counts = line.partition(" ")
-        if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in cpus:
-            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, counts.split()[:8])
-            ticks += user + nice + system + irq + softirq + steal
-    return ticks / os.sysconf("SC_CLK_TCK") if ticks else None
+    if max(cpus) >= len(counted):  # those that are switched off are not counted, so the places are no numbers
+        return None
+    return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None
 
 
 def own_s() -> float:

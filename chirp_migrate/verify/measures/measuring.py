@@ -7,14 +7,14 @@ their augmentation costs, and those of the migrated side how they fare in worker
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from torch.utils.data import default_collate
 
@@ -223,7 +223,7 @@ class _WithResident(DataLoaderPerformanceMonitor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.resident: list[int | None] = []
+        self.resident: list[int] = []
 
     def memory_status(self) -> MemoryReading | None:
         """As the monitor's."""
@@ -231,46 +231,10 @@ class _WithResident(DataLoaderPerformanceMonitor):
         return super().memory_status()
 
 
-def resident_bytes() -> int | None:
-    """Resident memory of this process and those it started, added up: pages they share count for each of them.
-
-    Read from /proc where the kernel lists children there; elsewhere from psutil where it is installed, else None.
-    """
-    if Path(f"/proc/self/task/{os.getpid()}/children").exists():
-        return sum(_resident_of_tree(Path("/proc/self")))
-    try:
-        import psutil
-    except ImportError:
-        return None
+def resident_bytes() -> int:
+    """Resident memory of this process and those it started, added up: pages they share count for each of them."""
     total = 0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
+        with suppress(psutil.Error):  # it has ended meanwhile
             total += process.memory_info().rss
-        except psutil.Error:  # it has ended meanwhile
-            continue
     return total
-
-
-def _resident_of_tree(process: Path) -> Iterator[int]:
-    words = _text(process / "statm").split()
-    if not words:
-        return
-    yield int(words[1]) * os.sysconf("SC_PAGE_SIZE")
-    for thread in _folders(process / "task"):
-        for child in _text(thread / "children").split():
-            yield from _resident_of_tree(Path("/proc", child))
-
-
-def _text(path: Path) -> str:
-    """The file's text; nothing where the process or thread has ended meanwhile."""
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        return ""
-
-
-def _folders(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:  # the process has ended meanwhile
-        return []

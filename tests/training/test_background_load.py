@@ -1,0 +1,82 @@
+"""Other processes are told from our own by what the system counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from chirp_migrate.training.process import background_load
+from chirp_migrate.training.process.background_load import Watch, not_watched
+
+BURN = "import time\nwhile time.process_time() < {}: pass"
+Count = Callable[[float], None]
+
+needs_count = pytest.mark.skipif(not_watched() is not None, reason="other processes cannot be watched here")
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Count:
+    """Set the system's count of the only CPU: so many seconds busy."""
+    busy = {"user": 10.0}
+    monkeypatch.setattr(background_load, "_own_cpus", lambda: frozenset({0}))
+    monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: None)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [SimpleNamespace(**busy, idle=7.7, iowait=7.7, guest=9.0)])
+    return lambda seconds: busy.update(user=seconds)
+
+
+def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
+    watch, began, own = Watch(), time.perf_counter(), background_load.own_s()
+    subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
+    used = background_load.own_s() - own
+    assert used >= 0.3 - 1e-6, "the child's time is ours"
+    count(10 + used + 0.2)
+
+    others = watch.others()
+
+    assert others is not None
+    assert others * (time.perf_counter() - began) == pytest.approx(0.2, abs=0.06), "0.2 s are nobody's of ours"
+
+
+def test_a_share_stays_between_none_and_all(count: Count) -> None:
+    watch = Watch()
+    count(100_000)
+    assert watch.others() == 1.0
+    count(10)
+    assert watch.others() == 0.0
+
+
+def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
+    still = Watch()
+    monkeypatch.setattr(background_load, "_COUNTED_FROM_S", 0.0)
+    subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
+    assert still.others() is None, "a sandbox's count may stand still"
+    count(0)
+    assert Watch().others() is None, "or show zeros"
+    assert "does not count" in (not_watched() or "")
+    count(10)
+    monkeypatch.setattr(background_load, "_own_cpus", lambda: frozenset({0, 3}))
+    assert Watch().others() is None, "one that is switched off moves those after it"
+    monkeypatch.setattr(background_load, "_own_cpus", lambda: frozenset({0}))
+    monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: 0.5)
+    assert "quota" in (not_watched() or "")
+    assert still.others() is None
+
+
+@needs_count
+def test_a_process_beside_us_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", BURN.format(1000)]) as beside:
+        try:
+            watch, began = Watch(), time.perf_counter()
+            time.sleep(1.0)
+            others, elapsed = watch.others(), time.perf_counter() - began
+        finally:
+            beside.kill()
+    assert others is not None
+    # It gets less than a core where others compete with it, but then they are others, too.
+    assert others * elapsed * len(background_load._own_cpus()) > 0.5
