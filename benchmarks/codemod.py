@@ -8,9 +8,6 @@ count of call sites (`census.py`), what is checked (`checks.py`, `account.py`) a
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -20,10 +17,8 @@ from codemod_bench import report
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
 from codemod_bench.survey import Surveyed, survey
+from harness import Progress, check_option, conditions, end, output_option, write
 
-from chirp_migrate.training.process import machine as machines
-
-_RESULTS = Path(__file__).resolve().parent / "results"
 _ROUNDS = 3
 _TREES = ("pytorch-ignite", "transformers")
 
@@ -37,27 +32,23 @@ def _chosen(names: tuple[str, ...]) -> list[Package]:
     return [known[name] for name in wanted]
 
 
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-def _survey(packages: list[Package], cache: Path, keep: Path | None) -> list[Surveyed]:
+def _survey(packages: list[Package], cache: Path, keep: Path | None, progress: Progress) -> list[Surveyed]:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder) if keep is None else keep
         for number, package in enumerate(packages, 1):
-            _say(f"[{number}/{len(packages)}] {package.name} {package.version}")
+            progress.step(f"[{number}/{len(packages)}] {package.name} {package.version}")
             try:
                 result = survey(package, cache, scratch, keep=keep is not None)
             except Unavailable as error:
                 raise click.ClickException(str(error)) from None
             for kind, places in result.problems.items():
-                _say(f"    {kind}: {', '.join(places)}")
+                click.echo(f"    {kind}: {', '.join(places)}", err=True)
             results.append(result)
     return results
 
 
-def _speed(packages: list[Package], cache: Path, rounds: int) -> list[Timed]:
+def _speed(packages: list[Package], cache: Path, rounds: int, progress: Progress) -> list[Timed]:
     jobs = usable_cpus()
     everyone = contenders(jobs, install_torchfix(cache))
     results = []
@@ -65,7 +56,8 @@ def _speed(packages: list[Package], cache: Path, rounds: int) -> list[Timed]:
         with tempfile.TemporaryDirectory() as folder:
             tree = unpack(fetch(package, cache), Path(folder))
             name = f"{package.name} {package.version}"
-            results.append(measure(name, tree, everyone, rounds, jobs, lambda doing, n=name: _say(f"{n}: {doing}")))  # type: ignore[misc]
+            progress.step(name)
+            results.append(measure(name, tree, everyone, rounds, jobs, progress))
     return results
 
 
@@ -95,13 +87,8 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the surveyed trees in this folder."
 )
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_RESULTS,
-    help="Folder for the results.  [default: benchmarks/results]",
-)
-@click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
+@output_option
+@check_option
 def main(
     only: str | None,
     packages: tuple[str, ...],
@@ -113,17 +100,14 @@ def main(
     check: bool,
 ) -> None:
     """Migrate packages from PyPI, check the result, and time the migration beside other tools."""
-    cache = cache or default_cache()
+    cache, progress = cache or default_cache(), Progress()
     chosen = _chosen(packages) if packages else list(PACKAGES)
     timed_trees = _chosen(trees)
-    surveyed = _survey(chosen, cache, keep) if only != "speed" else []
-    timed = _speed(timed_trees, cache, rounds) if only != "survey" else []
-    output.mkdir(parents=True, exist_ok=True)
-    machine = machines.describe(1)
+    surveyed = _survey(chosen, cache, keep, progress) if only != "speed" else []
+    timed = _speed(timed_trees, cache, rounds, progress) if only != "survey" else []
+    progress.end()
     settings: report.Settings = {
-        "command": shlex.join(["python", "benchmarks/codemod.py", *sys.argv[1:]]),
-        "machine": machine,
-        "machine_line": machines.line(machine),
+        **conditions(1),
         "rounds": rounds,
         "reduced": bool(packages) or (only != "survey" and rounds < _ROUNDS),
         "packages": [asdict(package) for package in chosen],
@@ -131,13 +115,9 @@ def main(
     reached = report.outcomes(surveyed, timed, contenders(usable_cpus(), Path("torchfix")))
     text = report.as_markdown(surveyed, timed, reached, settings)
     name = f"codemod-{only}" if only else "codemod"
-    (output / f"{name}.md").write_text(text, encoding="utf-8")
-    raw = report.as_data(surveyed, timed, reached, settings)
-    (output / f"{name}.json").write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     click.echo(text)
-    _say(f"Written: {name}.json, {name}.md in {output}")
-    if check and any(outcome.holds is False for outcome in reached):
-        sys.exit(1)
+    write(output, name, text, report.as_data(surveyed, timed, reached, settings))
+    end(reached, check)
 
 
 if __name__ == "__main__":

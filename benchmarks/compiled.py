@@ -6,16 +6,14 @@ alternate in one process, in an order that changes.
 
 from __future__ import annotations
 
-import random
 import time
-from statistics import median, quantiles
 
 import click
 import torch
+from harness import conditions, in_turn, made_by, quartiles
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.training.process import machine as machines
 from chirpid_patch import (
     OptimalDataLoaderFactory,
     WorkerSafeAugmentedDataset,
@@ -50,22 +48,22 @@ def main(rounds: int, samples: int) -> None:
     data = TensorDataset(torch.rand(samples, 1, 224, 313), torch.randint(0, 31, (samples,)))
     standardized = WorkerSafeStandardizedDataset(data, range(samples), 0.4, 0.2)
     augmented = WorkerSafeAugmentedDataset(standardized, use_spec_augment=True, use_gaussian_noise=True)
-    print(machines.line(machines.describe(torch.get_num_threads())))
+    print(f"{made_by(conditions())}.")
     for name, dataset in (("standardise", standardized), ("and augment", augmented)):
         loader = OptimalDataLoaderFactory.create_training_loader(dataset, 32, prefetch_threads=0)
         for train in (False, True):
             ratios = []
             for number in range(rounds + 1):
                 seconds = {}
-                for with_it in random.sample([True, False], 2):
+                for with_it in in_turn([True, False], number):
                     native._native = compiled if with_it else None
                     seconds[with_it] = _epoch(loader, train)
                 if number:  # the first is a warm-up
                     ratios.append(seconds[False] / seconds[True])
             native._native = compiled
-            low, _, high = quantiles(ratios, n=4)
+            low, median, high = quartiles(ratios)
             what = "training" if train else "loading only"
-            print(f"{name}, {what}: {median(ratios):.2f} times as long without (quartiles {low:.2f} to {high:.2f})")
+            print(f"{name}, {what}: {median:.2f} times as long without (quartiles {low:.2f} to {high:.2f})")
 
 
 if __name__ == "__main__":

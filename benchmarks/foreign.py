@@ -8,23 +8,19 @@ kept. Writes benchmarks/results/foreign.md with --write; --check ends with exit 
 from __future__ import annotations
 
 import gc
-import random
-import sys
 import time
 import warnings
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import click
 import numpy as np
 import torch
+from harness import RESULTS, Goal, check_option, conditions, end, in_turn, made_by, table, write
 from torch.utils.data import DataLoader, Dataset
 
-from chirp_migrate.training.process import machine as machines
 from chirpid_patch import OptimalDataLoaderFactory
 
-_RESULTS = Path(__file__).resolve().parent / "results" / "foreign.md"
 _MOST = 1.05
 
 
@@ -85,14 +81,14 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 @click.command()
 @click.option("--rounds", default=30, show_default=True, help="Epochs of each loader, at least.")
 @click.option("--seconds-each", default=30.0, show_default=True, help="Seconds for each kind of work, at least.")
-@click.option("--check", is_flag=True, help="End with exit code 1 if ours is slower.")
-@click.option("--write", is_flag=True, help="Write benchmarks/results/foreign.md.")
-def main(rounds: int, seconds_each: float, check: bool, write: bool) -> None:
+@check_option
+@click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign.md.")
+def main(rounds: int, seconds_each: float, check: bool, save: bool) -> None:
     """Print the time of our loader as a multiple of PyTorch's."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")
-    machine = machines.line(machines.describe(torch.get_num_threads()))
-    print(machine)
-    rows, slower = [], False
+    settings = conditions()
+    print(f"{made_by(settings)}.")
+    rows, goals = [], []
     for name, (dataset, options) in WORK.items():
         makers = {"torch": DataLoader, "ours": OptimalDataLoaderFactory.create_loader}
         loaders = {kind: make(dataset, shuffle=True, **options) for kind, make in makers.items()}
@@ -101,24 +97,22 @@ def main(rounds: int, seconds_each: float, check: bool, write: bool) -> None:
             _epoch(loader)  # a warm-up
         until = time.monotonic() + seconds_each
         while len(ratios) < rounds or time.monotonic() < until:
-            seconds = {kind: _epoch(loaders[kind]) for kind in random.sample(list(loaders), 2)}
+            seconds = {kind: _epoch(loaders[kind]) for kind in in_turn(list(loaders), len(ratios))}
             ratios.append(seconds["ours"] / seconds["torch"])
         low, high = _interval(ratios)
-        slower |= low > _MOST
-        rows.append(f"| {name} | {median(ratios):.3f} | {low:.3f} to {high:.3f} |")
-        print(rows[-1], flush=True)
+        rows.append((name, f"{median(ratios):.3f}", f"{low:.3f} to {high:.3f}"))
+        goals.append(Goal(name, f"not above {_MOST}", rows[-1][2], low <= _MOST))
+        print(*rows[-1], sep="  ", flush=True)
         loaders.clear()
         gc.collect()
-    if write:
+    if save:
         lines = [
-            "# Somebody else's datasets, through PyTorch's loader and ours", "",
-            f"`python benchmarks/foreign.py --rounds {rounds} --seconds-each {seconds_each:g}` on {machine}.",
+            "# Somebody else's datasets, through PyTorch's loader and ours", "", f"{made_by(settings)}.",
             "Time of an epoch, ours over PyTorch's: median of the rounds, and its 95 % interval.", "",
-            "| work | ratio | interval |", "|---|--:|--:|", *rows, "",
+            *table(["work", "ratio", "interval"], rows), "",
         ]  # fmt: skip
-        _RESULTS.write_text("\n".join(lines), encoding="utf-8")
-    if check and slower:
-        sys.exit(1)
+        write(RESULTS, "foreign", "\n".join(lines))
+    end(goals, check)
 
 
 if __name__ == "__main__":

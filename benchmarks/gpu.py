@@ -14,8 +14,6 @@ finds no CUDA device. With `--device cpu` or `--quick` no target is judged: 0 sa
 from __future__ import annotations
 
 import gc
-import json
-import shlex
 import sys
 import time
 import warnings
@@ -30,6 +28,7 @@ from gpu_bench.cells import cells, measure, share_of
 from gpu_bench.measure import Span
 from gpu_bench.original import Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
+from harness import Progress, conditions, write_json
 
 from chirp_migrate.training.process import machine as machines
 from chirpid_patch.machine.nvml import GpuProbe
@@ -54,17 +53,6 @@ class Sizes:
 
 _FULL = Sizes(1600, (1, 224, 313), (24, 32, 48, 256), 32, 440.0, 3.0, 5)
 _QUICK = Sizes(20, (1, 24, 32), (8,), 8, 120.0, 0.0, 2)
-
-
-class _Progress:
-    """What is going on, on standard error."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-
-    def __call__(self, doing: str) -> None:
-        seconds = int(time.monotonic() - self._begun)
-        click.echo(f"{seconds // 60}:{seconds % 60:02d} {doing}", err=True)
 
 
 class _Budget:
@@ -94,9 +82,7 @@ class _Results:
 
     def write(self) -> None:
         """All that is known so far, in one step."""
-        partial = self._folder / "gpu.json.part"
-        partial.write_text(json.dumps(as_data(self._run), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(self._folder / "gpu.json")
+        write_json(self._folder / "gpu.json", as_data(self._run))
 
     def end(self) -> str:
         """Write everything; the report."""
@@ -122,11 +108,11 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
     device = _device(where)
     sizes = _QUICK if quick else _FULL
     sizes = replace(sizes, samples=samples or sizes.samples, budget_s=budget or sizes.budget_s)
-    settings: dict[str, Any] = {"command": shlex.join(["python", "benchmarks/gpu.py", *sys.argv[1:]])}
-    settings |= {"device": str(device), **asdict(sizes)}
+    ran = conditions()
+    settings: dict[str, Any] = {"command": ran["command"], "device": str(device), **asdict(sizes)}
     label = CPU_LABEL if device.type == "cpu" else QUICK_LABEL if quick else None
     planned = cells(sizes.batch_sizes, sizes.key_size)
-    run = Run(settings, machines.describe(torch.get_num_threads()), label, planned)
+    run = Run(settings, ran["machine"], label, planned)
     results = _Results(out_dir, run)
     _measure_all(run, results, sizes, device)
     click.echo(results.end())
@@ -135,7 +121,7 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
 
 def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
     """Check, then measure as much as there is time for, what is judged first."""
-    budget, say = _Budget(sizes), _Progress()
+    budget, say = _Budget(sizes), Progress().step
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)  # the guide's
     say(f"making {sizes.samples} spectrograms")
     backend = Backend.unmigrated()

@@ -9,7 +9,6 @@ its log lines are in the figures. Ends with exit code 1 if an interval reaches 1
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
@@ -19,9 +18,9 @@ from typing import Any
 
 import click
 import torch
+from harness import conditions, write_json
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.training.process import machine
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
 from chirpid_patch.hooks.trainer import HookManager
 
@@ -120,8 +119,7 @@ def main(step_ms: float, rounds: int, target: Path | None) -> None:
     bare = (sum(with_hook) - sum(without)) / len(without) / _STRETCH
     click.echo(f"the hook itself, with warm caches: {bare * 1e6:.1f} µs a step")
     if target is not None:
-        about = machine.describe(torch.get_num_threads())
-        target.write_text(json.dumps({"machine": about, "step_ms": step_ms, **results}, indent=1))
+        write_json(target, {**conditions(), "step_ms": step_ms, **results})
     if any(ratio.high >= _BOUND for _, ratio in rows):
         sys.exit(f"an interval reaches {_BOUND}: not shown to cost less than 1 %")
 

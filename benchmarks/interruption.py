@@ -8,26 +8,21 @@ the full disks (`full_disk.py`). Writes `interruption.json` (every run) and `int
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import random
-import shlex
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+from harness import Progress, check_option, conditions, end, output_option, write
 from interruption_bench import report
 from interruption_bench.full_disk import can_mount, limited_apply, on_full_disks
 from interruption_bench.kills import Outcome, Reference, kill_apply, kill_rollback, reference
 from interruption_bench.trees import build, digest
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _MEMORY = Path("/dev/shm")
 #: A run that ended before it could be killed does not count; so many more are tried at most.
 _TRIES = 3
@@ -106,8 +101,8 @@ Examples:
 @click.option("--no-mount", is_flag=True, help="Limit the size of files, also where a small disk could be mounted.")
 @click.option("--lanes", type=click.IntRange(1), default=2, show_default=True, help="Runs at a time.")
 @click.option("--folder", type=click.Path(file_okay=False, exists=True, path_type=Path), help="Where trees are made.")
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_RESULTS, help="For the results.")
-@click.option("--check", is_flag=True, help="End with exit code 1 if something was not shown.")
+@output_option
+@check_option
 def main(
     kills: int,
     rollbacks: int,
@@ -124,7 +119,7 @@ def main(
     """Interrupt runs at random, and see whether every file is always wholly old or wholly new, and none is lost."""
     if not hasattr(os, "killpg"):
         raise click.ClickException("processes are killed as POSIX systems do it: run this on Linux or macOS.")
-    begun = time.monotonic()
+    progress = Progress()
     with tempfile.TemporaryDirectory(dir=folder or _default_folder(), prefix="chirp-migrate-bench-") as name:
         work = Path(name).resolve()
         build(work / "original", files, seed)
@@ -142,29 +137,23 @@ def main(
                 outcomes.append(outcome)
                 for problem in outcome.problems:
                     click.echo(f"{outcome.kind}, {outcome.phase}: {problem}", err=True)
-                if len(outcomes) % 20 == 0:
-                    click.echo(f"{len(outcomes)} runs, {time.monotonic() - begun:.0f} s", err=True)
+                progress.count(len(outcomes), kills + rollbacks + full, every=20)
         python = [path for path in likes[0].sides.before if path.endswith(".py")]
         settings = {
-            "command": shlex.join(["python", "benchmarks/interruption.py", *sys.argv[1:]]),
-            "machine": f"{platform.platform()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+            **conditions(1),
             "folder": str(folder or _default_folder()),
             "seed": seed,
             "python_files": len(python),
             "not_rewritten": len(python) - sum(path.endswith(".py") for path in likes[0].sides.rewritten),
             "tree": digest(likes[0].sides.before),
-            "seconds": round(time.monotonic() - begun, 1),
+            "seconds": round(progress.seconds, 1),
         }
     reached = report.goals(outcomes, kills, full)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "interruption.md").write_text(report.as_markdown(outcomes, reached, settings), encoding="utf-8")
-    (output / "interruption.json").write_text(
-        json.dumps(report.as_data(outcomes, reached, settings), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
-    for line in (*report.summary(outcomes), *(f"{g.what}: {g.reached} (wanted {g.wanted})" for g in reached)):
+    for line in (*report.summary(outcomes), *(f"{g.what}: {g.measured} (wanted {g.wanted})" for g in reached)):
         click.echo(line)
-    if check and not all(goal.holds for goal in reached):
-        sys.exit(1)
+    text = report.as_markdown(outcomes, reached, settings)
+    write(output, "interruption", text, report.as_data(outcomes, reached, settings))
+    end(reached, check)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 import configparser
 import json
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,16 +24,13 @@ from pathlib import Path
 
 import click
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
-
-from chirp_migrate.training.process import machine as machines
+from harness import RESULTS, TOOL, Goal, Progress, check_option, conditions, end, goal_lines, made_by, table, write
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-_RESULTS = Path(__file__).resolve().parent / "results"
-_CHIRP = [sys.executable, "-m", "chirp_migrate"]
 _FEWEST_PACKAGES = 10
 
 #: Findings of one tool: how often each occurs in each file.
@@ -160,8 +156,8 @@ def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
     _run(["git", "add", "--all", "--force"], root)
     who = ["-c", "user.name=bench", "-c", "user.email=bench@example.com"]
     _run(["git", *who, "commit", "--quiet", "--message", "as released"], root)
-    diff = _run([*_CHIRP, "apply", "--tests", "--diff", "."], root).stdout
-    _run([*_CHIRP, "apply", "--tests", "--allow-dirty", "."], root)
+    diff = _run([*TOOL, "apply", "--tests", "--diff", "."], root).stdout
+    _run([*TOOL, "apply", "--tests", "--allow-dirty", "."], root)
     changed = _run(["git", "diff", "--name-only", "-z", "HEAD"], root).stdout.split("\0")[:-1]
     added = _run(["git", "ls-files", "--others", "--exclude-standard", "-z"], root).stdout.split("\0")[:-1]
     _run(["git", "add", "--intent-to-add", *added], root) if added else None
@@ -172,7 +168,7 @@ def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
     uses_runtime = any("chirpid_patch" in (root / path).read_text(encoding="utf-8") for path in files)
     result.unneeded = [*added, *(path for path in changed if not path.endswith((".py", ".ipynb")) and not uses_runtime)]
     after = dict(_findings(root, tools, files, result.unusable))
-    _run([*_CHIRP, "rollback", "."], root)
+    _run([*TOOL, "rollback", "."], root)
     before = dict(_findings(root, after, files, result.unusable))
     for tool, found in after.items():
         had = before[tool]
@@ -200,46 +196,50 @@ def _changes(lines: Sequence[str]) -> tuple[int, int]:
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
 
-def _as_markdown(checked: Sequence[Checked], command: str, machine: str, versions: str) -> str:
-    goals = _goals(checked)
+def _as_markdown(checked: Sequence[Checked], goals: Sequence[Goal], ran: str) -> str:
     lines = [
         "# Migrated packages under their own formatters and linters",
         "",
-        f"`{command}` on {machine}; {versions}.",
+        f"{ran}.",
         "",
-        "| goal | wanted | measured | |",
-        "| --- | --: | --: | --: |",
-        *(f"| {what} | {wanted} | {measured} | {'holds' if holds else '**does not hold**'} |"
-          for what, wanted, measured, holds in goals),
+        *goal_lines(goals),
         "",
         "Source distributions as they are, tests included. Each tool runs with the settings of the package, on the "
         "files that were rewritten and on the same files before. *Clean before*: files that the tool had nothing to "
         "say about.",
         "",
-        "| package | rewritten | tool: clean before | newly failing | new findings | lines by `--diff` | by git |",
-        "| --- | --: | --- | --: | --: | --: | --: |",
-    ]  # fmt: skip
+    ]
+    rows = []
     for one in checked:
         tools = ", ".join(f"{tool}: {clean}" for tool, clean in one.tools.items())
         tools += "".join(f", {tool}: does not run with its settings" for tool in one.unusable)
-        changes = " | ".join(f"+{added} -{removed}" for added, removed in (one.diff_lines, one.git_lines))
-        cells = f"{one.name} | {one.rewritten} | {tools.removeprefix(', ')} | {len(one.newly_failing)} | {len(one.new)}"
-        lines.append(f"| {cells} | {changes} |")
+        changes = [f"+{added} -{removed}" for added, removed in (one.diff_lines, one.git_lines)]
+        rows.append((one.name, tools.removeprefix(", "), one.rewritten, len(one.newly_failing), len(one.new), *changes))
+    header = [
+        "package",
+        "tool: clean before",
+        "rewritten",
+        "newly failing",
+        "new findings",
+        "lines by `--diff`",
+        "by git",
+    ]
     found = [f"- {one.name}: {problem}" for one in checked for problem in one.problems]
-    return "\n".join([*lines, *(["", "## What should not be", "", *found] if found else [])]) + "\n"
+    problems = ["", "## What should not be", "", *found] if found else []
+    return "\n".join([*lines, *table(header, rows, left=2), *problems]) + "\n"
 
 
-def _goals(checked: Sequence[Checked]) -> list[tuple[str, str, str, bool]]:
+def _goals(checked: Sequence[Checked]) -> list[Goal]:
     ran = sum(bool(one.tools and one.rewritten) for one in checked)
-    failing, new = sum(len(one.newly_failing) for one in checked), sum(len(one.new) for one in checked)
-    unequal = [one.name for one in checked if one.diff_lines != one.git_lines]
-    unneeded = sum(len(one.unneeded) for one in checked)
+    none_of = {
+        "files that fail newly": sum(len(one.newly_failing) for one in checked),
+        "findings that are new": sum(len(one.new) for one in checked),
+        "packages whose diff is longer than git's": sum(one.diff_lines != one.git_lines for one in checked),
+        "files added or changed without need": sum(len(one.unneeded) for one in checked),
+    }
     return [
-        ("packages with tools of their own", f"at least {_FEWEST_PACKAGES}", str(ran), ran >= _FEWEST_PACKAGES),
-        ("files that fail newly", "0", str(failing), not failing),
-        ("findings that are new", "0", str(new), not new),
-        ("packages whose diff is longer than git's", "0", str(len(unequal)), not unequal),
-        ("files added or changed without need", "0", str(unneeded), not unneeded),
+        Goal("packages with tools of their own", f"at least {_FEWEST_PACKAGES}", str(ran), ran >= _FEWEST_PACKAGES),
+        *(Goal(what, "0", str(number), not number) for what, number in none_of.items()),
     ]
 
 
@@ -266,18 +266,19 @@ Packages: {", ".join(package.name for package in PACKAGES)}
     help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
 )
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the trees in this folder.")
-@click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
-@click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
-def main(packages: str | None, cache: Path | None, keep: Path | None, check: bool, write: bool) -> None:
+@check_option
+@click.option("--write", "save", is_flag=True, help="Write the results to benchmarks/results.")
+def main(packages: str | None, cache: Path | None, keep: Path | None, check: bool, save: bool) -> None:
     """Migrate packages from PyPI and run their own formatters and linters before and after."""
     chosen = packages.split(",") if packages else [one.name for one in PACKAGES]
     known: Mapping[str, Package] = {one.name: one for one in PACKAGES}
     if unknown := [name for name in chosen if name not in known]:
         raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
     checked: list[Checked] = []
+    progress = Progress()
     with tempfile.TemporaryDirectory() as folder:
         for number, name in enumerate(chosen, 1):
-            click.echo(f"[{number}/{len(chosen)}] {name}", err=True)
+            progress.step(f"[{number}/{len(chosen)}] {name}")
             try:
                 one = check_package(known[name], cache or default_cache(), keep or Path(folder))
             except (Unavailable, Unusable) as error:
@@ -285,16 +286,13 @@ def main(packages: str | None, cache: Path | None, keep: Path | None, check: boo
             for problem in one.problems:
                 click.echo(f"    {problem}", err=True)
             checked += [one] if one.tools or one.unusable else []
-    machine = machines.line(machines.describe(1))
-    command = shlex.join(["python", "benchmarks/linters.py", *sys.argv[1:]])
-    text = _as_markdown(checked, command, machine, _versions())
+    progress.end()
+    settings, goals = conditions(1), _goals(checked)
+    text = _as_markdown(checked, goals, f"{made_by(settings)}; {_versions()}")
     click.echo(text)
-    if write:
-        data = {"schema": 1, "command": command, "machine": machine, "packages": [asdict(one) for one in checked]}
-        (_RESULTS / "linters.md").write_text(text, encoding="utf-8")
-        (_RESULTS / "linters.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if check and not all(holds for *_, holds in _goals(checked)):
-        sys.exit(1)
+    if save:
+        write(RESULTS, "linters", text, {"schema": 1, **settings, "packages": [asdict(one) for one in checked]})
+    end(goals, check)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,14 @@ Writes `loader.json` (raw values), `loader.md` (tables) and `loader.png` (a char
 from __future__ import annotations
 
 import gc
-import json
-import shlex
-import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import torch
+from harness import Progress, check_option, conditions, end, output_option, write
 from loader_bench import chart, report, targets
 from loader_bench.contenders import CONTENDERS
 from loader_bench.measure import Measured, measure
@@ -28,46 +24,8 @@ from loader_bench.workloads import WORKLOADS, Data, matching
 
 from chirp_migrate.training.process import machine as machines
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _FULL = {"rounds": 7, "samples": 1000}
 _QUICK = {"rounds": 3, "samples": 320}
-
-
-class _Progress:
-    """What is going on, on standard error: rewritten in place on a terminal, else one line a workload."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._live = sys.stderr.isatty()
-        self._workload = ""
-
-    def begin(self, workload: str) -> None:
-        """A new workload."""
-        self._workload = workload
-        if not self._live:
-            click.echo(f"{self._elapsed()} {workload}", err=True)
-
-    def __call__(self, doing: str) -> None:
-        if self._live:
-            click.echo(f"\r\x1b[K{self._elapsed()} {self._workload}: {doing}", err=True, nl=False)
-
-    def end(self) -> None:
-        """Nothing more to say."""
-        if self._live:
-            click.echo("\r\x1b[K", err=True, nl=False)
-
-    def _elapsed(self) -> str:
-        seconds = int(time.monotonic() - self._begun)
-        return f"{seconds // 60}:{seconds % 60:02d}"
-
-
-def _machine() -> dict[str, Any]:
-    """What the figures were measured on and with."""
-    return {
-        **machines.describe(torch.get_num_threads()),
-        "numpy": np.__version__,
-        "libraries": {name: installed_version(name) for name in LIBRARIES},
-    }
 
 
 def _names(kind: str, names: list[str], patterns: tuple[str, ...]) -> list[str]:
@@ -100,13 +58,8 @@ Contenders: {", ".join(contender.name for contender in CONTENDERS[:7])},
 @click.option("--workloads", multiple=True, metavar="NAMES", help="Only these: names or patterns, comma-separated.")
 @click.option("--contenders", multiple=True, metavar="NAMES", help="Only these: names or patterns, comma-separated.")
 @click.option("--quick", is_flag=True, help="Fewer samples, rounds and workloads.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_RESULTS,
-    help="Folder for the results.  [default: benchmarks/results]",
-)
-@click.option("--check", is_flag=True, help="End with exit code 1 if a target does not hold.")
+@output_option
+@check_option
 def main(
     rounds: int | None,
     samples: int | None,
@@ -133,39 +86,34 @@ def main(
     gc.collect()
     gc.freeze()  # what was imported need not be searched for garbage again, in the middle of an epoch
 
-    progress = _Progress()
+    progress = Progress()
     results: list[Measured] = []
     selected = [workload for workload in WORKLOADS if workload.name in chosen]
     with tempfile.TemporaryDirectory() as folder:
         data = Data(samples, Path(folder))
         for number, workload in enumerate(selected, 1):
-            progress.begin(f"[{number}/{len(selected)}] {workload.name}")
+            progress.step(f"[{number}/{len(selected)}] {workload.name}")
             results.append(measure(workload, names, data, rounds, progress))
         decodings = {kind: data.decoding(kind).amount for kind in sorted(data.decodings)}
     progress.end()
 
     settings: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/loader.py", *sys.argv[1:]]),
-        "machine": _machine(),
+        **conditions(),
         "rounds": rounds,
         "samples": samples,
         "reduced": quick or bool(workloads or contenders) or samples < _FULL["samples"] or rounds < _FULL["rounds"],
         "decoding": decodings,
     }
+    libraries = {name: installed_version(name) for name in LIBRARIES}
+    settings["machine"] |= {"numpy": np.__version__, "libraries": libraries}
     outcomes = targets.judge(results)
     caption = f"Medians and quartiles of {rounds} interleaved rounds. {machines.line(settings['machine'])}"
     drawn = chart.draw(results, output / "loader.png", caption)
     text = report.as_markdown(results, outcomes, settings, "loader.png" if drawn else None)
-    (output / "loader.md").write_text(text, encoding="utf-8")
-    raw = report.as_data(results, outcomes, settings)
-    (output / "loader.json").write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     click.echo(text)
-    if not drawn:
-        click.echo("No chart: matplotlib is not installed, or the original was left out.", err=True)
-    click.echo(f"Written: {', '.join(f'loader.{kind}' for kind in ('json', 'md', *(['png'] if drawn else [])))}"
-               f" in {output}", err=True)  # fmt: skip
-    if check and any(outcome.holds is False for outcome in outcomes):
-        sys.exit(1)
+    write(output, "loader", text, report.as_data(results, outcomes, settings))
+    click.echo("Chart: loader.png" if drawn else "No chart: matplotlib is missing, or the original left out.", err=True)
+    end(outcomes, check)
 
 
 if __name__ == "__main__":

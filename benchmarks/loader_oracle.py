@@ -8,21 +8,12 @@ is listed in docs/loader.md. Ends with exit code 1 if anything else does.
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import click
-import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from harness import RESULTS, Progress, conditions, made_by, table, write
 from oracle_bench.cases import make_case
 from oracle_bench.runner import explain, run_cases
-
-from chirp_migrate.training.process import machine as machines
-
-_RESULTS = Path(__file__).resolve().parent / "results" / "loader-oracle.md"
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -30,10 +21,10 @@ _RESULTS = Path(__file__).resolve().parent / "results" / "loader-oracle.md"
 @click.option("--first", default=0, show_default=True, help="Number of the first: the same number, the same program.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
 @click.option("--slow-methods", default=0.04, show_default=True, help="Share that spawn workers or use a fork server.")
-@click.option("--write", is_flag=True, help="Write benchmarks/results/loader-oracle.md.")
-def main(cases: int, first: int, jobs: int, slow_methods: float, write: bool) -> None:
+@click.option("--write", "save", is_flag=True, help="Write benchmarks/results/loader-oracle.md.")
+def main(cases: int, first: int, jobs: int, slow_methods: float, save: bool) -> None:
     """Compare our loaders with PyTorch's on programs made up at random."""
-    begun, shown = time.monotonic(), 0
+    progress, shown = Progress(), 0
     counts: Counter[str] = Counter()
     uses: Counter[str] = Counter()
     programs = [make_case(first + number, slow_methods) for number in range(cases)]
@@ -47,23 +38,18 @@ def main(cases: int, first: int, jobs: int, slow_methods: float, write: bool) ->
         if not outcome.is_same:
             shown += 1
             click.echo(explain(outcome))
-        if sys.stderr.isatty() or (number + 1) % 250 == 0:
-            end = "\r" if sys.stderr.isatty() else "\n"
-            click.echo(
-                f"{number + 1} of {cases}, {shown} differ, {time.monotonic() - begun:.0f} s{end}", err=True, nl=False
-            )
+        progress.count(number + 1, cases, f", {shown} differ", every=250)
+    progress.end()
     ends = ", ".join(f"{side}: {count} of {cases} differ" for side, count in sorted(counts.items()))
-    click.echo(f"\n{ends}; {time.monotonic() - begun:.0f} s")
-    if write:
-        machine = machines.line(machines.describe(torch.get_num_threads()))
+    click.echo(f"\n{ends}; {progress.seconds:.0f} s")
+    if save:
+        counted = [(side, f"{count} of {cases}") for side, count in sorted(counts.items())]
         lines = [
-            "# Our loaders beside PyTorch's, on programs made up at random", "",
-            f"`python benchmarks/loader_oracle.py --cases {cases} --first {first}` on", f"{machine}.", "",
-            "| of the programs | |", "|---|--:|", *(f"| {use} | {count} |" for use, count in sorted(uses.items())), "",
-            "| loader | programs that differ from PyTorch's |", "|---|--:|",
-            *(f"| {side} | {count} of {cases} |" for side, count in sorted(counts.items())), "",
+            "# Our loaders beside PyTorch's, on programs made up at random", "", f"{made_by(conditions())}.", "",
+            *table(["of the programs", ""], sorted(uses.items())), "",
+            *table(["loader", "programs that differ from PyTorch's"], counted), "",
         ]  # fmt: skip
-        _RESULTS.write_text("\n".join(lines), encoding="utf-8")
+        write(RESULTS, "loader-oracle", "\n".join(lines))
     if shown:
         sys.exit(1)
 

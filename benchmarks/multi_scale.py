@@ -9,7 +9,6 @@ after the first step, the losses of every step and the weights at the end. Write
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,17 +21,17 @@ from typing import Any
 
 import click
 import torch
+from harness import Goal, Progress, check_option, conditions, end, made_by, output_option, turns, write
+from harness import table as table_of
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.training.process import machine as machines
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.scales.dataset import MultiScaleDataset
 from chirpid_patch.scales.step import MultiScaleStep
 
-_RESULTS = Path(__file__).resolve().parent / "results"
 _MIB = 2**20
 #: What is shown for each kind of normalisation: the way, and what it says in the table.
 _WAYS = {
@@ -188,42 +187,37 @@ class Compared:
 
 def table(norm: str, ways: dict[str, Compared]) -> list[str]:
     """The rows for one kind of normalisation."""
-    lines = [
-        f"**{norm} norm**",
-        "",
-        "| way | peak, MiB | of it before training | peak below legacy | training's part below legacy | samples/s "
-        "| time against legacy [95 %] | CPU time against legacy [95 %] | largest difference of losses, weights |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    header = [
+        "way", "peak, MiB", "of it before training", "peak below legacy", "training's part below legacy", "samples/s",
+        "time against legacy [95 %]", "CPU time against legacy [95 %]", "largest difference of losses, weights",
+    ]  # fmt: skip
+    rows = []
     for way, found in ways.items():
         peak, before = (median(getattr(run, name) for run in found.runs) / _MIB for name in ("peak", "before"))
-        rate = median(run.rate for run in found.runs)
-        row = f"| {_WAYS[norm][way]} | {peak:.0f} | {before:.0f} |"
-        if way == "legacy":
-            lines.append(f"{row} | | {rate:.1f} | 1 | 1 | |")
-            continue
-        ratio, cpu = found.time, found.cpu_time
-        lines.append(
-            f"{row} {found.reduction:.0%} | {found.training_reduction:.0%} | {rate:.1f} "
-            f"| {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] "
-            f"| {cpu.value:.2f} [{cpu.low:.2f}, {cpu.high:.2f}] "
-            f"| {found.difference('losses'):.0e}, {found.difference('weights'):.0e} |"
-        )
-    return [*lines, ""]
+        beside = ["", ""], ["1", "1", ""]
+        if way != "legacy":
+            times = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in (found.time, found.cpu_time)]
+            differences = f"{found.difference('losses'):.0e}, {found.difference('weights'):.0e}"
+            beside = [f"{found.reduction:.0%}", f"{found.training_reduction:.0%}"], [*times, differences]
+        rate = f"{median(run.rate for run in found.runs):.1f}"
+        rows.append([_WAYS[norm][way], f"{peak:.0f}", f"{before:.0f}", *beside[0], rate, *beside[1]])
+    return [f"**{norm} norm**", "", *table_of(header, rows), ""]
 
 
-def misses(results: dict[str, dict[str, Compared]]) -> list[str]:
-    """What was wanted and not found."""
+def goals_of(results: dict[str, dict[str, Compared]]) -> list[Goal]:
+    """What is wanted of each way."""
     found = []
     for norm, ways in results.items():
         for way, one in ways.items():
-            if way != "legacy" and max(one.difference("losses"), one.difference("weights")) > _CLOSE:
-                found.append(f"{norm} norm, {way}: losses or weights differ")
-            if way != "legacy" and one.time.wholly_above(1.0):
-                found.append(f"{norm} norm, {way}: slower than legacy mode")
-    if results["group"]["budget"].reduction < _REDUCTION:
-        found.append(f"in parts of a budget: less than {_REDUCTION:.0%} below legacy mode")
-    return found
+            if way == "legacy":
+                continue
+            difference, time = max(one.difference("losses"), one.difference("weights")), one.time
+            what = f"{norm} norm, {way}"
+            found.append(Goal(f"{what}: same training", f"≤ {_CLOSE:.0e}", f"{difference:.0e}", difference <= _CLOSE))
+            slower = time.wholly_above(1.0)
+            found.append(Goal(f"{what}: not slower", "≤ 1", f"{time.value:.2f} [{time.low:.2f}, …", not slower))
+    less = results["group"]["budget"].reduction
+    return [*found, Goal("in parts of a budget: less memory", f"≥ {_REDUCTION:.0%}", f"{less:.0%}", less >= _REDUCTION)]
 
 
 @click.command()
@@ -234,8 +228,8 @@ def misses(results: dict[str, dict[str, Compared]]) -> list[str]:
 @click.option("--budget-mib", type=int, default=64, show_default=True, help="For forward and backward, in parts.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=int, default=1, show_default=True, help="Compute threads.")
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_RESULTS, help="Folder.")
-@click.option("--check", is_flag=True, help="Exit with 1 if what is wanted was not found.")
+@output_option
+@check_option
 @click.option("--one", nargs=3, hidden=True)
 @click.option("--sizes", "given", hidden=True)
 def main(
@@ -258,24 +252,21 @@ def main(
         return
     sizes = Sizes(tuple(map(int, scales.split(","))), samples, batch_size, budget_mib, device, threads)
     runs: dict[tuple[str, str], list[Run]] = {(norm, way): [] for norm, ways in _WAYS.items() for way in ways}
-    for number in range(rounds):
-        for norm, way in runs if number % 2 == 0 else reversed(runs):
-            click.echo(f"round {number + 1} of {rounds}: {norm} norm, {way}", err=True)
-            runs[norm, way].append(in_process(way, norm, sizes))
+    progress = Progress()
+    for number, (norm, way) in turns(list(runs), rounds):
+        progress.step(f"round {number + 1} of {rounds}: {norm} norm, {way}")
+        runs[norm, way].append(in_process(way, norm, sizes))
+    progress.end()
     results = {
         norm: {way: Compared(runs[norm, way], runs[norm, "legacy"]) for way in ways} for norm, ways in _WAYS.items()
     }
-    settings: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/multi_scale.py", *sys.argv[1:]]),
-        "machine": machines.describe(threads),
-        **asdict(sizes),
-    }
-    missed = misses(results)
+    settings: dict[str, Any] = {**conditions(threads), **asdict(sizes)}
+    goals = goals_of(results)
     lines = [
         "# Training at several scales",
         "",
         f"Scales {scales}, batches of {batch_size}, {samples} images of bytes at the largest scale; "
-        f"{rounds} rounds; budget {budget_mib} MiB; medians. {machines.line(settings['machine'])}.",
+        f"{rounds} rounds; budget {budget_mib} MiB; medians. {made_by(settings)}.",
         "",
         *(line for norm, ways in results.items() for line in table(norm, ways)),
         "Peak: "
@@ -284,18 +275,16 @@ def main(
         ),
         "Batch norm normalises by the batch as a whole, so a scale cannot be run in parts there.",
         "",
-        *(f"Not as wanted: {miss}." for miss in missed),
+        *(f"Not as wanted: {one.what}: {one.measured}, wanted {one.wanted}." for one in goals if not one.holds),
     ]
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "multi-scale.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     raw = {
         f"{norm}, {way}": [asdict(run) | {"weights": len(run.weights)} for run in found]
         for (norm, way), found in runs.items()
     }
-    (output / "multi-scale.json").write_text(json.dumps({"settings": settings, "runs": raw}, indent=1) + "\n")
-    click.echo("\n".join(lines))
-    if check and missed:
-        sys.exit(1)
+    text = "\n".join(lines).rstrip() + "\n"
+    click.echo(text)
+    write(output, "multi-scale", text, {"settings": settings, "runs": raw})
+    end(goals, check)
 
 
 if __name__ == "__main__":

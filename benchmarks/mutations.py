@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
-from pathlib import Path
 from types import FrameType
 
 import click
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from harness import RESULTS, ROOT, Progress, conditions, write
 from soundness_bench.mutants import Mutant, forget, judging_modules, mutants_of
 
 from chirp_migrate.engine.rewrite_file import rewrite
@@ -30,9 +26,7 @@ from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
 
-_HERE = Path(__file__).resolve().parent
-_RESULTS = _HERE / "results" / "mutations.md"
-_PAIRS = _HERE.parent / "fixtures" / "rules"
+_PAIRS = ROOT / "fixtures" / "rules"
 
 
 @dataclass(frozen=True)
@@ -74,31 +68,30 @@ def left_alone(rule: Rule) -> dict[str, dict[str, str]]:
 @click.option("--rule", "codes", multiple=True, help="Conditions of this rule only, such as CHP002. [all safe rules]")
 @click.option("--random", default=0, show_default=True, help="For what is not missed: so many programs made up.")
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
-@click.option("--write", is_flag=True, help="Write benchmarks/results/mutations.md.")
-def main(codes: tuple[str, ...], random: int, jobs: int, write: bool) -> None:
+@click.option("--write", "save", is_flag=True, help="Write benchmarks/results/mutations.md.")
+def main(codes: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
     """Switch conditions off, one at a time, and see whether it is noticed."""
-    begun = time.monotonic()
+    progress = Progress()
     rules = rewriting_rules(codes)
-    seen = list(_all_seen(rules, random, jobs))
+    seen = list(_all_seen(rules, random, jobs, progress))
+    progress.end()
     lines = [*_requirements(rules, seen), "", *_modules(seen)]
     text = "\n".join(lines)
-    click.echo(f"{text}\n\n{time.monotonic() - begun:.0f} s")
-    if write:
+    click.echo(f"{text}\n\n{progress.seconds:.0f} s")
+    if save:
         head = "# Conditions of the rules, switched off one at a time"
-        command = f"`python benchmarks/mutations.py --random {random} --write`"
-        _RESULTS.write_text(f"{head}\n\n{command}\n\n{text}\n", encoding="utf-8")
+        write(RESULTS, "mutations", f"{head}\n\n`{conditions()['command']}`\n\n{text}\n")
     sys.exit(1 if any("| **none** |" in line for line in lines) else 0)
 
 
-def _all_seen(rules: list[Rule], random: int, jobs: int) -> Iterator[Seen]:
+def _all_seen(rules: list[Rule], random: int, jobs: int, progress: Progress) -> Iterator[Seen]:
     names = sorted(set().union(*(judging_modules(rule) for rule in rules)))
     mutants = [(name, place) for name in names for place, _ in enumerate(mutants_of(name))]
     codes = tuple(rule.code for rule in rules)
     context = get_context("fork")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         for number, one in enumerate(pool.map(partial(_see, codes, random), mutants, chunksize=8)):
-            if sys.stderr.isatty() or (number + 1) % 100 == 0:
-                click.echo(f"{number + 1} of {len(mutants)}", err=True)
+            progress.count(number + 1, len(mutants))
             yield one
 
 

@@ -7,7 +7,6 @@ if the median first paint takes longer than 2 s. Needs Chromium and playwright (
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import subprocess
@@ -16,8 +15,7 @@ import tempfile
 from pathlib import Path
 
 import click
-
-from chirp_migrate.training.process import machine
+from harness import conditions, made_by, write_json
 
 _LIMIT_MS = 2000
 _LOADERS_A_FILE = 40
@@ -74,13 +72,13 @@ def main(hunks: int, rounds: int, target: Path | None) -> None:
         page = make_page(Path(folder), hunks)
         size = page.stat().st_size
         found = [open_page(chromium, page) for _ in range(rounds)]
-    about = machine.describe(machine.usable_cpus())
-    click.echo(f"{found[0]['hunks']:.0f} hunks, {size / 2**20:.1f} MiB; {machine.line(about)}")
+    settings = conditions(1)
+    click.echo(f"{found[0]['hunks']:.0f} hunks, {size / 2**20:.1f} MiB; {made_by(settings)}")
     for name, what in (("paint", "first paint"), ("loaded", "loaded")):
         times = sorted(one[name] for one in found)
         click.echo(f"{what:12} {statistics.median(times):6.0f} ms  ({times[0]:.0f} to {times[-1]:.0f}, {rounds} times)")
     if target is not None:
-        target.write_text(json.dumps({"machine": about, "bytes": size, "times": found}, indent=1) + "\n")
+        write_json(target, {**settings, "bytes": size, "times": found})
     if statistics.median(one["paint"] for one in found) > _LIMIT_MS:
         sys.exit(f"the first paint takes more than {_LIMIT_MS} ms")
 

@@ -9,20 +9,18 @@ ends with 1 if a repeat failed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import torch
+from harness import Goal, conditions, end, turns, write_json
 from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.candidate import Candidate, Measured, grid
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick, standings
@@ -77,9 +75,8 @@ def subjects(folder: Path) -> dict[str, Subject]:
 def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_s: float) -> Candidate:
     """The fastest of all ways, each measured in every round."""
     measured = [Measured(way) for way in ways]
-    for number in range(rounds):
-        for one in measured if number % 2 == 0 else reversed(measured):
-            one.rates.append(measure(subject, one.candidate, True, slice_s).samples_per_s)
+    for _, one in turns(measured, rounds):
+        one.rates.append(measure(subject, one.candidate, True, slice_s).samples_per_s)
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
@@ -88,65 +85,53 @@ def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, s
     if picked == best:
         return None
     rates: dict[Candidate, list[float]] = {picked: [], best: []}
-    for number in range(pairs):
-        for way in (picked, best) if number % 2 == 0 else (best, picked):
-            rates[way].append(measure(subject, way, True, slice_s).samples_per_s)
+    for _, way in turns([picked, best], pairs):
+        rates[way].append(measure(subject, way, True, slice_s).samples_per_s)
     return paired_ratio(rates[best], rates[picked])
 
 
-def main() -> int:
-    """Measure, print, and say whether a repeat failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=30.0, help="for tune's own sweep")
-    parser.add_argument("--slice", type=float, default=0.7, help="seconds of each measurement of the others")
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--quick", action="store_true", help="two repeats of short measurements: shows that it runs")
-    parser.add_argument("--only", default="", help="only data whose name contains this")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    if given.quick:
-        given.repeats, given.seconds, given.slice, given.pairs = 2, 8.0, 0.2, 4
-    results, failed = [], 0
+@click.command(help=__doc__)
+@click.option("--repeats", default=5, show_default=True, help="Of each kind of data.")
+@click.option("--seconds", default=30.0, show_default=True, help="For tune's own sweep.")
+@click.option("--slice", "slice_s", default=0.7, show_default=True, help="Seconds of each measurement of the others.")
+@click.option("--pairs", default=8, show_default=True, help="Measurements of the pick and the best.")
+@click.option("--quick", is_flag=True, help="Two repeats of short measurements: shows that it runs.")
+@click.option("--only", default="", help="Only data whose name contains this.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write raw values to this file.")
+def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, only: str, target: Path | None) -> None:
+    """Measure, print, judge."""
+    if quick:
+        repeats, seconds, slice_s, pairs = 2, 8.0, 0.2, 4
+    results, goals = [], []
     threads = sorted({1, min(2, usable_cpus()), usable_cpus()})
     with tempfile.TemporaryDirectory() as folder:
         for name, subject in subjects(Path(folder)).items():
-            if given.only not in name:
+            if only not in name:
                 continue
             ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
-            for repeat in range(given.repeats):
+            for repeat in range(repeats):
                 watch = Watch()
-                sweep = Sweep(subject, ways, True, given.seconds, lambda _line: None)
-                chosen = pick(standings(sweep.run()))
+                chosen = pick(standings(Sweep(subject, ways, True, seconds, lambda _line: None).run()))
                 assert chosen is not None
-                best = exhaustive_best(subject, ways, 3, given.slice)
-                ratio = compared(subject, chosen.candidate, best, given.pairs, given.slice)
+                best = exhaustive_best(subject, ways, 3, slice_s)
+                ratio = compared(subject, chosen.candidate, best, pairs, slice_s)
                 worse = ratio is not None and ratio.high < 1 - TOLERANCE
-                failed += worse
                 others = watch.others()
                 busy = "unknown" if others is None else f"{others:.0%}"
                 shown = "the same" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-                print(
+                click.echo(
                     f"{name:20} {repeat + 1}: picked {chosen.candidate!s:22} best {best!s:22} "
-                    f"pick/best {shown:24} {'FAILED' if worse else 'ok'}  (others: {busy})",
-                    flush=True,
+                    f"pick/best {shown:24} {'FAILED' if worse else 'ok'}  (others: {busy})"
                 )
                 interval = None if ratio is None else [ratio.value, ratio.low, ratio.high]
-                results.append(
-                    {
-                        "data": name,
-                        "picked": str(chosen.candidate),
-                        "best": str(best),
-                        "ratio": interval,
-                        "others": others,
-                    }
-                )
-    print(f"{failed} of {len(results)} failed")
-    if given.json is not None:
-        conditions = {"machine": machine.describe(torch.get_num_threads()), "seconds": given.seconds}
-        given.json.write_text(json.dumps({**conditions, "results": results}, indent=1) + "\n", encoding="utf-8")
-    return 1 if failed else 0
+                goals.append(Goal(f"{name}, {repeat + 1}", f"not below {1 - TOLERANCE}", shown, not worse))
+                found = {"data": name, "picked": str(chosen.candidate), "best": str(best)}
+                results.append({**found, "ratio": interval, "others": others})
+    click.echo(f"{sum(not one.holds for one in goals)} of {len(goals)} failed")
+    if target is not None:
+        write_json(target, {**conditions(), "seconds": seconds, "results": results})
+    end(goals)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

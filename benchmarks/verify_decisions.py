@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
+from harness import ROOT, Goal, check_option, conditions, end, output_option, write, write_json
 from verify_decisions import report
 from verify_decisions.pool import Pool, record
 from verify_decisions.trials import AT_MARGIN, SCENARIOS, made_up, recorded, run_trials
 
-from chirp_migrate.training.process import machine as machines
-
-_RESULTS = Path(__file__).resolve().parent / "results"
-_DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "verify.md"
+_DOCUMENT = ROOT / "docs" / "verify.md"
 _NOISE = (0.06, 0.15)
 _ROUNDS = (4, 10, 20)
 _AT_MARGIN_TRIALS = 2000
@@ -31,20 +27,12 @@ _AT_MARGIN_TRIALS = 2000
 
 def _record(rounds: int, threads: int, load: bool, raw: Path) -> tuple[Pool, dict[str, Any]]:
     """Record, and keep what there is after every round: an interrupted recording is not lost."""
-    settings: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/verify_decisions.py", *sys.argv[1:]]),
-        "machine": machines.describe(threads),
-        "niceness": os.nice(0) if hasattr(os, "nice") else None,
-    }
+    settings = {**conditions(threads), "niceness": os.nice(0) if hasattr(os, "nice") else None}
     pool = Pool(load, ())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for pool in record(rounds, threads, load, Path(folder), lambda text: click.echo(text, err=True)):
-            _write(raw, {"settings": settings, "pool": pool.to_json()})
+            write_json(raw, {"settings": settings, "pool": pool.to_json()})
     return pool, settings
-
-
-def _write(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @click.command()
@@ -56,14 +44,9 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 @click.option(
     "--recorded", "from_recording", is_flag=True, help="Decide on the recording that is there instead of making one."
 )
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_RESULTS,
-    help="Folder for the results.  [default: benchmarks/results]",
-)
+@output_option
 @click.option("--docs/--no-docs", default=False, help="Also put the tables into docs/verify.md.")
-@click.option("--check", is_flag=True, help="End with exit code 1 if a wanted rate does not hold.")
+@check_option
 def main(
     rounds: int,
     threads: int,
@@ -84,8 +67,7 @@ def main(
         pool, settings = Pool.read(raw), json.loads(raw.read_text(encoding="utf-8"))["settings"]
     else:
         pool, settings = _record(rounds, threads, load, raw)
-    settings |= {"command": shlex.join(["python", "benchmarks/verify_decisions.py", *sys.argv[1:]])}
-    settings |= {"trials": trials, "seed": seed}
+    settings |= {"command": conditions(threads)["command"], "trials": trials, "seed": seed}
     noises = {f"{noise:.0%} noise of one time": made_up(noise) for noise in _NOISE}
     noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded(pool.rounds)
     tallies = {
@@ -96,7 +78,6 @@ def main(
         for name, noise in noises.items()
     }
     text = report.as_markdown(tallies, settings)
-    (output / "verify-decisions.md").write_text(f"# How often `verify` is right\n\n{text}", encoding="utf-8")
     results = {
         "settings": settings,
         "tallies": {
@@ -107,7 +88,7 @@ def main(
         },
         "pool": pool.to_json(),
     }
-    _write(raw, results)
+    write(output, "verify-decisions", f"# How often `verify` is right\n\n{text}", results)
     if docs:
         at_margin = {
             drift: run_trials(AT_MARGIN, made_up(_NOISE[0], drift), max(_ROUNDS), _AT_MARGIN_TRIALS, seed)
@@ -115,8 +96,7 @@ def main(
         }
         report.replace_between_marks(_DOCUMENT, report.in_short(tallies, at_margin, settings))
     click.echo(text)
-    if check and not all(holds for _, _, holds in report.targets(tallies)):
-        sys.exit(1)
+    end([Goal(what, "", "", holds) for what, _, holds in report.targets(tallies)], check)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ arguments go to `verify`. With `--readme` among them the report takes its place 
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-FIXTURE = ROOT / "fixtures" / "backend"
+from harness import FIXTURE, ROOT, TOOL, migrated_copy
+
 SIZES = ["--samples", "480", "--epochs", "3", "--each", "--rounds", "60", "--budget", "800", "--measure-seconds", "30"]
 BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
@@ -25,12 +24,9 @@ def main() -> int:
     arguments = [one for one in sys.argv[1:] if one != "--readme"]
     target = Path(arguments[0] if arguments else "benchmark.json").resolve()
     with tempfile.TemporaryDirectory() as folder:
-        backend = Path(folder) / "backend"
-        shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
-        tool = [sys.executable, "-m", "chirp_migrate"]
-        subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
+        backend = migrated_copy(FIXTURE, Path(folder))
         options = effective([*SIZES, *arguments[1:]])
-        command = [*tool, "verify", str(backend), *options, "--json", str(target)]
+        command = [*TOOL, "verify", str(backend), *options, "--json", str(target)]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="")
     if "--readme" in sys.argv:

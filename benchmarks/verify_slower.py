@@ -7,14 +7,14 @@ prints the report. With `--docs` it is written to docs/verify-slower.md, too.
 from __future__ import annotations
 
 import ast
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import click
-from verify_fixture import BEGIN, END, FIXTURE, ROOT, with_report
+from harness import FIXTURE, ROOT, TOOL, migrated_copy
+from verify_fixture import BEGIN, END, with_report
 
 DOCUMENT = ROOT / "docs" / "verify-slower.md"
 MODULE, FUNCTION = "util_backup", "single_fold_training_with_predefined_split"
@@ -30,13 +30,10 @@ SLOWER = 12
 def main(docs: bool) -> None:
     """Slow one entry point of a migrated backend down; ends with 0 when verify finds it slower."""
     with tempfile.TemporaryDirectory() as folder:
-        backend = Path(folder) / "backend"
-        shutil.copytree(FIXTURE, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
-        tool = [sys.executable, "-m", "chirp_migrate"]
-        subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
+        backend = migrated_copy(FIXTURE, Path(folder))
         module = backend / "utils" / f"{MODULE}.py"
         module.write_text(slowed(module.read_text(encoding="utf-8")), encoding="utf-8")
-        command = [*tool, "verify", str(backend), *OPTIONS]
+        command = [*TOOL, "verify", str(backend), *OPTIONS]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8")
     print(done.stdout, end="")
     if docs:

@@ -8,59 +8,51 @@ slower, different or broken.
 from __future__ import annotations
 
 import json
-import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from harness import RESULTS, ROOT, TOOL, conditions, made_by, migrated_copy, table, write
+
 from chirp_migrate.exit_codes import ExitCode
 
-ROOT = Path(__file__).resolve().parent.parent
-FIXTURES = ROOT / "fixtures"
-RESULTS = ROOT / "benchmarks" / "results" / "verify-styles.md"
 FINE = (ExitCode.OK, ExitCode.NOT_SHOWN, ExitCode.MODEL_BOUND)
 
 
 def main() -> int:
     """Verify every fixture, print one line for each, and say whether all are fine."""
-    tool = [sys.executable, "-m", "chirp_migrate"]
     codes, sections = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        for fixture in sorted(path.parent for path in FIXTURES.glob("*/chirp_verify.py")):
-            backend = Path(scratch) / fixture.name
-            shutil.copytree(fixture, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
-            subprocess.run([*tool, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
+        for fixture in sorted(path.parent for path in (ROOT / "fixtures").glob("*/chirp_verify.py")):
+            backend = migrated_copy(fixture, Path(scratch))
             written = Path(scratch) / f"{fixture.name}.json"
-            command = [*tool, "verify", str(backend), "--json", str(written), *sys.argv[1:]]
+            command = [*TOOL, "verify", str(backend), "--json", str(written), *sys.argv[1:]]
             done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
             codes.append(done.returncode)
             report = json.loads(written.read_text(encoding="utf-8"))
             print(f"{fixture.name:24} {report['verdict']}: {report['reason']}", flush=True)
             sections.append((fixture.name, report))
-    RESULTS.write_text(_page(sections), encoding="utf-8")
+    write(RESULTS, "verify-styles", _page(sections))
     return 0 if all(code in FINE for code in codes) else 1
 
 
 def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
     """The verdicts, and a table of the entry points of each backend."""
-    command = shlex.join(["python", "benchmarks/verify_styles.py", *sys.argv[1:]])
-    machine = sections[0][1]["machine"]
+    settings = {"command": conditions(1)["command"], "machine": sections[0][1]["machine"]}
     lines = [
         "# Backends in the style of other training code",
         "",
-        f"`{command}` on {machine['processor']}, {machine['usable_cpus']} usable CPUs, "
-        f"{machine['accelerator'] or 'no GPU'}, torch {machine['torch']} with {machine['threads']} threads, "
-        f"Python {machine['python']}, {machine['system']}. Less time than before, with 95 % intervals.",
+        f"{made_by(settings)}. Less time than before, with 95 % intervals.",
     ]
     for name, report in sections:
         lines += ["", f"**{name}**: {report['verdict']}, {report['reason']}", ""]
-        lines += ["| entry point | less time | perfect loading | verdict |", "|---|---|---|---|"]
-        for entry, one in report["verdicts"].items():
-            saved, perfect = _saved(report["ratios"][entry]), _saved(one["perfect"])
-            lines.append(f"| {entry} | {saved} | {perfect} | {one['verdict']} |")
+        rows = [
+            (entry, _saved(report["ratios"][entry]), _saved(one["perfect"]), one["verdict"])
+            for entry, one in report["verdicts"].items()
+        ]
+        lines += table(["entry point", "less time", "perfect loading", "verdict"], rows, left=4)
     return "\n".join(lines) + "\n"
 
 

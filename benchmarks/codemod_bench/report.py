@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from harness import Goal, goal_lines, made_by, quartiles, table
 
 from .account import Tally
 from .speed import OURS, Contender, Timed
@@ -19,32 +20,22 @@ Settings = dict[str, Any]
 PLAIN_GOAL, STARRED_GOAL = 0.85, 0.60
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One goal and whether it is reached; ``None`` where it was not measured."""
-
-    what: str
-    wanted: str
-    measured: str
-    holds: bool | None
-
-
-def outcomes(surveyed: Sequence[Surveyed], timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Outcome]:
+def outcomes(surveyed: Sequence[Surveyed], timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Goal]:
     """Every goal."""
     return [*_survey_outcomes(surveyed), *_speed_outcomes(timed, everyone)]
 
 
-def _survey_outcomes(surveyed: Sequence[Surveyed]) -> list[Outcome]:
+def _survey_outcomes(surveyed: Sequence[Surveyed]) -> list[Goal]:
     if not surveyed:
         return []
     plain, starred, _ = totals(surveyed)
     problems = Counter(kind for one in surveyed for kind, places in one.problems.items() for _ in places)
     found = ", ".join(f"{number} x {kind}" for kind, number in problems.most_common()) or "none"
     return [
-        Outcome("packages migrated", "at least 10", str(len(surveyed)), len(surveyed) >= 10),
-        Outcome("direct calls without `*`, `**`: migrated", "≥ 85 %", _share(plain), _reaches(plain, PLAIN_GOAL)),
-        Outcome("direct calls with `*`, `**`: migrated", "≥ 60 %", _share(starred), _reaches(starred, STARRED_GOAL)),
-        Outcome("problems in migrated trees", "none", found, not problems),
+        Goal("packages migrated", "at least 10", str(len(surveyed)), len(surveyed) >= 10),
+        Goal("direct calls without `*`, `**`: migrated", "≥ 85 %", _share(plain), _reaches(plain, PLAIN_GOAL)),
+        Goal("direct calls with `*`, `**`: migrated", "≥ 60 %", _share(starred), _reaches(starred, STARRED_GOAL)),
+        Goal("problems in migrated trees", "none", found, not problems),
     ]
 
 
@@ -52,7 +43,7 @@ def _reaches(tally: Tally, goal: float) -> bool | None:
     return None if tally.share is None else tally.share >= goal
 
 
-def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Outcome]:
+def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Goal]:
     found = []
     for one in timed:
         for contender in everyone:
@@ -61,11 +52,11 @@ def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> li
             what = f"{one.tree}: time of {contender.name} / ours"
             wanted = f"≥ {contender.target:g}"
             if contender.name in one.seconds:
-                low, median, high = _quartiles(one.ratios(contender.name))
+                low, median, high = quartiles(one.ratios(contender.name))
                 measured = f"{median:.1f} ({low:.1f} to {high:.1f})"
-                found.append(Outcome(what, wanted, measured, median >= contender.target))
+                found.append(Goal(what, wanted, measured, median >= contender.target))
             else:
-                found.append(Outcome(what, wanted, "", None))
+                found.append(Goal(what, wanted, "", None))
     return found
 
 
@@ -79,7 +70,7 @@ def totals(surveyed: Sequence[Surveyed]) -> tuple[Tally, Tally, Tally]:
 
 
 def as_data(
-    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Outcome], settings: Settings
+    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Goal], settings: Settings
 ) -> dict[str, Any]:
     """Everything, raw values included."""
     return {
@@ -92,15 +83,13 @@ def as_data(
 
 
 def as_markdown(
-    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Outcome], settings: Settings
+    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Goal], settings: Settings
 ) -> str:
     """The report: goals first, then the survey, then the times."""
-    words = {True: "holds", False: "**does not hold**", None: "not measured"}
-    lines = ["# The codemod over packages from PyPI", "", f"`{settings['command']}` on {settings['machine_line']}."]
+    lines = ["# The codemod over packages from PyPI", "", f"{made_by(settings)}."]
     if settings["reduced"]:
         lines += ["", "**A reduced run: not the figures to quote.**"]
-    rows = [[one.what, one.wanted, one.measured, words[one.holds]] for one in reached]
-    lines += ["", "## Goals", "", *_table(["goal", "wanted", "measured", ""], rows)]
+    lines += ["", "## Goals", "", *goal_lines(reached)]
     if surveyed:
         lines += _survey(surveyed)
     for one in timed:
@@ -143,7 +132,7 @@ def _survey(surveyed: Sequence[Surveyed]) -> list[str]:
         "comment is lost; a second run changes nothing; rollback gives every byte back; every site has a finding; and "
         "findings, ledger and both counts agree.",
         "",
-        *_table(header, rows),
+        *table(header, rows),
         "",
         "### Why sites are listed",
         "",
@@ -151,14 +140,14 @@ def _survey(surveyed: Sequence[Surveyed]) -> list[str]:
     reasons: Counter[str] = Counter()
     for one in surveyed:
         reasons.update(one.account.reasons)
-    lines += _table(["reason", "sites"], [[reason, str(number)] for reason, number in reasons.most_common()])
+    lines += table(["reason", "sites"], [[reason, str(number)] for reason, number in reasons.most_common()])
     rules: dict[str, Counter[str]] = {}
     for one in surveyed:
         for rule, counts in one.rules.items():
             rules.setdefault(rule, Counter()).update(counts)
     statuses = sorted({status for found in rules.values() for status in found})
-    table = [[rule, *(str(rules[rule][status]) for status in statuses)] for rule in sorted(rules)]
-    lines += ["", "### Findings by rule", "", *_table(["rule", *statuses], table), "", "### Problems", ""]
+    counts_of = [[rule, *(rules[rule][status] for status in statuses)] for rule in sorted(rules)]
+    lines += ["", "### Findings by rule", "", *table(["rule", *statuses], counts_of), "", "### Problems", ""]
     problems = [
         f"* {one.name}: {kind}: {place}"
         for one in surveyed
@@ -195,20 +184,10 @@ def _speed(timed: Timed) -> list[str]:
     ]
     rows = []
     for name in sorted(timed.seconds, key=lambda one: float(np.median(timed.seconds[one]))):
-        low, median, high = _quartiles(np.array(timed.seconds[name]))
-        least, middle, most = _quartiles(timed.ratios(name))
+        low, median, high = quartiles(np.array(timed.seconds[name]))
+        least, middle, most = quartiles(timed.ratios(name))
         ratio = "" if name == OURS else f"{middle:.2f} ({least:.2f} to {most:.2f})"
         rows.append([name, f"{median:.2f} ({low:.2f} to {high:.2f})", ratio])
-    lines += _table(["command", "seconds", "time / ours"], rows)
+    lines += table(["command", "seconds", "time / ours"], rows)
     lines += [f"\nNot run: {name}: {problem}" for name, problem in timed.failed.items()]
     return lines
-
-
-def _quartiles(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float, float]:
-    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-    return low, median, high
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---", *["--:"] * (len(header) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (header, marks, *rows)]

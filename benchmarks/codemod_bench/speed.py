@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from harness import in_turn
 
 OURS = "chirp-migrate"
 _TORCHFIX = "torchfix==0.7.0"
@@ -118,7 +119,7 @@ def measure(
     timed = Timed(name, sum(1 for _ in tree.rglob("*.py")), jobs, {one.name: [] for one in everyone})
     left = list(everyone)
     for number in range(rounds + 1):
-        for contender in left[number % len(left) :] + left[: number % len(left)]:
+        for contender in in_turn(left, number):
             progress(f"round {number} of {rounds}: {contender.name}")
             seconds, problem = _once(contender, tree)
             if problem is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from harness import in_turn
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus
@@ -126,13 +127,6 @@ def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: 
         wait_for(device)
         taken = time.perf_counter() - begun
     return Turn(samples, taken, Gpu.of(statuses, device))
-
-
-def in_turn(names: Sequence[str], number: int) -> list[str]:
-    """The order of a round: another one begins each, and every other round goes backwards."""
-    start = number % len(names) if names else 0
-    turned = [*names[start:], *names[:start]]
-    return turned[::-1] if number % 2 else turned
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from harness import Goal
+
 from chirp_migrate.training.process import machine as machines
 
 from .cells import NO_TIME, Cell, Measured
 from .correctness import Check
 from .measure import Timings, times_faster
 from .stalls import NOTHING, Stalls
-from .targets import Outcome, as_text, goodput, judge, speed_up
+from .targets import as_text, goodput, judge, speed_up
 from .ways import TITLES
 
 CPU_LABEL = "CPU: shows that it runs. Nothing here says anything about a GPU, and no target is judged."
@@ -35,7 +37,7 @@ class Run:
     stalls: list[Stalls] = field(default_factory=list)
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[Goal]:
         """The targets, where they are judged."""
         return judge(self.results, [cell for cell in self.planned if cell.key]) if self.label is None else []
 
@@ -126,6 +128,6 @@ def _failures(results: Sequence[Measured]) -> list[str]:
     return [f"{what} ({len(where)} of the trainings, first: {where[0]})" for what, where in failed.items()]
 
 
-def _verdict(outcome: Outcome) -> str:
+def _verdict(outcome: Goal) -> str:
     word = {True: "holds     ", False: "MISSED    ", None: "NOT SHOWN "}[outcome.holds]
     return f"  {word}{outcome.what}: {outcome.measured}, wanted {outcome.wanted}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from harness import Goal
 
 from chirp_migrate.stats.ratios import Ratio
 
@@ -14,16 +15,6 @@ from .ways import LIMIT, ORIGINAL, PINNED, RESIDENT, TITLES
 _BUSY_PERCENT = 90.0
 _GOODPUT = {RESIDENT: 0.95, PINNED: 0.90}
 _FASTER = 2.0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One target: what was wanted, what was measured in words, and whether it holds (None: not measured)."""
-
-    what: str
-    wanted: str
-    measured: str
-    holds: bool | None
 
 
 def goodput(measured: Measured, way: str) -> Ratio | None:
@@ -41,7 +32,7 @@ def _ratio(measured: Measured, slow: str, fast: str) -> Ratio | None:
     return None if one is None or other is None else times_faster(one, other)
 
 
-def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Outcome]:
+def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Goal]:
     """Every target in every key cell."""
     by_cell = {result.cell: result for result in results}
     outcomes = []
@@ -54,30 +45,30 @@ def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Outcome]:
     return outcomes
 
 
-def _busy(result: Measured) -> Outcome:
+def _busy(result: Measured) -> Goal:
     timings = result.ways.get(RESIDENT)
     busy = None if timings is None else timings.busy_percent
     what, wanted = f"{result.cell.title}: {TITLES[RESIDENT]}, GPU utilisation", f"≥ {_BUSY_PERCENT:.0f} %"
     if busy is None:
-        return Outcome(what, wanted, _why_not(timings, "NVML reports none"), None)
-    return Outcome(what, wanted, f"{busy:.0f} %", busy >= _BUSY_PERCENT)
+        return Goal(what, wanted, _why_not(timings, "NVML reports none"), None)
+    return Goal(what, wanted, f"{busy:.0f} %", busy >= _BUSY_PERCENT)
 
 
-def _good(result: Measured, way: str) -> Outcome:
+def _good(result: Measured, way: str) -> Goal:
     found, bound = goodput(result, way), _GOODPUT[way]
     what = f"{result.cell.title}: {TITLES[way]}, goodput"
-    return _outcome(what, f"≥ {bound:.2f}", found, bound, result.ways.get(way))
+    return _goal(what, f"≥ {bound:.2f}", found, bound, result.ways.get(way))
 
 
-def _faster(result: Measured) -> Outcome:
+def _faster(result: Measured) -> Goal:
     what = f"{result.cell.title}: {TITLES[RESIDENT]}, times less training time than the {TITLES[ORIGINAL]}"
-    return _outcome(what, f"≥ {_FASTER:.1f}", speed_up(result, RESIDENT), _FASTER, result.ways.get(RESIDENT))
+    return _goal(what, f"≥ {_FASTER:.1f}", speed_up(result, RESIDENT), _FASTER, result.ways.get(RESIDENT))
 
 
-def _outcome(what: str, wanted: str, found: Ratio | None, bound: float, timings: Timings | None) -> Outcome:
+def _goal(what: str, wanted: str, found: Ratio | None, bound: float, timings: Timings | None) -> Goal:
     if found is None:
-        return Outcome(what, wanted, _why_not(timings, "not measured"), None)
-    return Outcome(what, wanted, as_text(found), found.value >= bound)
+        return Goal(what, wanted, _why_not(timings, "not measured"), None)
+    return Goal(what, wanted, as_text(found), found.value >= bound)
 
 
 def _why_not(timings: Timings | None, otherwise: str) -> str:

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
+
+from harness import Goal, goal_lines, made_by, table
 
 from .checks import PHASES
 from .kills import Outcome
 
-__all__ = ["Goal", "as_data", "as_markdown", "goals", "summary"]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Something that was to be shown, with the number wanted and the number reached."""
-
-    what: str
-    wanted: int
-    reached: int
-
-    @property
-    def holds(self) -> bool:
-        """Whether it was shown; of problems there must be none."""
-        return self.reached >= self.wanted if self.wanted else self.reached == 0
+__all__ = ["as_data", "as_markdown", "goals", "summary"]
 
 
 def goals(outcomes: Sequence[Outcome], kills: int, full: int) -> list[Goal]:
     """What was to be shown, of which ``kills`` and ``full`` were asked for."""
     interrupted = [one for one in outcomes if one.interrupted]
+    killed = sum(one.kind == "apply killed" for one in interrupted)
+    without_room = sum("killed" not in one.kind for one in interrupted)
+    wrong = sum(bool(one.problems) for one in outcomes)
     return [
-        Goal("runs of apply killed", kills, sum(one.kind == "apply killed" for one in interrupted)),
-        Goal("runs with the disk full or writes failing", full, sum("killed" not in one.kind for one in interrupted)),
-        Goal("runs after which something was not as it must be", 0, sum(bool(one.problems) for one in outcomes)),
+        Goal("runs of apply killed", str(kills), str(killed), killed >= kills),
+        Goal("runs with the disk full or writes failing", str(full), str(without_room), without_room >= full),
+        Goal("runs after which something was not as it must be", "0", str(wrong), not wrong),
     ]
 
 
@@ -56,8 +47,7 @@ def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: 
     lines = [
         "# Runs interrupted at random",
         "",
-        f"`{settings['command']}` on {settings['machine']}, trees in {settings['folder']}; seed {settings['seed']}; "
-        f"{settings['seconds']:.0f} s.",
+        f"{made_by(settings)}, trees in {settings['folder']}; seed {settings['seed']}; {settings['seconds']:.0f} s.",
         "",
         f"A backend of {settings['python_files']} Python files, all but {settings['not_rewritten']} of them rewritten. "
         "Every run is a process of its own. A fifth of the kills of `apply` came at instants drawn from the whole run; "
@@ -67,25 +57,23 @@ def as_markdown(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: 
         "found, and after a rollback the tree had to be the original one: names, permission bits and bytes, SHA-256 "
         f"`{settings['tree'][:16]}…`, with no journal left.",
         "",
-        "| goal | wanted | counted | |",
-        "| --- | --: | --: | --- |",
-        *(f"| {g.what} | {g.wanted} | {g.reached} | {'holds' if g.holds else 'does not hold'} |" for g in reached),
+        *goal_lines(reached),
         "",
         "## Where the interruptions came",
         "",
-        f"| found by the next command | {' | '.join(kinds)} |",
-        f"| --- |{' --: |' * len(kinds)}",
     ]
     counted = Counter((one.phase, one.kind) for one in outcomes if one.interrupted)
-    for phase in PHASES:
-        if any(counted[phase, kind] for kind in kinds):
-            lines.append(f"| {phase} | {' | '.join(str(counted[phase, kind]) for kind in kinds)} |")
-    totals = [sum(one.interrupted for one in outcomes if one.kind == kind) for kind in kinds]
-    lines.append(f"| together | {' | '.join(map(str, totals))} |")
-    ended = [sum(not one.interrupted for one in outcomes if one.kind == kind) for kind in kinds]
-    lines.append(f"| (ended before it could be interrupted) | {' | '.join(map(str, ended))} |")
-    again = [sum(one.recoveries_killed for one in outcomes if one.kind == kind) for kind in kinds]
-    lines += [f"| (recoveries killed as well) | {' | '.join(map(str, again))} |", ""]
+    rows: list[list[object]] = [
+        [phase, *(counted[phase, kind] for kind in kinds)]
+        for phase in PHASES
+        if any(counted[phase, kind] for kind in kinds)
+    ]
+    by_kind = [[one for one in outcomes if one.kind == kind] for kind in kinds]
+    rows.append(["together", *(sum(one.interrupted for one in some) for some in by_kind)])
+    ended = [sum(not one.interrupted for one in some) for some in by_kind]
+    rows.append(["(ended before it could be interrupted)", *ended])
+    rows.append(["(recoveries killed as well)", *(sum(one.recoveries_killed for one in some) for some in by_kind)])
+    lines += [*table(["found by the next command", *kinds], rows), ""]
     lines += _refusals(outcomes)
     wrong = [one for one in outcomes if one.problems]
     if wrong:
@@ -99,8 +87,8 @@ def _refusals(outcomes: Sequence[Outcome]) -> list[str]:
     said = Counter((one.kind, one.said.rpartition(": ")[2]) for one in outcomes if "killed" not in one.kind)
     if not said:
         return []
-    lines = ["## What runs without room said", "", "| run | said | times |", "| --- | --- | --: |"]
-    return [*lines, *(f"| {kind} | …{end} | {count} |" for (kind, end), count in sorted(said.items()))]
+    rows = [(kind, f"…{end}", count) for (kind, end), count in sorted(said.items())]
+    return ["## What runs without room said", "", *table(["run", "said", "times"], rows, left=2)]
 
 
 def as_data(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +96,6 @@ def as_data(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: dict
     return {
         "schema": 1,
         **settings,
-        "goals": [{"what": g.what, "wanted": g.wanted, "reached": g.reached, "holds": g.holds} for g in reached],
+        "goals": [asdict(goal) for goal in reached],
         "runs": [one.to_json() for one in outcomes],
     }

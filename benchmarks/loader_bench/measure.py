@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from harness import in_turn
 from torch import Tensor
 
 from chirp_migrate.stats.ratios import paired_ratio
+from chirp_migrate.training.process.background_load import Watch
 
 from .contenders import CONTENDERS, LIMIT, OTHERS, OURS, Running
-from .disturbance import Disturbance
 from .third_party import installed_version
 from .workloads import BATCH_SIZE, SHAPE, Data, Workload
 
@@ -169,11 +170,11 @@ def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, p
     data.prepare(workload)
     # Expensive samples take long and vary little.
     rounds, pairs = (rounds, 3 * rounds) if workload.decoding is None else (math.ceil(rounds * 0.6), rounds)
-    disturbance = Disturbance()
+    watch = Watch()
     try:
         _set_up(workload, names, data, result, running, progress)
         for number in range(rounds):
-            for name in _in_turn(list(running), number):
+            for name in in_turn(list(running), number):
                 progress(f"round {number + 1} of {rounds}: {name}")
                 _time_once(result, name, running[name])
         for timings in result.contenders.values():
@@ -186,14 +187,8 @@ def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, p
     if workload.in_memory and {"original-0", "ours"} <= running.keys():
         progress("first batches")
         result.first = _first_batches(workload, data, 3 * rounds)
-    result.others_cpu = disturbance.share()
+    result.others_cpu = watch.others()
     return result
-
-
-def _in_turn(names: list[str], number: int) -> list[str]:
-    """Another one begins each round, and every other round goes backwards."""
-    turned = names[number % len(names) :] + names[: number % len(names)] if names else []
-    return turned[::-1] if number % 2 else turned
 
 
 def _set_up(

@@ -7,12 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-
-from chirp_migrate.training.process import machine as machines
+from harness import Goal, goal_lines, made_by, quartiles, table
 
 from .contenders import CONTENDERS, OTHERS, OURS, SIDES, TITLES
 from .measure import Measured, Timings, busy_shares, rates, relative
-from .targets import Outcome
 from .workloads import BATCH_SIZE, SHAPE
 
 Settings = dict[str, Any]
@@ -20,7 +18,7 @@ Settings = dict[str, Any]
 _DISTURBED = 0.05  # share of the CPUs that others may use before it is told
 
 
-def as_data(results: Sequence[Measured], outcomes: Sequence[Outcome], settings: Settings) -> dict[str, Any]:
+def as_data(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings) -> dict[str, Any]:
     """Everything, raw values included."""
     return {
         "schema": 1,
@@ -30,13 +28,12 @@ def as_data(results: Sequence[Measured], outcomes: Sequence[Outcome], settings: 
     }
 
 
-def as_markdown(results: Sequence[Measured], outcomes: Sequence[Outcome], settings: Settings, chart: str | None) -> str:
+def as_markdown(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings, chart: str | None) -> str:
     """The report: targets first, then a table for each workload."""
-    machine = settings["machine"]
     lines = [
         "# Loading, side by side",
         "",
-        f"`{settings['command']}` on {machines.line(machine)}, NumPy {machine['numpy']}.",
+        f"{made_by(settings)}, NumPy {settings['machine']['numpy']}.",
         "",
         f"Batches of {BATCH_SIZE} samples of {'x'.join(map(str, SHAPE))} float32, shuffled; each epoch gives every "
         f"sample once. {settings['rounds']} rounds, each of which times every loader once (an epoch, or several short "
@@ -59,11 +56,6 @@ def as_markdown(results: Sequence[Measured], outcomes: Sequence[Outcome], settin
     return "\n".join(lines) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    marks = ["---", *["--:"] * (len(header) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (header, marks, *rows)]
-
-
 def _number(value: float) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
@@ -73,7 +65,7 @@ def _number(value: float) -> str:
 def _spread(values: np.ndarray[Any, np.dtype[np.float64]] | None) -> str:
     if values is None:
         return ""
-    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    low, median, high = quartiles(values)
     return f"{_number(median)} ({_number(low)} to {_number(high)})"
 
 
@@ -81,18 +73,9 @@ def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else _number(seconds * 1000)
 
 
-def _targets(outcomes: Sequence[Outcome]) -> list[str]:
-    words = {True: "holds", False: "**does not hold**", None: "not measured"}
-    rows = []
-    for outcome in outcomes:
-        measured = ""
-        if outcome.measured is not None:
-            values = [outcome.measured, *(outcome.spread or ())]
-            shown = [f"{value:.1%}" if outcome.percent else f"{value:.2f}" for value in values]
-            measured = shown[0] + (f" ({shown[1]} to {shown[2]})" if len(shown) == 3 else "")
-        rows.append([outcome.what, outcome.wanted, measured, words[outcome.holds]])
-    kept, judged = sum(o.holds is True for o in outcomes), sum(o.holds is not None for o in outcomes)
-    return [f"{kept} of {judged} hold.", "", *_table(["target", "wanted", "measured", ""], rows)]
+def _targets(goals: Sequence[Goal]) -> list[str]:
+    kept, judged = sum(one.holds is True for one in goals), sum(one.holds is not None for one in goals)
+    return [f"{kept} of {judged} hold.", "", *goal_lines(goals)]
 
 
 def _workload(result: Measured) -> list[str]:
@@ -116,7 +99,7 @@ def _workload(result: Measured) -> list[str]:
             cells["consumer busy"] = f"{float(np.median(busy)):.1%}"
             cells["wait for a batch, ms: median / p99"] = " / ".join(map(_milliseconds, timings.waits_s))
         rows.append([cells[column] for column in header])
-    lines = [f"{result.samples} samples an epoch.", "", *_table(header, rows)]
+    lines = [f"{result.samples} samples an epoch.", "", *table(header, rows)]
     missing = [f"{TITLES[name]}: {one.unavailable}" for name, one in result.contenders.items() if one.unavailable]
     if missing:
         lines += ["", "Not run: " + "; ".join(missing) + "."]

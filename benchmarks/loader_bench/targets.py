@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from harness import Goal, quartiles
 
 from .contenders import TITLES
 from .measure import NOT_WORSE, Measured, busy_shares, relative
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One target: what was wanted, what was measured (None: not measured), and whether it holds."""
-
-    what: str
-    wanted: str
-    measured: float | None
-    spread: tuple[float, float] | None
-    holds: bool | None
-    percent: bool = False
-
 
 # (workload, ours, the contender it is compared with, at least)
 _RATIOS: tuple[tuple[str, str, str, float], ...] = (
@@ -42,7 +29,7 @@ _BUSY_SHARE = 0.93
 _FIRST_BATCH = 1.2
 
 
-def judge(results: Sequence[Measured]) -> list[Outcome]:
+def judge(results: Sequence[Measured]) -> list[Goal]:
     """Every target, in the order of the workloads."""
     by_name = {result.name: result for result in results}
     outcomes = [_ratio(by_name.get(name), name, ours, to, bound) for name, ours, to, bound in _RATIOS]
@@ -52,37 +39,38 @@ def judge(results: Sequence[Measured]) -> list[Outcome]:
     return outcomes
 
 
-def _quartiles(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[float, tuple[float, float]]:
-    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-    return median, (low, high)
+def _goal(what: str, wanted: str, values: Sequence[float], holds: bool, *, percent: bool = False) -> Goal:
+    """With the first of these values, and where there are three, the ends of its interval."""
+    shown = [f"{value:.1%}" if percent else f"{value:.2f}" for value in values]
+    return Goal(what, wanted, f"{shown[0]} ({shown[1]} to {shown[2]})", holds)
 
 
-def _ratio(result: Measured | None, name: str, ours: str, to: str, bound: float) -> Outcome:
+def _ratio(result: Measured | None, name: str, ours: str, to: str, bound: float) -> Goal:
     what = f"{name}: {TITLES[ours]}, throughput against {TITLES[to]}"
     values = None if result is None else relative(result, ours, to)
     if values is None:
-        return Outcome(what, f"≥ {bound:.2f}", None, None, None)
-    median, spread = _quartiles(values)
-    return Outcome(what, f"≥ {bound:.2f}", median, spread, median >= bound)
+        return Goal(what, f"≥ {bound:.2f}", "", None)
+    low, median, high = quartiles(values)
+    return _goal(what, f"≥ {bound:.2f}", (median, low, high), median >= bound)
 
 
-def _busy(result: Measured | None) -> Outcome:
+def _busy(result: Measured | None) -> Goal:
     what, wanted = "consumer: share of the time it is busy, ours", f"≥ {_BUSY_SHARE:.0%}"
     if result is None or "ours" not in result.contenders or not result.contenders["ours"].seconds:
-        return Outcome(what, wanted, None, None, None)
-    median, spread = _quartiles(busy_shares(result, "ours"))
-    return Outcome(what, wanted, median, spread, median >= _BUSY_SHARE, percent=True)
+        return Goal(what, wanted, "", None)
+    low, median, high = quartiles(busy_shares(result, "ours"))
+    return _goal(what, wanted, (median, low, high), median >= _BUSY_SHARE, percent=True)
 
 
-def _first_batch(result: Measured) -> Outcome:
+def _first_batch(result: Measured) -> Goal:
     assert result.first is not None
-    median, spread = _quartiles(np.asarray(result.first.ours_s) / np.asarray(result.first.plain_s))
+    low, median, high = quartiles(np.asarray(result.first.ours_s) / np.asarray(result.first.plain_s))
     what = f"{result.name}: time to the first batch of a new loader, against the original in the process"
-    return Outcome(what, f"≤ {_FIRST_BATCH:.2f}", median, spread, median <= _FIRST_BATCH)
+    return _goal(what, f"≤ {_FIRST_BATCH:.2f}", (median, low, high), median <= _FIRST_BATCH)
 
 
-def _not_worse(result: Measured) -> Outcome:
+def _not_worse(result: Measured) -> Goal:
     duel = result.duel
     assert duel is not None
     what = f"{result.name}: {TITLES[duel.ours]} not worse than the best other, {TITLES[duel.other]} (95 % interval)"
-    return Outcome(what, f"not below {NOT_WORSE}", duel.ratio, (duel.low, duel.high), duel.not_worse)
+    return _goal(what, f"not below {NOT_WORSE}", (duel.ratio, duel.low, duel.high), duel.not_worse)

@@ -52,12 +52,12 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
     """Time ``rounds`` pairs of fresh processes, each with the entry points of all conditions; gives what there is.
 
     Args:
-        folder: for trees, specifications and logs.
+        folder: for trees.
         progress: called with one line a round.
     """
     trees = write_trees(folder / "trees")
     settings = Settings(SIZES, rounds, budget_s=float("inf"), threshold=0.2, threads=threads, timeout_s=600)
-    children = Children(trees, discover(trees["before"]), settings, folder / "runs")
+    children = Children(trees, discover(trees["before"]), settings)
     made: list[TimedRound] = []
     with OtherLoad() if load else nullcontext():
         began = time.monotonic()

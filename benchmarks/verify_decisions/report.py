@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.training.process import machine as machines
+from harness import made_by, table
+
 from chirp_migrate.verify.verdict import Verdict
 from verify_decisions.trials import Rate, Tally
 
@@ -90,10 +91,8 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
 
 
 def _wanted(tallies: Tallies) -> list[str]:
-    lines = ["| wanted | found | holds |", "|---|---|---|"]
-    for name, rate, holds in targets(tallies):
-        lines.append(f"| {name} | {_told(rate)} | {'yes' if holds else '**no**'} |")
-    return lines
+    rows = [(name, _told(rate), "yes" if holds else "**no**") for name, rate, holds in targets(tallies)]
+    return table(["wanted", "found", "holds"], rows, left=3)
 
 
 def _told(rate: Rate) -> str:
@@ -102,7 +101,7 @@ def _told(rate: Rate) -> str:
 
 
 def _made_by(settings: Mapping[str, Any]) -> list[str]:
-    return [f"Machine: {machines.line(settings['machine'])}. Command: `{settings['command']}`."]
+    return [f"{made_by(settings)}."]
 
 
 def _head(noise: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from chirp_migrate.training.process.machine import describe
+
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -247,7 +249,7 @@ def test_the_report_says_goals_and_problems() -> None:
     one = survey.Surveyed("thing 1.0", 3, 1, 0.5, done, {"CHP001": {"rewrite": 10, "report": 2}})
     reached = report.outcomes([one], [], [])
     assert [outcome.holds for outcome in reached] == [False, True, False, False]
-    settings = {"command": "python benchmarks/codemod.py", "machine_line": "a machine", "reduced": True}
+    settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": True}
     text = report.as_markdown([one], [], reached, settings)
     assert "| thing 1.0 | 3 | 1 | 10 | 9 (90.0%) | 2 | 1 (50.0%) | 0 | 0 |" in text
     assert "site without a word: a.py:1 (call)" in text and "| no-dataset | 2 |" in text

@@ -1,0 +1,190 @@
+"""What every benchmark does alike: on what it ran, whose turn it is, goals, tables, and files of results."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import numpy as np
+
+from chirp_migrate.training.process import machine as machines
+
+__all__ = [
+    "FIXTURE",
+    "RESULTS",
+    "ROOT",
+    "TOOL",
+    "Goal",
+    "Progress",
+    "check_option",
+    "conditions",
+    "end",
+    "goal_lines",
+    "in_turn",
+    "made_by",
+    "migrated_copy",
+    "output_option",
+    "quartiles",
+    "table",
+    "turns",
+    "write",
+    "write_json",
+]
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+FIXTURE = ROOT / "fixtures" / "backend"
+TOOL = [sys.executable, "-m", "chirp_migrate"]
+
+output_option = click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=RESULTS,
+    help="Folder for the results.  [default: benchmarks/results]",
+)
+check_option = click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal: what was wanted, what was measured, both in words, and whether it is reached (None: not measured)."""
+
+    what: str
+    wanted: str
+    measured: str
+    holds: bool | None
+
+
+class Progress:
+    """What is going on, on standard error: rewritten in place on a terminal, else a line for each step."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._live = sys.stderr.isatty()
+        self._step = ""
+
+    @property
+    def seconds(self) -> float:
+        """Since its creation."""
+        return time.monotonic() - self._begun
+
+    def step(self, text: str) -> None:
+        """Begin with something else."""
+        self._step = text
+        self._show(text) if self._live else click.echo(f"{self._elapsed()} {text}", err=True)
+
+    def __call__(self, doing: str) -> None:
+        """A part of the step."""
+        if self._live:
+            self._show(f"{self._step}: {doing}")
+
+    def count(self, number: int, of: int, found: str = "", every: int = 100) -> None:
+        """``number`` of so many are done; elsewhere than on a terminal a line for ``every`` so many."""
+        text = f"{number} of {of}{found}"
+        if self._live:
+            self._show(text)
+        elif number % every == 0:
+            click.echo(f"{self._elapsed()} {text}", err=True)
+
+    def end(self) -> None:
+        """Nothing more to say."""
+        if self._live:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+    def _show(self, text: str) -> None:
+        click.echo(f"\r\x1b[K{self._elapsed()} {text}", err=True, nl=False)
+
+    def _elapsed(self) -> str:
+        return f"{int(self.seconds) // 60}:{int(self.seconds) % 60:02d}"
+
+
+def conditions(threads: int | None = None) -> dict[str, Any]:
+    """``command`` and ``machine``, for the settings in a file of results.
+
+    Args:
+        threads: compute threads; those of this process by default.
+    """
+    if threads is None:
+        import torch
+
+        threads = torch.get_num_threads()
+    script = Path(sys.argv[0]).resolve()
+    shown = script.relative_to(ROOT).as_posix() if script.is_relative_to(ROOT) else script.name
+    return {"command": shlex.join(["python", shown, *sys.argv[1:]]), "machine": machines.describe(threads)}
+
+
+def made_by(settings: dict[str, Any]) -> str:
+    """The command and the machine, for people."""
+    return f"`{settings['command']}` on {machines.line(settings['machine'])}"
+
+
+def in_turn(names: Sequence[_T], number: int) -> list[_T]:
+    """The order of a round: another one begins each, and every other round goes backwards."""
+    start = number % len(names) if names else 0
+    turned = [*names[start:], *names[:start]]
+    return turned[::-1] if number % 2 else turned
+
+
+def turns(names: Sequence[_T], rounds: int) -> Iterator[tuple[int, _T]]:
+    """Whose turn it is, round after round, in an order that changes; with the number of the round, from 0."""
+    return ((number, name) for number in range(rounds) for name in in_turn(names, number))
+
+
+def quartiles(values: Any) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile."""
+    low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    return low, median, high
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> list[str]:
+    """A Markdown table whose first ``left`` columns are text, and the others numbers."""
+    marks = [*["---"] * left, *["--:"] * (len(header) - left)]
+    return ["| " + " | ".join(map(str, cells)) + " |" for cells in (header, marks, *rows)]
+
+
+def goal_lines(goals: Iterable[Goal]) -> list[str]:
+    """The goals as a table."""
+    words = {True: "holds", False: "**does not hold**", None: "not measured"}
+    rows = [[one.what, one.wanted, one.measured, words[one.holds]] for one in goals]
+    return table(["goal", "wanted", "measured", ""], rows)
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON in one step: whoever reads the file meanwhile sees the old one."""
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def write(folder: Path, name: str, text: str, values: Any = None) -> None:
+    """Write ``name.md`` and, where there are raw values, ``name.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    if values is not None:
+        write_json(folder / f"{name}.json", values)
+    click.echo(f"Written: {name}.md{'' if values is None else f', {name}.json'} in {folder}", err=True)
+
+
+def end(goals: Iterable[Goal], check: bool = True) -> None:
+    """End with exit code 1 if a goal is not reached and that is to count."""
+    if check and any(one.holds is False for one in goals):
+        sys.exit(1)
+
+
+def migrated_copy(fixture: Path, folder: Path) -> Path:
+    """A copy of a backend in ``folder``, migrated by the command line."""
+    backend = folder / fixture.name
+    shutil.copytree(fixture, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
+    subprocess.run([*TOOL, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)
+    return backend
