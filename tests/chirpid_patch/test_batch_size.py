@@ -8,7 +8,7 @@ import gc
 import random
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,12 +29,10 @@ MIB = 2**20
 
 
 @pytest.fixture(autouse=True, scope="module")
-def collecting_is_quick() -> Iterator[None]:
+def collecting_is_quick() -> None:
     """Every trial collects garbage: let that go through what these tests make, not through all of PyTorch."""
     torch.optim.SGD([torch.ones(1)], lr=1.0)  # the first optimiser of a process imports much of it
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 # --- the search ---------------------------------------------------------------------------------------------

@@ -119,12 +119,15 @@ def test_the_checks_notice_what_is_not_random_enough() -> None:
         assert_as_random_as_it_should_be(in_step.reshape(8, N))
 
 
+ENDING_WORKERS = pytest.mark.parametrize("workers", [{}, {"num_workers": 2}], ids=["no workers", "workers"])
 WORKERS = pytest.mark.parametrize(
     "workers",
-    [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}],
-    ids=["no workers", "workers", "persistent workers"],
+    [
+        pytest.param({}, id="no workers"),
+        pytest.param({"num_workers": 2}, id="workers"),
+        pytest.param({"num_workers": 2, "persistent_workers": True}, marks=pytest.mark.slow, id="persistent workers"),
+    ],
 )
-ENDING_WORKERS = pytest.mark.parametrize("workers", [{}, {"num_workers": 2}], ids=["no workers", "workers"])
 KINDS = pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader], ids=["plain", "ours"])
 
 

@@ -67,7 +67,9 @@ def differs(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize("name", ["GuardedMasks", "MasksBehindSizes"])
-@pytest.mark.parametrize("shape", [(F, T), (1, F, T), (3, F, T)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, F, T), *(pytest.param(one, marks=pytest.mark.slow) for one in ((F, T), (3, F, T)))], ids=str
+)
 @pytest.mark.parametrize("axis", [-1, -2])
 @pytest.mark.parametrize("over", [-3, -1, 0, 4], ids=lambda over: f"parameter {over:+d}")
 def test_batches_are_masked_as_single_samples_are(name: str, shape: tuple[int, ...], axis: int, over: int) -> None:

@@ -42,7 +42,8 @@ LOADERS: dict[str, Callable[..., Any]] = {
 posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork and signals")
 
 
-@pytest.fixture(params=LOADERS)
+#: That each test is right, which PyTorch's own loader shows, takes no showing every time.
+@pytest.fixture(params=[pytest.param("PyTorch's", marks=pytest.mark.slow), "ours", "the factory's"])
 def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """What makes the loader."""
     return LOADERS[request.param]

@@ -132,8 +132,11 @@ def samplings(n: int) -> dict[str, dict[str, Any]]:
     }
 
 
+PERSISTENT = {"num_workers": 2, "persistent_workers": True}
+
+
 @pytest.mark.parametrize("name", samplings(1))
-@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, pytest.param(PERSISTENT, marks=pytest.mark.slow)], ids=str)
 def test_every_way_of_sampling(name: str, workers: dict[str, Any]) -> None:
     n = 13
     dataset: Any = tensor_data(n)

@@ -102,8 +102,15 @@ def numbers(batches: list[Any]) -> list[int]:
 
 
 @posix
-@pytest.mark.parametrize("kind", [DyingDataset, KilledDataset, CrashingDataset])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "persistent"),
+    [
+        (KilledDataset, False),
+        (CrashingDataset, True),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((KilledDataset, True), (CrashingDataset, False))),
+        *(pytest.param(DyingDataset, kept, marks=pytest.mark.slow) for kept in (False, True)),
+    ],
+)
 def test_a_fresh_worker_reads_what_a_dead_one_did_not(kind: Any, persistent: bool, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "batch_size": 2, "shuffle": True, "num_workers": 2, "persistent_workers": persistent,
@@ -119,8 +126,14 @@ def test_a_fresh_worker_reads_what_a_dead_one_did_not(kind: Any, persistent: boo
 
 
 @posix
-@pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize(
+    ("workers", "in_order"),
+    [
+        (2, True),
+        (1, False),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, True), (2, False), (3, True), (3, False))),
+    ],
+)
 def test_a_batch_that_kills_its_worker_twice_fails_in_its_place_and_the_others_go_on(
     workers: int, in_order: bool
 ) -> None:

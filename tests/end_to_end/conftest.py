@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import FIXTURES, run
 
-ROOT = Path(__file__).resolve().parents[2]
-FIXTURE = ROOT / "fixtures" / "backend"
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def run_tool(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own."""
-    command = [sys.executable, "-m", "chirp_migrate", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+FIXTURE = FIXTURES / "backend"
 
 
 def copy_of_fixture(target: Path) -> Path:
@@ -44,8 +33,8 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fixture backend after ``chirp-migrate apply``."""
+    """The fixture backend after ``chirp-migrate apply``, its findings beside it."""
     backend = copy_of_fixture(tmp_path_factory.mktemp("end_to_end") / "backend")
-    result = run_tool("apply", str(backend))
-    assert result.returncode == 0, result.stderr
+    result = run("apply", backend, "--json", backend.with_name("findings.json"))
+    assert result.exit_code == 0, result.stderr
     return backend

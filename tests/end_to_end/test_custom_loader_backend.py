@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from support import FIXTURES, ROOT, run
 
-from chirp_migrate.cli.apply import apply
-
-ROOT = Path(__file__).resolve().parents[2]
-FIXTURE = ROOT / "fixtures" / "custom_loader_backend"
+FIXTURE = FIXTURES / "custom_loader_backend"
 
 #: What a person makes of segmentation/loading.py after reading docs/migration-notes.md.
 BY_HAND = """
@@ -81,7 +78,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("custom_loader") / "backend"
     shutil.copytree(FIXTURE, copy, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
     found = str(copy.with_name("findings.json"))
-    result = CliRunner().invoke(apply, [str(copy), "--no-scaffold", "--json", found])
+    result = run("apply", copy, "--no-scaffold", "--json", found)
     assert result.exit_code == 0, result.output
     return copy
 

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from support import FIXTURES, ROOT, run
 
-from chirp_migrate.cli.verify import verify
+from .conftest import fingerprint
 
-from .conftest import ROOT, fingerprint, run_tool
+pytestmark = pytest.mark.slow
 
-FIXTURE = ROOT / "fixtures" / "grown_backend"
+FIXTURE = FIXTURES / "grown_backend"
 SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--rounds", "4", "--epochs", "1")
 QUICK = ("--measure-seconds", "0", "--worker-counts", "")
 
@@ -52,41 +52,37 @@ def copied(target: Path) -> Path:
 def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The backend after ``chirp-migrate apply``, its findings beside it."""
     tree = copied(tmp_path_factory.mktemp("grown") / "backend")
-    result = run_tool("apply", str(tree), "--no-scaffold", "--json", str(tree.parent / "findings.json"))
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run("apply", str(tree), "--no-scaffold", "--json", str(tree.parent / "findings.json"))
+    assert result.exit_code == 0, result.output
     return tree
 
 
-@pytest.mark.slow
 def test_datasets_and_augmenters_say_what_they_do(applied: Path) -> None:
     for name, texts in DECLARED.items():
         source = (applied / name).read_text(encoding="utf-8")
         assert {text for text in texts if text not in source} == set()
 
 
-@pytest.mark.slow
 def test_nothing_is_left_alone_but_for_reasons(applied: Path) -> None:
     findings = json.loads((applied.parent / "findings.json").read_text(encoding="utf-8"))["findings"]
     mine = [one for one in findings if one["rule"] in OF_SAMPLES and one["status"] != "rewrite"]
     assert {(one["rule"], one["path"], one["status"]) for one in mine} == LEFT_ALONE
 
 
-@pytest.mark.slow
 def test_all_compiles_and_is_undone_to_the_byte(applied: Path) -> None:
     assert compileall.compile_dir(applied, quiet=1, force=True)
     tree = copied(applied.parent / "undone")
     before = fingerprint(tree)
-    assert run_tool("apply", str(tree), "--no-scaffold").returncode == 0
+    assert run("apply", str(tree), "--no-scaffold").exit_code == 0
     assert fingerprint(tree) != before
-    assert run_tool("rollback", str(tree)).returncode == 0
+    assert run("rollback", str(tree)).exit_code == 0
     assert {name: one for name, one in fingerprint(tree).items() if not name.startswith(".chirp")} == before
 
 
-@pytest.mark.slow
 def test_the_rescaling_is_taken_out_where_that_is_asked_for(applied: Path) -> None:
     tree = copied(applied.parent / "unsafe")
-    assert run_tool("apply", str(tree), "--no-scaffold", "--unsafe").returncode == 0
-    assert run_tool("apply", str(applied), "--no-scaffold", "--diff", "--unsafe").returncode == 0
+    assert run("apply", str(tree), "--no-scaffold", "--unsafe").exit_code == 0
+    assert run("apply", str(applied), "--no-scaffold", "--diff", "--unsafe").exit_code == 0
     source = (tree / "utils/dataset_utils.py").read_text(encoding="utf-8")
     assert "\nclass AugmentedDataset(WorkerSafeAugmentedDataset)" in source and "augments_images" not in source
     script = (
@@ -121,11 +117,10 @@ def errors_of(script: str, tree: Path) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
-@pytest.mark.slow
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup", "-v"]
-    result = CliRunner().invoke(verify, [str(applied), "--against", str(FIXTURE), *asked])
+    result = run("verify", applied, "--against", FIXTURE, *asked)
     values = json.loads(report.read_text(encoding="utf-8"))
     assert values["verdict"] != "failed" and values["differences"] == [], result.output
     assert set(values["ratios"]) == {"training_utils.fast_single_fold_training_with_predefined_split"}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from support import ROOT, run
 
-from .conftest import FIXTURE, ROOT, copy_of_fixture, fingerprint, run_tool
+from .conftest import FIXTURE, copy_of_fixture, fingerprint
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +86,8 @@ def test_the_added_tests_pass_and_run_the_notebooks(migrated: Path) -> None:
 
 def test_a_second_apply_changes_nothing_and_says_so(migrated: Path) -> None:
     before = fingerprint(migrated)
-    result = run_tool("apply", str(migrated))
-    assert result.returncode == 0
+    result = run("apply", migrated)
+    assert result.exit_code == 0
     assert "Nothing to do" in result.stdout
     assert fingerprint(migrated) == before
 
@@ -95,16 +97,16 @@ def test_apply_then_rollback_leaves_the_tree_identical(tmp_path: Path, options: 
     backend = copy_of_fixture(tmp_path / "backend")
     (backend / "utils" / "split.py").chmod(0o640)
     before = fingerprint(backend)
-    assert run_tool("apply", str(backend), *options).returncode == 0
+    assert run("apply", backend, *options).exit_code == 0
     assert fingerprint(backend) != before
-    result = run_tool("rollback", str(backend))
-    assert result.returncode == 0, result.stderr
+    result = run("rollback", backend)
+    assert result.exit_code == 0, result.stderr
     assert fingerprint(backend) == before
 
 
 def test_a_vendored_backend_runs_without_the_tool_installed(tmp_path: Path) -> None:
     backend = copy_of_fixture(tmp_path / "backend")
-    assert run_tool("apply", str(backend), "--vendor", "--no-scaffold").returncode == 0
+    assert run("apply", backend, "--vendor", "--no-scaffold").exit_code == 0
     assert not (backend / "utils" / "dataloader_factory.py").exists()
     code = (
         "import sys, chirpid_patch; assert chirpid_patch.__file__.startswith(sys.path[0]), chirpid_patch.__file__\n"
@@ -121,41 +123,37 @@ def test_a_vendored_backend_runs_without_the_tool_installed(tmp_path: Path) -> N
     assert result.returncode == 0, result.stderr
 
 
-def test_rollback_refuses_over_later_edits_and_names_them(tmp_path: Path) -> None:
-    backend = copy_of_fixture(tmp_path / "backend")
-    assert run_tool("apply", str(backend)).returncode == 0
+def test_rollback_refuses_over_later_edits_and_names_them(migrated: Path, tmp_path: Path) -> None:
+    backend = shutil.copytree(migrated, tmp_path / "backend")
     edited = backend / "utils" / "training_engine.py"
     edited.write_text(edited.read_text() + "\n# my own change\n")
     state = fingerprint(backend)
-    result = run_tool("rollback", str(backend))
-    assert result.returncode == 3
+    result = run("rollback", backend)
+    assert result.exit_code == 3
     assert "utils/training_engine.py" in result.stderr
     assert fingerprint(backend) == state
-    assert run_tool("rollback", str(backend), "--force").returncode == 0
+    assert run("rollback", backend, "--force").exit_code == 0
     assert "my own change" not in edited.read_text()
 
 
 def test_diff_writes_nothing_and_git_accepts_it(tmp_path: Path) -> None:
     backend = copy_of_fixture(tmp_path / "backend")
     before = fingerprint(backend)
-    diff = subprocess.run(
-        [sys.executable, "-m", "chirp_migrate", "apply", str(backend), "--diff"], capture_output=True, check=False
-    )
-    assert diff.returncode == 0
+    diff = run("apply", backend, "--diff")
+    assert diff.exit_code == 0
     assert fingerprint(backend) == before
     patched = copy_of_fixture(tmp_path / "patched")
-    applied = subprocess.run(["git", "apply", "-p1"], cwd=patched, input=diff.stdout, capture_output=True, check=False)
+    applied = subprocess.run(
+        ["git", "apply", "-p1"], cwd=patched, input=diff.stdout_bytes, capture_output=True, check=False
+    )
     assert applied.returncode == 0, applied.stderr
-    assert run_tool("apply", str(backend)).returncode == 0
+    assert run("apply", backend).exit_code == 0
     migrated = {name: value for name, value in fingerprint(backend).items() if ".chirp-migrate" not in name}
     assert fingerprint(patched) == migrated
 
 
-def test_json_lists_every_finding_with_place_rule_and_reason(tmp_path: Path) -> None:
-    backend = copy_of_fixture(tmp_path / "backend")
-    result = run_tool("apply", str(backend), "--json", str(tmp_path / "findings.json"))
-    assert result.returncode == 0
-    written = json.loads((tmp_path / "findings.json").read_text())
+def test_json_lists_every_finding_with_place_rule_and_reason(migrated: Path) -> None:
+    written = json.loads(migrated.with_name("findings.json").read_text())
     assert written["schema"] == 1 and written["skipped"] == []
     assert {finding["status"] for finding in written["findings"]} == {"rewrite", "opt-in", "report"}
     reports = [finding for finding in written["findings"] if finding["status"] == "report"]

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from support import FIXTURES, run
 
-from chirp_migrate.cli.apply import apply
-
-FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "multi_scale_backend"
+FIXTURE = FIXTURES / "multi_scale_backend"
 
 #: Runs every training call of the hook of each backend given, small, and writes what they return. One process for
 #: both, because importing PyTorch and its optimisers takes longer than the training.
@@ -61,7 +59,7 @@ def copy_of(target: Path) -> Path:
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_of(tmp_path_factory.mktemp("multi_scale") / "backend")
-    result = CliRunner().invoke(apply, [str(root)])
+    result = run("apply", root)
     assert result.exit_code == 0, result.output
     return root
 

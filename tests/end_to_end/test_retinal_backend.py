@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from support import FIXTURES, run
 
-from chirp_migrate.cli.apply import apply
 from chirp_migrate.tune.config import read_config
 from chirp_migrate.tune.sources import from_config
 
-FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "retinal_backend"
+FIXTURE = FIXTURES / "retinal_backend"
 
 
 @pytest.fixture
@@ -53,10 +52,10 @@ def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[An
 def test_apply_then_the_training_is_the_same(root: Path, monkeypatch: pytest.MonkeyPatch, modules: None) -> None:
     migrated = root.with_name("after")
     shutil.copytree(root, migrated)
-    assert CliRunner().invoke(apply, [str(migrated), "--no-scaffold"]).exit_code == 0
+    assert run("apply", migrated, "--no-scaffold").exit_code == 0
     text = (migrated / "scripts" / "train.py").read_text()
     assert "create_training_loader" in text and "create_validation_loader" in text
-    assert CliRunner().invoke(apply, [str(migrated), "--no-scaffold"]).exit_code == 0
+    assert run("apply", migrated, "--no-scaffold").exit_code == 0
     assert (migrated / "scripts" / "train.py").read_text() == text
     (before,) = trained(root, monkeypatch, "train-plain")
     (after,) = trained(migrated, monkeypatch, "train-plain")

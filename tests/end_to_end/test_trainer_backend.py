@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
+from support import FIXTURES, run
 
-from chirp_migrate.cli.apply import apply
-
-from .conftest import ROOT
-
-TRAINER = ROOT / "fixtures" / "trainer_backend"
+TRAINER = FIXTURES / "trainer_backend"
 PACKAGES = ("framework", "vibration")
 
 
@@ -27,7 +23,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("trainer")
     for name in ("before", "after"):
         shutil.copytree(TRAINER, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    result = CliRunner().invoke(apply, [str(folder / "after"), "--no-scaffold"])
+    result = run("apply", folder / "after", "--no-scaffold")
     assert result.exit_code == 0, result.output
     return folder / "before", folder / "after"
 

@@ -184,7 +184,7 @@ OWN_GENERATOR = (
 )
 
 
-@pytest.mark.parametrize("augment", [False, True])
+@pytest.mark.parametrize("augment", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "edit, name, says",
     [
@@ -230,11 +230,12 @@ def test_weaker_augmentation_is_named(data: TrainingData, honest: dict[bool, Ent
 SELDOM = ("TIME, FREQ, P = 8, 6, 0.8", "TIME, FREQ, P = 8, 6, 0.6")
 
 
-def test_a_probability_of_08_that_became_06_is_noticed_at_default_sizes(data: TrainingData) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(6, marks=pytest.mark.slow)])
+def test_a_probability_of_08_that_became_06_is_noticed_at_default_sizes(data: TrainingData, times: int) -> None:
     few, many = (trained(data, augment=True, draws=draws) for draws in (0, DRAWS))
-    weaker = [trained(data, SELDOM, augment=True, draws=DRAWS, seed=seed) for seed in range(4)]
+    weaker = [trained(data, SELDOM, augment=True, draws=DRAWS, seed=seed) for seed in range(times)]
     noticed = [names(compared(many, one)) for one in weaker]
-    assert noticed == [{"augmentation-distribution"}] * 4
+    assert noticed == [{"augmentation-distribution"}] * times
     unnoticed = compared(few, trained(data, augment=True, seed=7)).noticed["entry"].values()
     assert all(one.share > 0.4 for one in unnoticed), "training alone draws 76 samples"
 
