@@ -19,11 +19,6 @@ from chirp_migrate.training.process.machine import describe
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-
 def part(name: str) -> Any:
     return importlib.import_module(f"codemod_bench.{name}")
 

@@ -20,11 +20,6 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.py"
 WAYS = {"original", "original-4", "guide", "pinned", "resident", "limit"}
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-
-
 def part(name: str) -> Any:
     return importlib.import_module(f"gpu_bench.{name}")
 

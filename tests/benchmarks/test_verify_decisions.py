@@ -16,11 +16,6 @@ from chirp_migrate.verify.timing.rounds import TimedRound
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-
 def part(name: str) -> Any:
     return importlib.import_module(f"verify_decisions.{name}")
 
