@@ -25,6 +25,7 @@ from chirp_migrate.cli.options import (
 from chirp_migrate.cli.planning import Request, planned, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.paint import Paint
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
@@ -32,7 +33,7 @@ from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.post_apply_check import run_check
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.review.plan_file import PlanFile, plan_json, write_plan
+from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
 from chirp_migrate.review.selection import decisions_of, select
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import guard
@@ -120,7 +121,7 @@ def apply(
     if command is not None and result.run:
         _check(command, migration.plan.root, project, result)
     migration = migration.seen_from(project)
-    json_output.write(json_file, summary.as_json(migration, result.skipped))
+    json_output.write(json_file, run_document(migration, result.skipped))
     report = summary.applied(migration, result, path, paint, verbose=verbose, quiet=quiet)
     click.echo(report, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
@@ -148,7 +149,7 @@ def apply_plan(
     if not plan.files:
         return CommitResult((), (), "")
     with writing_progress() as step:
-        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: write_plan(plan_json(recorded))})
+        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
 
 
 def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:
@@ -176,7 +177,7 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, fro
 
 def _show_diff(migration: Migration, json_file: Path | None, paint: Paint, *, verbose: bool) -> None:
     plan = migration.plan
-    json_output.write(json_file, summary.as_json(migration, ()))
+    json_output.write(json_file, run_document(migration, ()))
     # Behind the diff, as comments that `patch` and `git apply` pass over.
     remarks = (f"# {line}".rstrip() + "\n" for line in summary.remarks(migration, (), Paint(False), verbose=verbose))
     for line in (*unified_diff(plan), *remarks):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import color_option, json_option, path_argument, planning_options, verbosity_options
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.paint import Paint, count, visible
 from chirp_migrate.engine.add_ignore import plan_ignores
 from chirp_migrate.engine.checking import Check
@@ -23,10 +23,11 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.plans.document import RunDocument
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
-from chirp_migrate.review.plan_file import plan_json, write_plan
+from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.transaction.record import State
@@ -129,7 +130,7 @@ def check(
     elif form == "github":
         lines = list(workflow_commands(found, verbose=verbose))
     else:
-        lines = json.dumps(result if form == "json" else sarif(found), indent=2).splitlines()
+        lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
     _write(output, lines, paint)
     if not quiet:
         # Nothing but the document goes to where a program reads it.
@@ -146,7 +147,7 @@ def _add_ignores(found: Check, project: Path) -> str:
     """Write the comments as a run of their own, recorded in ``project``, and say so."""
     plan = plan_ignores(found.plan, found.work)
     recorded = Migration(plan, (), PlanOptions(codes=found.settings.codes)).seen_from(project)
-    result = commit(recorded.plan, documents={APPLIED_PLAN: write_plan(plan_json(recorded))})
+    result = commit(recorded.plan, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
@@ -161,14 +162,10 @@ def _stop_at_unfinished_run(path: Path) -> None:
         )
 
 
-def _result(found: Check, project: Path) -> dict[str, object]:
+def _result(found: Check, project: Path) -> RunDocument:
     plan = found.plan
     migration = Migration(plan, plan.notes, PlanOptions(codes=found.settings.codes))
-    return {
-        **summary.as_json(migration.seen_from(project), ()),
-        "strict": found.strict,
-        "exit_code": int(found.exit_code),
-    }
+    return run_document(migration.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
 def _text(found: Check, base: Path, paint: Paint, *, verbose: bool, quiet: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.paint import Paint
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.review.plan_file import plan_json
+from chirp_migrate.review.plan_file import plan_document
 
 
 @click.command(
@@ -66,7 +66,7 @@ def plan(
     json_output.check_writable(json_file, "--output")
     request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     migration = planned(request)
-    json_output.write(json_file, plan_json(migration))
+    json_output.write(json_file, plan_document(migration))
     paint = Paint.for_stream(sys.stdout, color)
     text = summary.planned(migration.seen_from(journal_root(path)), paint, verbose=verbose, quiet=quiet)
     click.echo(text, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)

@@ -22,13 +22,14 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
 from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.paint import Paint, count, visible, wrapped
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import Safety
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import replace_file
@@ -169,10 +170,10 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
         old = plan_file.read_bytes()
         request = reviewed_request(request, old)
     migration = planned(request)
-    content = plan_json(migration)
+    content = plan_document(migration)
     if old is not None:
         content = carried_over(old, content)
-    return read_plan(write_plan(content), str(plan_file), migration.plan.root)
+    return read_plan(as_bytes(content), str(plan_file), migration.plan.root)
 
 
 def _walk(session: Review, terminal: _Terminal, save: Callable[[], None]) -> None:
@@ -268,7 +269,7 @@ def _edit(session: Review, item: Item, terminal: _Terminal) -> None:
 
 def _save(plan_file: Path, migration: Migration, session: Review) -> None:
     """Write the plan with all decisions, in one step."""
-    content = write_plan(plan_json(migration, session.choices))
+    content = as_bytes(plan_document(migration, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))
     except OSError as error:

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from chirp_migrate import __version__
 from chirp_migrate.console.paint import Paint, count, visible, wrapped
 from chirp_migrate.engine.migration import Migration
-from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
@@ -243,19 +242,3 @@ def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> li
 
 def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
     return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
-
-
-def as_json(migration: Migration, left: Sequence[Skipped]) -> dict[str, object]:
-    """The plan without file contents, for machines."""
-    plan = migration.plan
-    reasons = {rule.code: rule.reason for rule in all_rules()}
-    return {
-        "schema": SCHEMA,
-        "tool": f"chirp-migrate {__version__}",
-        "files": [file.to_json() for file in plan.files],
-        "findings": [{**finding.to_json(), "reason": reasons[finding.rule]} for finding in plan.findings],
-        "skipped": [one.to_json() for one in (*plan.skipped, *left)],
-        "left_out": [one.to_json() for one in plan.left_out],
-        "ledger": _ledger(migration, left).to_json(),
-        "notes": list(migration.notes),
-    }

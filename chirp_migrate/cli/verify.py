@@ -16,7 +16,9 @@ from chirp_migrate.console.paint import wrapped
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept import verified_files
+from chirp_migrate.report.kept import keep_verdict, verified_files
+from chirp_migrate.report.plots import drawn, prepare
+from chirp_migrate.report.terminal.showing import Output
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
@@ -24,7 +26,6 @@ from chirp_migrate.training.workload.entry_points import Source, call_options, d
 from chirp_migrate.transaction.commit import recover
 from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
 from chirp_migrate.verify.options import VerifyOptions, resolve
-from chirp_migrate.verify.report.showing import Output
 from chirp_migrate.verify.sides.baseline import before_side
 
 __all__ = ["run_verify", "verify"]
@@ -140,9 +141,9 @@ def verify(
     a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
     pyproject.toml.
     """
-    measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds, plots)
+    measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds)
     run = list_entry_points if list_ else run_verify
-    sys.exit(run(path, against, given, Output(json_file, quiet, verbose, color), measuring))
+    sys.exit(run(path, against, given, Output(json_file, quiet, verbose, color, plots), measuring))
 
 
 def run_verify(
@@ -159,7 +160,7 @@ def run_verify(
         against: folder or git revision of the side before; None for the one from the journal.
         given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
         output: how it is shown.
-        measuring: what is measured besides times, whether device steps are simulated, and where plots go.
+        measuring: what is measured besides times, and whether device steps are simulated.
     """
     return _guarded(path, output, lambda: _verify(path, against, given, output, measuring))
 
@@ -180,9 +181,7 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
         with signals_as_one_interrupt():
             return act()
     except WorkloadFailed as failure:
-        from chirp_migrate.verify.verification import show_failure
-
-        show_failure(path, failure, output)
+        _show_failure(path.resolve(), failure, output)
         return failure.exit_code
     except ChirpMigrateError as error:
         click.echo(f"chirp-migrate: {error}", err=True)
@@ -202,7 +201,27 @@ def _verify(
         discover(root, options.model)  # what cannot be verified is said before anything is copied
     from chirp_migrate.verify.verification import verification  # imports PyTorch
 
-    return verification(root, before, verified, options, measuring, output)
+    no_plots = None if output.plots is None else prepare(output.plots)
+    report = verification(root, before, verified, options, measuring, output.progress)
+    more = [keep_verdict(root, report)]
+    if output.plots is not None:
+        more.append(no_plots or drawn(output.plots, report))
+    if not output.verbose:
+        more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {root.name} -o report.html.")
+    output.show(report, *filter(None, more))
+    return report.exit_code
+
+
+def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
+    from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
+
+    report = failed_report(failure, verified_files(root))
+    not_kept = keep_verdict(root, report)
+    output.show(report)
+    if not_kept is not None:
+        output.progress(not_kept)
+    if report.output_tail and not output.quiet:
+        click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
 
 def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Output) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.errors import UsageProblem
 
 __all__ = ["STANDARD_OUTPUT", "check_writable", "write"]
@@ -29,14 +29,14 @@ def check_writable(target: Path | None, option: str = "--json") -> None:
 
 
 def write(target: Path | None, content: object) -> None:
-    """Write ``content`` to ``target``, or to standard output for ``-``.
+    """Write ``content``, a typed document or plain values, as JSON to ``target``, or to standard output for ``-``.
 
     Raises:
         UsageProblem: it cannot be written.
     """
     if target is None:
         return
-    text = json.dumps(content, indent=2) + "\n"
+    text = as_bytes(content).decode("ascii")
     if target == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return

@@ -1,7 +1,4 @@
-"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason.
-
-The JSON form of its parts (``to_json``) is documented in docs/json.md.
-"""
+"""What a run intends to do, as pure data: every file's new bytes, every finding with its place and reason."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import hashlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Final, TypeVar
 
 __all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Hunk", "Import", "Plan", "Safety", "Skipped", "Status", "sha256"]
 
-#: Version of the JSON form: it changes when a field changes its meaning or goes, not when one is added.
-SCHEMA = 1
+#: Version of the documents: it changes when a field changes its meaning or goes, not when one is added.
+SCHEMA: Final = 1
 
 
 class Safety(str, Enum):
@@ -110,22 +107,6 @@ class Finding:
         """The line, and in a notebook the cell, as people are told of it."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
-    def to_json(self) -> dict[str, Any]:
-        """All attributes by their names; the enumerations as their values."""
-        return {
-            "rule": self.rule,
-            "name": self.name,
-            "path": self.path,
-            "line": self.line,
-            "column": self.column,
-            "message": self.message,
-            "safety": self.safety.value,
-            "status": self.status.value,
-            "why": self.why,
-            "cell": self.cell,
-            "hunk": self.hunk,
-        }
-
 
 @dataclass(frozen=True)
 class FilePlan:
@@ -147,16 +128,6 @@ class FilePlan:
     hunks: tuple[Hunk, ...] = ()
     public: frozenset[str] = frozenset()
 
-    def to_json(self) -> dict[str, Any]:
-        """``path``, ``action`` (rewrite or create), ``note``, ``sha256_before`` (may be null), ``sha256_after``."""
-        return {
-            "path": self.path,
-            "action": "create" if self.before is None else "rewrite",
-            "note": self.note,
-            "sha256_before": None if self.before is None else sha256(self.before),
-            "sha256_after": sha256(self.after),
-        }
-
 
 @dataclass(frozen=True)
 class Skipped:
@@ -171,11 +142,6 @@ class Skipped:
     path: str
     reason: str
     loaders: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """``path``, ``reason`` and, where there are some, ``loaders``."""
-        counted = {"loaders": self.loaders} if self.loaders else {}
-        return {"path": self.path, "reason": self.reason, **counted}
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import VERDICT, applied_runs, keep_document
+from chirp_migrate.verify.document import VerifyReport, encode
 
 __all__ = ["changed_since", "keep_verdict", "verified_files"]
 
@@ -29,15 +27,14 @@ def verified_files(root: Path) -> dict[str, str | None]:
     return {path: _digest(root / path) for path in sorted(paths)}
 
 
-def keep_verdict(root: Path, values: Mapping[str, Any], files: Mapping[str, str | None]) -> str | None:
-    """Keep the JSON of a verification in the journal, in the place of an earlier one, with the time and ``files``.
+def keep_verdict(root: Path, report: VerifyReport) -> str | None:
+    """Keep a verification in the journal, in the place of an earlier one.
 
     Where nothing is applied there is no journal, and nothing is kept.
 
     Args:
-        root: the verified backend, with links resolved.
-        values: the JSON.
-        files: what :func:`verified_files` gave before the training began.
+        root: the verified project, with links resolved.
+        report: what was found, with what :func:`verified_files` gave before the training began.
 
     Returns:
         One sentence where it could not be written; verifying is not in vain for that.
@@ -45,10 +42,8 @@ def keep_verdict(root: Path, values: Mapping[str, Any], files: Mapping[str, str 
     runs = applied_runs(journal_root(root))
     if not runs:
         return None
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    content = (json.dumps({**values, "created": now, "files": dict(files)}) + "\n").encode("ascii")
     try:
-        keep_document(runs[-1], VERDICT, content)
+        keep_document(runs[-1], VERDICT, encode(report))
     except OSError as error:
         why = error.strerror or str(error)
         return f"The verdict could not be kept for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."

@@ -15,13 +15,13 @@ from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
 from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
-from chirp_migrate.report.verdict import VerdictStory, read_verdict, verified_digests
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.review.plan_file import PlanFile, read_applied, read_plan
 from chirp_migrate.review.selection import Choice, Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
 from chirp_migrate.transaction.record import State
+from chirp_migrate.verify.document import VerifyReport, decode
 
 __all__ = ["story_of_plan", "story_of_runs"]
 
@@ -47,9 +47,9 @@ def story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> 
     if not chosen:
         there = ", ".join(str(run.number) for run in runs)
         raise UsageProblem(f"there is no run {number} in {path}: those that stand are {there}.")
-    verdict = _kept_verdict(runs) if verdict_file is None else _verdict_in(verdict_file, root)
+    verdict, kept_with = _kept_verdict(runs) if verdict_file is None else (_verdict_in(verdict_file), None)
     told = [_tell_run(run, runs) for run in chosen]
-    return Story(root.name, tuple(told), verdict, tuple(_doubts(told, verdict, runs)))
+    return Story(root.name, tuple(told), verdict, tuple(_doubts(told, verdict, kept_with, runs)))
 
 
 def story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
@@ -61,7 +61,7 @@ def story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Sto
         raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give the file of a plan.") from None
     found = read_plan(data, str(plan_file), root)
     tool = json.loads(data).get("tool")
-    verdict = None if verdict_file is None else _verdict_in(verdict_file, root)
+    verdict = None if verdict_file is None else _verdict_in(verdict_file)
     run = _tell_plan(found, tool if isinstance(tool, str) else "")
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
 
@@ -195,36 +195,35 @@ def _edited(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
     return frozenset(changed_since(run.root, mine))
 
 
-def _kept_verdict(runs: Sequence[JournalRun]) -> VerdictStory | None:
-    """What the last verification found, which is kept with the run that was the last one then."""
+def _kept_verdict(runs: Sequence[JournalRun]) -> tuple[VerifyReport | None, int | None]:
+    """What the last verification found, and the number of the run that was the last one then, which keeps it."""
     for run in reversed(runs):
         data = run.document(VERDICT)
         if data is None:
             continue
         try:
-            verdict, files = read_verdict(data), verified_digests(data)
+            return decode(data), run.number
         except ValueError as error:
             raise JournalDamaged(
                 f"the verdict kept with run {run.number} cannot be read ({error}): verify again, or remove "
                 f"{run.folder / VERDICT}."
             ) from None
-        return replace(verdict, run=run.number, changed_since=changed_since(run.root, files))
-    return None
+    return None, None
 
 
-def _verdict_in(file: Path, root: Path) -> VerdictStory:
+def _verdict_in(file: Path) -> VerifyReport:
     try:
-        data = read_file(file)
-        verdict, files = read_verdict(data), verified_digests(data)
+        return decode(read_file(file))
     except OSError as error:
         raise UsageProblem(f"{file} cannot be read ({error.strerror}): give what `verify --json` wrote.") from None
     except ValueError as error:
         raise UsageProblem(f"{file} is no verdict ({error}): give what `verify --json` wrote.") from None
-    return replace(verdict, changed_since=changed_since(root, files))
 
 
-def _doubts(told: Sequence[RunStory], verdict: VerdictStory | None, runs: Sequence[JournalRun]) -> Iterator[str]:
-    """What keeps the parts of a story from belonging together."""
+def _doubts(
+    told: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
+) -> Iterator[str]:
+    """What keeps the parts of a story from belonging together; the verdict was kept with the run ``kept_with``."""
     for run in told:
         if run.ledger is None:
             yield (
@@ -239,8 +238,9 @@ def _doubts(told: Sequence[RunStory], verdict: VerdictStory | None, runs: Sequen
         yield f"Only run {told[0].number} is shown; {others} stand as well, and a verdict is on all of them together."
     if verdict is None:
         return
-    if verdict.changed_since:
-        yield f"Changed since they were verified, so verify again: {', '.join(verdict.changed_since)}."
-    newer = [run.number for run in runs if verdict.run is not None and run.number > verdict.run]
+    changed = changed_since(runs[0].root, verdict.files)
+    if changed:
+        yield f"Changed since they were verified, so verify again: {', '.join(changed)}."
+    newer = [run.number for run in runs if kept_with is not None and run.number > kept_with]
     if newer:
         yield f"Run {newer[0]} was applied after the last verification: verify again."

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
-from chirp_migrate.report.verdict import VerdictStory
 from chirp_migrate.review.account import Ledger
+from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "read_story"]
 
@@ -123,7 +123,7 @@ class Story:
 
     name: str
     runs: tuple[RunStory, ...]
-    verdict: VerdictStory | None
+    verdict: VerifyReport | None
     notices: tuple[str, ...]
 
     @property

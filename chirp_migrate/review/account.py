@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from chirp_migrate.plans.document import Account
 from chirp_migrate.plans.plan import Finding, Skipped, Status
 from chirp_migrate.rules import all_rules
 
@@ -71,14 +71,14 @@ class Ledger:
         """All sites."""
         return sum(self.sites.values())
 
-    def to_json(self) -> dict[str, Any]:
-        """The ledger as docs/json.md has it."""
-        return {
-            "sites": {"found": self.found, **_by_name(self.sites)},
-            "listed_by_reason": dict(self.reasons),
-            "rules": {code: _by_name(counts) for code, counts in self.rules.items()},
-            "files_not_handled": self.unread,
-        }
+    def account(self) -> Account:
+        """The ledger as documents have it."""
+        return Account(
+            sites={"found": self.found, **_by_name(self.sites)},
+            listed_by_reason=dict(self.reasons),
+            rules={code: _by_name(counts) for code, counts in self.rules.items()},
+            files_not_handled=self.unread,
+        )
 
 
 def _by_name(counts: Mapping[Status, int]) -> dict[str, int]:

@@ -1,26 +1,40 @@
 """A plan as a file: what was reviewed is what is applied, to the byte, on any machine that has the same sources.
 
-docs/json.md describes it; docs/plan.schema.json is its JSON Schema. It holds edits, and of the files to be rewritten
-only the hashes, so that it says nothing about a tree that is not the one it was made from. It is read as something
-that anybody may have changed.
+It holds edits, and of the files to be rewritten only the hashes, so that it says nothing about a tree that is not the
+one it was made from. It is read as something that anybody may have changed.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from typing import Any
+
+from msgspec import UNSET, structs
 
 from chirp_migrate import __version__
+from chirp_migrate.console.json_document import read_as, read_json
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.migration import Migration, PlanOptions
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Finding, Hunk, Plan, Safety, Skipped, Status, sha256
+from chirp_migrate.plans.document import (
+    KIND,
+    Decision,
+    FileEntry,
+    FindingEntry,
+    HunkEntry,
+    LeftOut,
+    Options,
+    PlanDocument,
+    PlannedFile,
+    Replacement,
+    RunDocument,
+)
+from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Finding, Hunk, Plan, Skipped, sha256
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
@@ -32,24 +46,18 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.record import checked_path
 
 __all__ = [
-    "KIND",
     "PlanFile",
     "Written",
     "carried_over",
-    "plan_json",
+    "plan_document",
     "read_applied",
     "read_options",
     "read_plan",
-    "write_plan",
+    "run_document",
 ]
-
-KIND = "chirp-migrate plan"
 
 #: Bytes before and after of a file that a run wrote, by path and their SHA-256; None for one that it did not write.
 Written = Callable[[str, str | None, str], tuple[bytes | None, bytes] | None]
-
-_T = TypeVar("_T")
-_NOTES = frozenset({"rewrite", "scaffold", "dependency", "vendor", "ignore"})
 
 
 @dataclass(frozen=True)
@@ -67,36 +75,54 @@ class PlanFile:
     reviewed: bool
 
 
-def plan_json(migration: Migration, choices: Choices | None = None) -> dict[str, Any]:
-    """The plan as the JSON document that :func:`read_plan` reads; ``choices`` when a review was begun."""
+def plan_document(migration: Migration, choices: Choices | None = None) -> PlanDocument:
+    """The plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
     plan, options = migration.plan, migration.options
+    return PlanDocument(
+        tool=f"chirp-migrate {__version__}",
+        options=Options(
+            rules=None if options.codes is None else sorted(options.codes),
+            unsafe=options.unsafe,
+            notebooks=options.notebooks,
+            scaffold=options.scaffold,
+            vendor=options.vendor,
+            tests=options.tests,
+            exclude=list(options.exclude),
+        ),
+        reviewed=choices is not None,
+        files=[_planned_file(file, choices or {}) for file in plan.files],
+        findings=_finding_entries(plan.findings),
+        skipped=[LeftOut.of(one) for one in plan.skipped],
+        left_out=[LeftOut.of(one) for one in plan.left_out],
+        ledger=Ledger.of(plan.findings, plan.skipped, (), options.codes).account(),
+        notes=list(migration.notes),
+    )
+
+
+def run_document(migration: Migration, left: Sequence[Skipped], **more: Any) -> RunDocument:
+    """What was done, or would be, without the contents of files.
+
+    Args:
+        left: files that could not be written.
+        more: ``strict`` and ``exit_code`` of ``check``.
+    """
+    plan = migration.plan
+    return RunDocument(
+        tool=f"chirp-migrate {__version__}",
+        files=[FileEntry.of(file) for file in plan.files],
+        findings=_finding_entries(plan.findings),
+        skipped=[LeftOut.of(one) for one in (*plan.skipped, *left)],
+        left_out=[LeftOut.of(one) for one in plan.left_out],
+        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.codes).account(),
+        notes=list(migration.notes),
+        **more,
+    )
+
+
+def _finding_entries(findings: Iterable[Finding]) -> list[FindingEntry]:
+    """Findings with the reasons of their rules."""
     reasons = {rule.code: rule.reason for rule in all_rules()}
-    return {
-        "schema": SCHEMA,
-        "kind": KIND,
-        "tool": f"chirp-migrate {__version__}",
-        "options": {
-            "rules": None if options.codes is None else sorted(options.codes),
-            "unsafe": options.unsafe,
-            "notebooks": options.notebooks,
-            "scaffold": options.scaffold,
-            "vendor": options.vendor,
-            "tests": options.tests,
-            "exclude": list(options.exclude),
-        },
-        "reviewed": choices is not None,
-        "files": [_file_json(file, choices or {}) for file in plan.files],
-        "findings": [{**one.to_json(), "reason": reasons[one.rule]} for one in plan.findings],
-        "skipped": [one.to_json() for one in plan.skipped],
-        "left_out": [one.to_json() for one in plan.left_out],
-        "ledger": Ledger.of(plan.findings, plan.skipped, (), options.codes).to_json(),
-        "notes": list(migration.notes),
-    }
-
-
-def write_plan(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a plan file."""
-    return (json.dumps(content, indent=2, ensure_ascii=True) + "\n").encode("ascii")
+    return [FindingEntry(**vars(one), reason=reasons[one.rule]) for one in findings]
 
 
 def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
@@ -148,37 +174,39 @@ def read_applied(data: bytes, root: Path, written: Written) -> Migration:
 def read_options(data: bytes) -> PlanOptions:
     """What a plan was asked for; the defaults where that cannot be read."""
     try:
-        return _options(_typed(_parsed(data)["options"], dict))
-    except (_Damaged, _Newer, KeyError, TypeError):
+        return _options(_parsed(data).options)
+    except (_Damaged, _Newer):
         return PlanOptions()
 
 
-def carried_over(old: bytes, new: dict[str, Any]) -> dict[str, Any]:
+def carried_over(old: bytes, new: PlanDocument) -> PlanDocument:
     """The plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
 
     A hunk is the same when the source of its file and its edits are. What cannot be read decides nothing.
     """
     try:
-        found = {entry["path"]: entry for entry in _parsed(old)["files"]}
-        for file in new["files"]:
-            entry = found.get(file["path"], {})
-            if entry.get("sha256_before", "") != file["sha256_before"]:
-                continue
-            if "hunks" not in file:
-                if entry.get("content") == file["content"]:
-                    file["decision"] = entry["decision"]
-                continue
-            decided = {json.dumps([one["edits"], one["imports"]]): one for one in entry["hunks"]}
-            for hunk in file["hunks"]:
-                one = decided.get(json.dumps([hunk["edits"], hunk["imports"]]), hunk)
-                hunk["decision"], hunk["edited"] = one["decision"], one["edited"]
-    except (_Damaged, _Newer, KeyError, TypeError, AttributeError):
+        found = {entry.path: entry for entry in _parsed(old).files}
+    except (_Damaged, _Newer):
         return new
-    return {**new, "reviewed": True}
+    files = [_decided(file, found[file.path]) if file.path in found else file for file in new.files]
+    return structs.replace(new, files=files, reviewed=True)
+
+
+def _decided(file: PlannedFile, old: PlannedFile) -> PlannedFile:
+    if old.sha256_before != file.sha256_before:
+        return file
+    if not file.hunks or not old.hunks:
+        return structs.replace(file, decision=old.decision) if old.content == file.content else file
+    decided = {(str(one.edits), str(one.imports)): one for one in old.hunks}
+    hunks = []
+    for hunk in file.hunks:
+        one = decided.get((str(hunk.edits), str(hunk.imports)), hunk)
+        hunks.append(structs.replace(hunk, decision=one.decision, edited=one.edited))
+    return structs.replace(file, hunks=hunks)
 
 
 class _Damaged(Exception):
-    """The document is not what :func:`plan_json` writes."""
+    """The document is not what :func:`plan_document` gives."""
 
 
 class _Newer(Exception):
@@ -190,52 +218,45 @@ class _Changed(Exception):
         self.paths = paths
 
 
-def _file_json(file: FilePlan, choices: Choices) -> dict[str, Any]:
-    content = file.to_json()
-    if file.hunks and file.before is not None:
-        lines = Lines(source_of(file.path, file.before).text)
-        content["public"] = sorted(file.public)
-        content["hunks"] = [_hunk_json(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
-    else:
-        content["content"] = file.after.decode("utf-8", errors="surrogateescape")
-        content["decision"] = _decision(choices.get((file.path, WHOLE_FILE)))
-    return content
+def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
+    entry = structs.asdict(FileEntry.of(file))
+    if not file.hunks or file.before is None:
+        content = file.after.decode("utf-8", errors="surrogateescape")
+        return PlannedFile(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
+    lines = Lines(source_of(file.path, file.before).text)
+    hunks = [_hunk_entry(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
+    return PlannedFile(**entry, public=sorted(file.public), hunks=hunks)
 
 
-def _hunk_json(hunk: Hunk, lines: Lines, choice: Choice | None) -> dict[str, Any]:
-    blocks = lines.blocks(hunk.edits)
-    return {
-        "number": hunk.number,
-        "lines": [[block.first, block.end - 1] for block in blocks],
-        "edits": [_edit_json(edit, lines) for edit in hunk.edits],
-        "imports": [f"from {module} import {clause}" for module, clause in sorted(hunk.imports)],
-        "decision": _decision(choice),
-        "edited": None if choice is None or choice.edits is None else [_edit_json(e, lines) for e in choice.edits],
-    }
+def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
+    return HunkEntry(
+        number=hunk.number,
+        lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
+        edits=_replacements(hunk.edits, lines),
+        imports=[f"from {module} import {clause}" for module, clause in sorted(hunk.imports)],
+        decision=_decision(choice),
+        edited=None if choice is None or choice.edits is None else _replacements(choice.edits, lines),
+    )
 
 
-def _edit_json(edit: Edit, lines: Lines) -> dict[str, Any]:
-    return {
-        "start": list(lines.position(edit.start)),
-        "end": list(lines.position(edit.end)),
-        "text": edit.replacement,
-    }
+def _replacements(edits: Iterable[Edit], lines: Lines) -> list[Replacement]:
+    return [Replacement(lines.position(one.start), lines.position(one.end), one.replacement) for one in edits]
 
 
-def _decision(choice: Choice | None) -> str | None:
+def _decision(choice: Choice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
-def _parsed(data: bytes) -> Mapping[str, Any]:
+def _parsed(data: bytes) -> PlanDocument:
     try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _Damaged(f"it is not JSON: {error}") from None
-    if not isinstance(whole, dict) or whole.get("kind") != KIND:
-        raise _Damaged("it is some other document")
-    if whole.get("schema") != SCHEMA:
-        raise _Newer(f"{whole.get('tool', 'another version')} with schema {whole.get('schema')!r}")
-    return whole
+        found = read_json(data)
+        if found.get("kind") != KIND:
+            raise ValueError("it is some other document")
+        if found.get("schema") != SCHEMA:
+            raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
+        return read_as(found, PlanDocument)
+    except ValueError as error:
+        raise _Damaged(str(error)) from None
 
 
 class _Reading:
@@ -248,68 +269,54 @@ class _Reading:
         self._changed: list[str] = []
         self._choices: dict[HunkId, Choice] = {}
 
-    def plan(self, whole: Mapping[str, Any]) -> PlanFile:
+    def plan(self, whole: PlanDocument) -> PlanFile:
+        options = _options(whole.options)
+        self._style = ImportStyle(self._root, options.vendor)
         try:
-            options = _options(_typed(whole["options"], dict))
-            self._style = ImportStyle(self._root, options.vendor)
-            found = (self._file(_typed(entry, dict)) for entry in whole["files"])
-            files = tuple(file for file in found if file is not None)
-            paths = [file.path for file in files]
-            if len(set(paths)) != len(paths):
-                raise _Damaged("it names a file twice")
-            if self._changed:
-                raise _Changed(self._changed)
-            findings = tuple(_finding(_typed(entry, dict)) for entry in whole["findings"])
-            skipped, left_out = (
-                tuple(
-                    Skipped(_typed(one["path"], str), _typed(one["reason"], str), _typed(one.get("loaders", 0), int))
-                    for one in whole[key]
-                )
-                for key in ("skipped", "left_out")
-            )
-            notes = tuple(_typed(note, str) for note in whole["notes"])
-            reviewed = _typed(whole["reviewed"], bool)
-        except KeyError as error:
-            raise _Damaged(f"{error} is missing") from None
-        except (TypeError, ValueError, AttributeError) as error:
+            files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
+        except ValueError as error:
             raise _Damaged(str(error)) from None
+        paths = [file.path for file in files]
+        if len(set(paths)) != len(paths):
+            raise _Damaged("it names a file twice")
+        if self._changed:
+            raise _Changed(self._changed)
+        findings = tuple(one.finding() for one in whole.findings)
+        skipped, left_out = (tuple(one.skipped() for one in some) for some in (whole.skipped, whole.left_out))
         plan = Plan(self._root, files, findings, skipped, left_out=left_out)
-        return PlanFile(Migration(plan, notes, options), self._choices, reviewed)
+        return PlanFile(Migration(plan, tuple(whole.notes), options), self._choices, whole.reviewed)
 
-    def _file(self, entry: Mapping[str, Any]) -> FilePlan | None:
-        path = checked_path(entry["path"])
-        note = _typed(entry["note"], str)
-        if note not in _NOTES:
-            raise _Damaged(f"{path} is written for an unknown reason, {note!r}")
+    def _file(self, entry: PlannedFile) -> FilePlan | None:
+        path = checked_path(entry.path)
         if self._written is not None:
-            return self._applied(path, note, entry, self._written)
-        before = self._before(path, entry)
-        if "hunks" in entry:
-            return self._rewritten(path, note, before, entry)
-        after = _typed(entry["content"], str).encode("utf-8", errors="surrogateescape")
+            return self._applied(path, entry, self._written)
+        before = self._before(path, entry.sha256_before)
+        if entry.hunks is not UNSET:
+            return self._rewritten(path, before, entry, entry.hunks)
+        if entry.content is UNSET or entry.decision is UNSET:
+            raise _Damaged(f"what becomes of {path} is missing")
+        after = entry.content.encode("utf-8", errors="surrogateescape")
         _check_hash(path, after, entry)
-        self._choose((path, WHOLE_FILE), entry["decision"], None)
-        return FilePlan(path, before, after, note)
+        self._choose((path, WHOLE_FILE), entry.decision, None)
+        return FilePlan(path, before, after, entry.note)
 
-    def _applied(self, path: str, note: str, entry: Mapping[str, Any], written: Written) -> FilePlan | None:
+    def _applied(self, path: str, entry: PlannedFile, written: Written) -> FilePlan | None:
         """The file with the bytes that a run kept, which are what its hunks gave."""
-        digest = entry["sha256_before"]
-        found = written(path, None if digest is None else _typed(digest, str), _typed(entry["sha256_after"], str))
+        found = written(path, entry.sha256_before, entry.sha256_after)
         if found is None:
             return None
         before, after = found
-        if before is None or "hunks" not in entry:
-            return FilePlan(path, before, after, note)
+        if before is None or entry.hunks is UNSET:
+            return FilePlan(path, before, after, entry.note)
         try:
             lines = Lines(source_of(path, before).text)
         except UnreadableSource as error:
             raise _Damaged(f"{path}: {error}") from None
-        hunks = tuple(self._hunk(path, _typed(one, dict), lines) for one in entry["hunks"])
-        return FilePlan(path, before, after, note, hunks)
+        return FilePlan(path, before, after, entry.note, tuple(self._hunk(path, one, lines) for one in entry.hunks))
 
-    def _before(self, path: str, entry: Mapping[str, Any]) -> bytes | None:
+    def _before(self, path: str, expected: str | None) -> bytes | None:
         """What is at ``path`` now, which must be what was there when the plan was made."""
-        expected, place = entry["sha256_before"], self._root / path
+        place = self._root / path
         if expected is None:
             if os.path.lexists(place):
                 self._changed.append(f"{path} (it is there now)")
@@ -322,84 +329,52 @@ class _Reading:
             self._changed.append(path)
         return content
 
-    def _rewritten(self, path: str, note: str, before: bytes | None, entry: Mapping[str, Any]) -> FilePlan:
-        public = frozenset(_typed(name, str) for name in entry["public"])
+    def _rewritten(self, path: str, before: bytes | None, entry: PlannedFile, entries: Sequence[HunkEntry]) -> FilePlan:
+        if entry.public is UNSET:
+            raise _Damaged(f"the public names of {path} are missing")
+        public = frozenset(entry.public)
         if before is None or path in self._changed:
-            return FilePlan(path, before, b"", note)
+            return FilePlan(path, before, b"", entry.note)
         try:
             source = source_of(path, before)
             lines = Lines(source.text)
-            hunks = tuple(self._hunk(path, _typed(one, dict), lines) for one in entry["hunks"])
+            hunks = tuple(self._hunk(path, one, lines) for one in entries)
             after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise _Damaged(f"{path}: {error}") from None
         if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
             raise _Damaged(f"the hunks of {path} are not numbered as they should be")
         _check_hash(path, after, entry)
-        return FilePlan(path, before, after, note, hunks, public)
+        return FilePlan(path, before, after, entry.note, hunks, public)
 
-    def _hunk(self, path: str, entry: Mapping[str, Any], lines: Lines) -> Hunk:
-        number = _typed(entry["number"], int)
-        edited = entry["edited"]
-        self._choose((path, number), entry["decision"], None if edited is None else _edits(edited, lines))
-        return Hunk(number, _edits(entry["edits"], lines), frozenset(_import(one) for one in entry["imports"]))
+    def _hunk(self, path: str, entry: HunkEntry, lines: Lines) -> Hunk:
+        edited = None if entry.edited is None else _edits(entry.edited, lines)
+        self._choose((path, entry.number), entry.decision, edited)
+        return Hunk(entry.number, _edits(entry.edits, lines), frozenset(_import(one) for one in entry.imports))
 
-    def _choose(self, one: HunkId, decision: object, edits: tuple[Edit, ...] | None) -> None:
-        if decision not in (None, "accepted", "refused"):
-            raise _Damaged(f"the decision {decision!r} is unknown")
+    def _choose(self, one: HunkId, decision: Decision | None, edits: tuple[Edit, ...] | None) -> None:
         if decision is not None:
             self._choices[one] = Choice(decision == "accepted", edits)
 
 
-def _options(entry: Mapping[str, Any]) -> PlanOptions:
-    codes = None if entry["rules"] is None else frozenset(_typed(code, str) for code in entry["rules"])
-    unsafe, notebooks, scaffold, vendor = (
-        _typed(entry[key], bool) for key in ("unsafe", "notebooks", "scaffold", "vendor")
+def _options(found: Options) -> PlanOptions:
+    codes = None if found.rules is None else frozenset(found.rules)
+    return PlanOptions(
+        codes, found.unsafe, found.notebooks, found.scaffold, found.vendor, found.tests, tuple(found.exclude)
     )
-    # Plans of earlier versions did not say: they left no tests alone.
-    tests, exclude = _typed(entry.get("tests", True), bool), _typed(entry.get("exclude", []), list)
-    return PlanOptions(codes, unsafe, notebooks, scaffold, vendor, tests, tuple(_typed(glob, str) for glob in exclude))
 
 
-def _edits(entries: Iterable[Any], lines: Lines) -> tuple[Edit, ...]:
-    edits = []
-    for entry in entries:
-        start, end = (lines.offset(*(_typed(part, int) for part in entry[key])) for key in ("start", "end"))
-        edits.append(Edit(start, end, _typed(entry["text"], str)))
-    return tuple(edits)
+def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
+    return tuple(Edit(lines.offset(*one.start), lines.offset(*one.end), one.text) for one in entries)
 
 
-def _import(line: object) -> tuple[str, str]:
-    words = _typed(line, str).split(" ", 3)
+def _import(line: str) -> tuple[str, str]:
+    words = line.split(" ", 3)
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
         raise _Damaged(f"{line!r} is no import")
     return words[1], words[3]
 
 
-def _finding(entry: Mapping[str, Any]) -> Finding:
-    hunk, cell = entry["hunk"], entry["cell"]
-    known: Callable[[str], str] = lambda key: _typed(entry[key], str)  # noqa: E731
-    return Finding(
-        known("rule"),
-        known("name"),
-        known("path"),
-        _typed(entry["line"], int),
-        _typed(entry["column"], int),
-        known("message"),
-        Safety(entry["safety"]),
-        Status(entry["status"]),
-        known("why"),
-        None if cell is None else _typed(cell, int),
-        None if hunk is None else _typed(hunk, int),
-    )
-
-
-def _check_hash(path: str, after: bytes, entry: Mapping[str, Any]) -> None:
-    if sha256(after) != entry["sha256_after"]:
+def _check_hash(path: str, after: bytes, entry: PlannedFile) -> None:
+    if sha256(after) != entry.sha256_after:
         raise _Damaged(f"its edits of {path} do not give what it says, so it was changed or made by another version")
-
-
-def _typed(value: object, kind: type[_T]) -> _T:
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _Damaged(f"{value!r} where a {kind.__name__} should be")
-    return value

@@ -272,7 +272,7 @@ def _begin(
             contents[sha256(before)] = before
         contents[sha256(target.plan.after)] = target.plan.after
         old = None if before is None else Version(sha256(before), target.mode)
-        files.append(JournalFile(target.path, old, Version(sha256(target.plan.after), target.mode)))
+        files.append(JournalFile.of(target.path, old, sha256(target.plan.after)))
         for parent in reversed(PurePosixPath(target.path).parents):
             if not (root / parent).exists() and str(parent) not in folders:
                 folders.append(str(parent))

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from msgspec import structs
+
 from chirp_migrate import __version__
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
@@ -47,7 +49,7 @@ __all__ = [
     "retire",
 ]
 
-#: Document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_json`).
+#: Document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
 APPLIED_PLAN = "plan.json"
 
 #: Document of a run: the JSON of the last verification while it was the last run that stood.
@@ -230,7 +232,11 @@ def begin(
         on_step("hid the journal from git")
     number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
     created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    run = JournalRun(root, f"{number:04d}", Record(State.PENDING, created, __version__, files, folders))
+    run = JournalRun(
+        root,
+        f"{number:04d}",
+        Record(tool=__version__, state=State.PENDING, created=created, folders=folders, files=files),
+    )
     staging = home / f"new-{run.name}"
     staging.mkdir()
     on_step("began the journal")
@@ -273,7 +279,7 @@ def change_state(
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
             replace_file(run.folder / digest, content, run.folder / f"{digest}.tmp")
-    record = replace(
+    record = structs.replace(
         run.record,
         state=state,
         files=run.files if files is None else files,

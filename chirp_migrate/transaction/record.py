@@ -1,21 +1,16 @@
-"""The form of ``journal.json``, read as something that anybody may have changed.
-
-Schema 1: ``schema``, ``tool`` (version that wrote it), ``state``, ``created`` (UTC), ``folders`` (made by the run) and
-``files``: each with ``path``, ``action`` (``rewrite`` or ``create``), ``mode`` (permission bits before; null for a
-created file), ``sha256_before`` (null for a created file) and ``sha256_after``; while a rollback is under way also
-``sha256_found`` and ``mode_found``, what it found in place.
-"""
+"""``journal.json``: where a run stands and what it wrote, read as something that anybody may have changed."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 
 __all__ = [
     "JOURNAL_FOLDER",
@@ -34,10 +29,11 @@ __all__ = [
 JOURNAL_FOLDER = ".chirp-migrate"
 
 #: Version of the form.
-SCHEMA = 1
+SCHEMA: Final = 1
 
-_HASH = re.compile(r"[0-9a-f]{64}")
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
+_Hash = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+_Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
@@ -64,85 +60,97 @@ class Version:
     mode: int | None
 
 
-@dataclass(frozen=True)
-class JournalFile:
+class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a run.
 
     Attributes:
         path: posix path relative to the root, with every link on the way already followed.
-        before: what it was, or what a rollback that keeps later edits makes of it; None when the run created it.
-        after: what the run made of it.
-        found: what a rollback that is under way found in its place; None otherwise, and when it found nothing.
+        action: ``create`` when the run created it.
+        mode: permission bits before the run, or those that a rollback which keeps later edits gives it.
+        sha256_before: hash of what it was, or of what such a rollback makes of it; None when the run created it.
+        sha256_after: hash of the bytes that the run wrote.
+        sha256_found, mode_found: what a rollback that is under way found in its place; None otherwise, and when it
+            found nothing.
     """
 
     path: str
-    before: Version | None
-    after: Version
-    found: Version | None = None
+    action: Literal["rewrite", "create"]
+    mode: _Mode | None
+    sha256_before: _Hash | None
+    sha256_after: _Hash
+    sha256_found: _Hash | None = None
+    mode_found: _Mode | None = None
+
+    @classmethod
+    def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
+        """A file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
+        return cls(
+            path=path,
+            action="create" if before is None else "rewrite",
+            mode=None if before is None else before.mode,
+            sha256_before=None if before is None else before.sha256,
+            sha256_after=after,
+            sha256_found=None if found is None else found.sha256,
+            mode_found=None if found is None else found.mode,
+        )
+
+    def __post_init__(self) -> None:
+        checked_path(self.path)
+        if self.action == "create" and self.sha256_before is not None:
+            raise ValueError(f"{self.path} is said to be created from something")
+        if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
+            raise ValueError(f"what {self.path} was before is missing")
+        if self.sha256_found is not None and self.mode_found is None:
+            raise ValueError(f"the mode that {self.path} was found with is missing")
 
     @property
-    def action(self) -> str:
-        """``rewrite`` or ``create``."""
-        return "create" if self.before is None else "rewrite"
+    def before(self) -> Version | None:
+        """What it was; None when the run created it."""
+        return None if self.sha256_before is None else Version(self.sha256_before, self.mode)
 
     @property
-    def mode(self) -> int | None:
-        """Permission bits before the run; None when the run created the file."""
-        return None if self.before is None else self.before.mode
+    def after(self) -> Version:
+        """What the run made of it."""
+        return Version(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
-    def sha256_before(self) -> str | None:
-        """Hash of the bytes before the run; None when the run created the file."""
-        return None if self.before is None else self.before.sha256
+    def found(self) -> Version | None:
+        """What a rollback found in its place."""
+        return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
-    @property
-    def sha256_after(self) -> str:
-        """Hash of the bytes that the run wrote."""
-        return self.after.sha256
+    def with_found(self, found: Version | None) -> JournalFile:
+        """The same with what a rollback found in its place."""
+        return JournalFile.of(self.path, self.before, self.sha256_after, found)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """All that ``journal.json`` says.
 
     Attributes:
+        tool: version of chirp-migrate that wrote it.
         state: where the run stands.
         created: when it was begun, ISO 8601 in UTC.
-        tool: version of chirp-migrate that wrote it.
-        files: its files, in the order in which they are written.
         folders: posix paths of folders it made, parents first.
+        files: its files, in the order in which they are written.
     """
 
+    schema: Literal[1] = SCHEMA
+    tool: str
     state: State
     created: str
-    tool: str
-    files: tuple[JournalFile, ...]
     folders: tuple[str, ...]
+    files: tuple[JournalFile, ...]
+
+    def __post_init__(self) -> None:
+        for path in self.folders:
+            checked_path(path)
+        if len({file.path for file in self.files}) != len(self.files):
+            raise ValueError("it names a file twice")
 
 
 def write_record(record: Record) -> bytes:
     """The record as the bytes of ``journal.json``."""
-    files: list[dict[str, object]] = []
-    for file in record.files:
-        entry: dict[str, object] = {
-            "path": file.path,
-            "action": file.action,
-            "mode": file.mode,
-            "sha256_before": file.sha256_before,
-            "sha256_after": file.sha256_after,
-        }
-        if file.found is not None:
-            entry |= {"sha256_found": file.found.sha256, "mode_found": file.found.mode}
-        files.append(entry)
-    whole = {
-        "schema": SCHEMA,
-        "tool": record.tool,
-        "state": record.state.value,
-        "created": record.created,
-        "folders": list(record.folders),
-        "files": files,
-    }
-    return (json.dumps(whole, indent=2) + "\n").encode("ascii")
+    return as_bytes(record)
 
 
 def read_record(content: bytes) -> Record:
@@ -152,21 +160,11 @@ def read_record(content: bytes) -> Record:
         NewerRecord: a newer version wrote it.
         ValueError: it is not one, or it names a path that no journal may touch.
     """
-    try:
-        whole = json.loads(content)
-        if type(whole["schema"]) is int and whole["schema"] > SCHEMA:
-            raise NewerRecord(whole["schema"], whole.get("tool"))
-        if whole["schema"] != SCHEMA:
-            raise ValueError(f"its schema is {whole['schema']!r}, and this version of chirp-migrate reads {SCHEMA}")
-        files = tuple(_read_file(entry) for entry in whole["files"])
-        if len({file.path for file in files}) != len(files):
-            raise ValueError("it names a file twice")
-        folders = tuple(checked_path(path) for path in whole["folders"])
-        return Record(State(whole["state"]), str(whole["created"]), str(whole["tool"]), files, folders)
-    except KeyError as error:
-        raise ValueError(f"{error} is missing") from error
-    except (TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"it is not built as a journal is: {error}") from error
+    found = read_json(content)
+    schema = found.get("schema")
+    if type(schema) is int and schema > SCHEMA:
+        raise NewerRecord(schema, found.get("tool"))
+    return read_as(found, Record)
 
 
 def checked_path(path: object) -> str:
@@ -186,31 +184,3 @@ def checked_path(path: object) -> str:
     if any(part.lower() in _NOT_THE_BACKENDS for part in pure.parts):
         raise ValueError(f"the path {path!r} is not the project's")
     return path
-
-
-def _read_file(entry: Mapping[str, Any]) -> JournalFile:
-    path = checked_path(entry["path"])
-    after = Version(_hash(entry["sha256_after"]), None)
-    found = None
-    if entry.get("sha256_found") is not None:
-        found = Version(_hash(entry["sha256_found"]), _mode(entry["mode_found"]))
-    if entry["action"] == "create":
-        if entry["sha256_before"] is not None:
-            raise ValueError(f"{path} is said to be created from something")
-        return JournalFile(path, None, after, found)
-    if entry["action"] != "rewrite":
-        raise ValueError(f"the action {entry['action']!r} is unknown")
-    before = Version(_hash(entry["sha256_before"]), _mode(entry["mode"]))
-    return JournalFile(path, before, replace(after, mode=before.mode), found)
-
-
-def _hash(value: object) -> str:
-    if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise ValueError(f"{value!r} is not a SHA-256")
-    return value
-
-
-def _mode(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 0o7777:
-        raise ValueError(f"{value!r} are not permission bits")
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -261,7 +261,7 @@ def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], l
         place = run.root / file.path
         now = _found(run.root, file.path)
         if now is None:
-            files.append(replace(file, found=None))
+            files.append(file.with_found(None))
             if file.before is not None:
                 edited.append(f"{file.path} (deleted)")
             continue
@@ -270,7 +270,7 @@ def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], l
             content = read_file(place)
             now = sha256(content)
             kept[now] = content
-        files.append(replace(file, found=Version(now, place.stat().st_mode & 0o7777)))
+        files.append(file.with_found(Version(now, place.stat().st_mode & 0o7777)))
     return tuple(files), kept, edited
 
 
@@ -315,7 +315,8 @@ def _without(run: JournalRun, file: JournalFile, now: bytes | None) -> bytes | N
 def _to_become(file: JournalFile, content: bytes) -> JournalFile:
     """A file that a rollback is to give ``content``, and the mode that it has."""
     assert file.found is not None
-    return replace(file, before=Version(sha256(content), file.found.mode))
+    before = Version(sha256(content), file.found.mode)
+    return JournalFile.of(file.path, before, file.sha256_after, file.found)
 
 
 def _conflicts_in_any(runs: Sequence[JournalRun]) -> list[str]:

@@ -21,10 +21,9 @@ from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_passes, compare_results
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.settings import Settings
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES, Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
-from chirp_migrate.verify.timing.simulate import StepCount
 from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import MARGIN, Decision, Judge, Timing, Verdict
 

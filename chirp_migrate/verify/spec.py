@@ -8,9 +8,8 @@ from enum import Enum
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.verify.equivalence.api import Signature
 from chirp_migrate.verify.measures.metric_data import SideMeasures
-from chirp_migrate.verify.timing.simulate import StepCount
 
-__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "Tried"]
+__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "StepCount", "Tried"]
 
 
 class Mode(str, Enum):
@@ -60,6 +59,21 @@ class RunSpec:
     by_entry: bool = False
     trial_s: float = 0.0
     hash_seed: int = 0
+
+
+@dataclass
+class StepCount:
+    """Simulated steps of one entry point in one pass.
+
+    Attributes:
+        steps: training batches that were given a step.
+        overrun: steps in which the training's own work took longer than the step; nothing was slept then.
+        own_work_s: seconds that the training's own work took in all steps together.
+    """
+
+    steps: int = 0
+    overrun: int = 0
+    own_work_s: float = 0.0
 
 
 @dataclass

@@ -54,7 +54,14 @@ def applied(folder: Path, **files: str) -> Path:
 def verdict_json(**changes: Any) -> dict[str, Any]:
     """What a verification of two entry points writes: made up, in the form of docs/json.md."""
     ratio = {"value": 0.5, "low": 0.4, "high": 0.6, "rounds": 3}
-    walks = [{"role": "train", "waits_s": [0.5, 0.004, 0.002, 0.008]}, {"role": "validation", "waits_s": [0.1, 9.0]}]
+    walk = {"loader": 0, "begun_s": 0.0, "ended_s": 9.0}
+    walks = [
+        {**walk, "role": "train", "waits_s": [0.5, 0.004, 0.002, 0.008]},
+        {**walk, "role": "validation", "waits_s": [0.1, 9.0]},
+    ]
+    entry = {"seconds": 10.0, "walks": walks, "lost_workers": 0}
+    row = {"requirement": "R-004"}
+    train = {"loader": 0, "role": "train", "samples": 100}
     whole: dict[str, Any] = {
         "schema": 1,
         "verdict": "faster",
@@ -77,11 +84,17 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         },
         "measures": {
             "definitions": [
-                {"name": "wait_p50_ms", "unit": "ms", "title": "wait for a batch, median", "method": "as it is taken"},
-                {"name": "gpu_percent", "unit": "%", "title": "GPU utilisation", "method": "NVML"},
+                {
+                    "name": "wait_p50_ms",
+                    "unit": "ms",
+                    "title": "wait for a batch, median",
+                    "method": "as it is taken",
+                    **row,
+                },
+                {"name": "gpu_percent", "unit": "%", "title": "GPU utilisation", "method": "NVML", **row},
             ],
             "figures": {"before": {"wait_p50_ms": 8.0, "gpu_percent": None}, "after": {"wait_p50_ms": 1.5}},
-            "raw": {side: {"entries": {"train.one": {"walks": walks}}} for side in ("before", "after")},
+            "raw": {side: {"entries": {"train.one": entry}} for side in ("before", "after")},
         },
         "targets": [
             {
@@ -98,7 +111,7 @@ def verdict_json(**changes: Any) -> dict[str, Any]:
         "notes": ["train.two validates on what it trains on"],
         "smallest_adjusted_p": {"train.two": 0.4},
         "noticed": {"train.two": {"mean": {"share": 0.19, "shift": 0.02, "samples": [500, 500]}}},
-        "passes": {"before": {"train.one": [{"samples": 100}, {"samples": 20}], "train.two": [{"samples": 50}]}},
+        "passes": {"before": {"train.one": [train, {**train, "samples": 20}], "train.two": [{**train, "samples": 50}]}},
         "described": {
             "rounds": "4 made, 3 count, 1 discarded because others used more than 10% of the CPUs.",
             "workload": "300 synthetic spectrograms of 1x224x313, 4 classes, batch 32, 3 epochs, 2 folds, SmallModel.",

@@ -15,6 +15,8 @@ from chirp_migrate.report.hunks import Row, differing, side_by_side
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.layout import Layout
 from chirp_migrate.report.story import FileStory, Story, read_story
+from chirp_migrate.report.verdict import all_together, entry_times, figures, waits_ms
+from chirp_migrate.verify.document import VerifyReport, decode
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
@@ -29,6 +31,11 @@ def rebuilt(file: FileStory, before: str) -> list[str]:
     kept = iter(line for number, line in enumerate(lines, start=1) if number not in gone)
     total = len(lines) - len(gone) + len(new)
     return [new[number] if number in new else next(kept) for number in range(1, total + 1)]
+
+
+def verified(root: Path) -> VerifyReport:
+    """A verification of the files in ``root`` as they are."""
+    return decode(json.dumps(verdict_json(files=verified_files(root))).encode())
 
 
 def the_file(story: Story, path: str = "train.py") -> FileStory:
@@ -51,7 +58,7 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     assert {section.within for section in (*first.sections, *second.sections)} == {"make"}
     assert (first.id, follows.id) == ("train.py:1", "train.py:follows")
     assert told.ledger is not None
-    sites = told.ledger.to_json()["sites"]
+    sites = told.ledger.account().sites
     assert sites["found"] == sites["migrated"] + sites["suppressed"] + sites["listed"] == 4
     assert {one.finding.status for one in told.reported} == {Status.REPORT, Status.SUPPRESSED}
 
@@ -198,14 +205,12 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
 
 def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    assert keep_verdict(root, verdict_json(), verified_files(root)) is None
+    assert keep_verdict(root, verified(root)) is None
     assert (root / ".chirp-migrate" / ".gitignore").read_text() == "*\n", "git is not to see it"
     story = read_story(root)
-    assert story.verdict is not None
-    assert (story.verdict.verdict, story.verdict.run, story.verdict.changed_since) == ("faster", 1, ())
+    assert story.verdict is not None and story.verdict.verdict == "faster" and story.notices == ()
     (root / "train.py").write_text("x = 1\n")
     story = read_story(root)
-    assert story.verdict is not None and story.verdict.changed_since == ("train.py",)
     assert "Changed since they were verified, so verify again: train.py." in story.notices
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
@@ -215,7 +220,7 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    assert keep_verdict(root, verdict_json(), verified_files(root)) is None
+    assert keep_verdict(root, verified(root)) is None
     assert not (root / ".chirp-migrate").exists()
 
 
@@ -223,7 +228,7 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
     before = sorted(path.name for path in root.rglob("*"))
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    keep_verdict(root, verdict_json(), verified_files(root))
+    keep_verdict(root, verified(root))
     assert run("rollback", root).exit_code == 0
     assert sorted(path.name for path in root.rglob("*")) == before
 
@@ -236,25 +241,27 @@ def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     done = run("verify", root, "--samples", "8", "--threads", "1", "-q")
     assert done.exit_code == 14
     story = read_story(root)
-    assert story.verdict is not None and (story.verdict.verdict, story.verdict.run) == ("failed", 1)
+    assert story.verdict is not None and story.verdict.verdict == "failed"
     assert "no data here" in story.verdict.reason + story.verdict.output_tail
-    assert story.verdict.created.endswith("Z") and story.verdict.changed_since == ()
+    assert story.verdict.created.endswith("Z") and story.notices == ()
 
 
 def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
     story = read_story(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
     found = story.verdict
-    assert found is not None and found.total is not None and found.total.ratio is not None
-    assert found.total.ratio.saved == pytest.approx((0.5, 0.4, 0.6))
-    assert found.total.ratio.speed_up == pytest.approx((2.0, 1 / 0.6, 2.5))
-    assert found.total.seconds["before"] == pytest.approx((3.0, 3.2, 3.2)) and found.total.samples == 170
-    assert [(one.label, one.verdict, one.samples) for one in found.entries] == [
-        ("train.one", "meets the threshold", 120),
-        ("train.two", "not shown", 50),
+    assert found is not None
+    together = all_together(found)
+    assert together is not None
+    assert together.ratio.saved == pytest.approx((0.5, 0.4, 0.6))
+    assert together.ratio.speed_up == pytest.approx((2.0, 1 / 0.6, 2.5))
+    assert together.seconds["before"] == pytest.approx((3.0, 3.2, 3.2))
+    assert [(one.label, one.verdict) for one in entry_times(found)] == [
+        ("train.one", "meets the threshold"),
+        ("train.two", "not shown"),
     ]
-    assert found.waits_ms["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
-    assert [(one.name, one.before, one.after) for one in found.measures] == [("wait_p50_ms", 8.0, 1.5)]
-    assert found.rounds.startswith("4 made") and found.machine == "some CPU, 2 usable CPUs, no GPU"
+    assert waits_ms(found)["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
+    assert [(one.name, one.before, one.after) for one in figures(found)] == [("wait_p50_ms", 8.0, 1.5)]
+    assert found.described.rounds.startswith("4 made")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.console.json_document import plain
 from chirp_migrate.engine.plan_tree import plan_tree, rewrite
 from chirp_migrate.engine.settings import glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
@@ -313,7 +314,7 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
     ledger = Ledger.of(plan.findings, plan.skipped)
-    content = ledger.to_json()
+    content = plain(ledger.account())
     counted = {"migrated": 2, "fine": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
@@ -346,4 +347,4 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
     after, findings = rewrite("a.py", text, Project({"a.py": text}), rules=[Words()])
     assert after == "new = 1\nnew = 2\n"
     assert statuses(findings) == [("CHP999", 1, "rewrite"), ("CHP999", 2, "fine")]
-    assert [finding.to_json()["why"] for finding in findings] == ["age", ""]
+    assert [finding.why for finding in findings] == ["age", ""]

@@ -12,9 +12,10 @@ import jsonschema
 import pytest
 from support import write_files
 
+from chirp_migrate.console.json_document import as_bytes, plain
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_json, read_plan, write_plan
+from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
 from chirp_migrate.review.selection import Choice, decisions_of, select
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json"
@@ -49,7 +50,7 @@ def tree(tmp_path: Path) -> Path:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One to leave as it is, and its plan."""
     root = backend(tmp_path_factory.mktemp("planned"))
-    return root, plan_json(plan_migration(root))
+    return root, plain(plan_document(plan_migration(root)))
 
 
 def read(document: Any, root: Path) -> PlanFile:
@@ -59,7 +60,7 @@ def read(document: Any, root: Path) -> PlanFile:
 
 def test_what_was_planned_is_what_is_read(tree: Path) -> None:
     migration = plan_migration(tree)
-    found = read_plan(write_plan(plan_json(migration)), "plan.json", tree)
+    found = read_plan(as_bytes(plan_document(migration)), "plan.json", tree)
     assert found.migration.plan.files == migration.plan.files
     assert found.migration.plan.findings == migration.plan.findings
     assert (found.choices, found.reviewed) == ({}, False)
@@ -73,13 +74,13 @@ def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
     ids = decisions_of(migration.plan)
     edited = Choice(True, migration.plan.files[0].hunks[0].edits)
     for choices in (None, {ids[0]: edited, ids[1]: Choice(False)}):
-        jsonschema.validate(json.loads(write_plan(plan_json(migration, choices))), schema)
+        jsonschema.validate(json.loads(as_bytes(plan_document(migration, choices))), schema)
 
 
 def test_decisions_travel_with_it(tree: Path) -> None:
     migration = plan_migration(tree)
     choices = {one: Choice(number % 2 == 0) for number, one in enumerate(decisions_of(migration.plan))}
-    found = read_plan(write_plan(plan_json(migration, choices)), "plan.json", tree)
+    found = read_plan(as_bytes(plan_document(migration, choices)), "plan.json", tree)
     assert found.reviewed and found.choices == choices
     assert select(found.migration.plan, choices) == select(migration.plan, choices)
 
@@ -111,7 +112,7 @@ def made_already(tree: Path) -> None:
     ],
 )
 def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Path], None], named: str) -> None:
-    data = write_plan(plan_json(plan_migration(tree)))
+    data = as_bytes(plan_document(plan_migration(tree)))
     change(tree)
     with pytest.raises(Refused, match=named) as refused:
         read_plan(data, "plan.json", tree)
@@ -121,12 +122,12 @@ def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Pa
 def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path) -> None:
     migration = plan_migration(tree)
     choices = {one: Choice(False) for one in decisions_of(migration.plan)}
-    old = write_plan(plan_json(migration, choices))
+    old = as_bytes(plan_document(migration, choices))
     changed(tree)
-    found = read(carried_over(old, plan_json(plan_migration(tree))), tree)
+    found = read(as_bytes(carried_over(old, plan_document(plan_migration(tree)))), tree)
     assert found.reviewed
     assert set(choices) - set(found.choices) == {("train.py", 1), ("train.py", 2)}
-    assert carried_over(b"[1]", plan_json(migration)) == plan_json(migration)
+    assert carried_over(b"[1]", plan_document(migration)) == plan_document(migration)
 
 
 def edit(document: dict[str, Any], path: str = "train.py") -> dict[str, Any]:
@@ -185,7 +186,7 @@ def test_what_is_no_plan_is_said_to_be_none(tree: Path, data: bytes) -> None:
 
 
 def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
-    document = {**plan_json(plan_migration(tree)), "schema": 2, "tool": "chirp-migrate 9.1"}
+    document = {**plain(plan_document(plan_migration(tree))), "schema": 2, "tool": "chirp-migrate 9.1"}
     with pytest.raises(UsageProblem, match=r"chirp-migrate 9\.1 with schema 2.*update chirp-migrate"):
         read(document, tree)
 

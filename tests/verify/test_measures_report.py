@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.verify import verify
+from chirp_migrate.report.plots import drawn
+from chirp_migrate.report.terminal.document import render_verify
 from chirp_migrate.stats.looks import Look
-from chirp_migrate.training.process.machine import describe, line
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
+from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.document import decode, encode
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.measures.options import MeasureOptions
-from chirp_migrate.verify.report.document import to_json, to_text
-from chirp_migrate.verify.report.measures import drawn
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
@@ -84,19 +84,20 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
 
     found = measurements(result, labels)
-    chosen = settings(MeasureOptions(STEP_MS, (0, 2), plots=tmp_path))
+    chosen = settings(MeasureOptions(STEP_MS, (0, 2)))
     outcome = judge(found, 0.2)
-    text = " ".join(to_text(found, outcome, chosen, discovery, describe(1), verbose=True).split())
+    report = build_report(found, outcome, chosen, discovery)
+    text = " ".join(" ".join(render_verify(report, width=100, verbose=True)).split())
     assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
-    assert "Targets, after the migration:" in text and "every sample once and no worker lost" in text
-    values = json.loads(json.dumps(to_json(found, outcome, chosen, discovery, describe(1))))
-    assert values["simulated"]["step_ms"] == STEP_MS and "SIMULATED" in values["reason"]
-    assert 0 < values["simulated"]["device_busy"]["after"] <= 1
-    assert set(values["measures"]["figures"]["after"]) == {measure.name for measure in MEASURES}
-    assert values["measures"]["raw"]["after"]["entries"][SINGLE]["walks"][0]["samples"] == 44
-    assert len(values["targets"]) == 5
-    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in drawn(tmp_path, found, chosen, line(describe(1)))
+    assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text
+    assert decode(encode(report)) == report
+    assert report.simulated is not None and report.simulated.step_ms == STEP_MS and "SIMULATED" in report.reason
+    assert 0 < report.simulated.device_busy["after"] <= 1
+    assert set(report.measures.figures["after"]) == {measure.name for measure in MEASURES}
+    assert report.measures.raw["after"].entries[SINGLE].walks[0].samples == 44
+    assert len(report.targets) == 5
+    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in drawn(tmp_path, report)
     assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
 
 

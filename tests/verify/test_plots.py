@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.report.plots import FILES, drawn, prepare
+from chirp_migrate.verify.document import Described, Measured, Simulated, VerifyReport
 from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
-from chirp_migrate.verify.report.plots import FILES, draw, prepare
 
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 
@@ -25,18 +26,27 @@ def side(waits: list[float]) -> SideMeasures:
     )
 
 
-def drawn(folder: Path, simulated: str | None) -> dict[str, str]:
-    seconds = {side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")}
-    measured = {"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}
-    written = draw(folder, seconds, measured, "Machine: one <CPU> & no GPU", simulated)
-    assert tuple(path.name for path in written) == FILES
-    return {path.name: path.read_text(encoding="utf-8") for path in written}
+def report(simulated: bool = False) -> VerifyReport:
+    return VerifyReport(
+        verdict="faster",
+        exit_code=0,
+        reason="",
+        seconds={side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")},
+        measures=Measured(raw={"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}),
+        simulated=Simulated(step_ms=8.0, what="") if simulated else None,
+        described=Described(machine="one <CPU> & no GPU"),
+    )
+
+
+def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
+    assert drawn(folder, report(simulated)) == f"Plots in {folder}: {', '.join(FILES)}."
+    return {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
 
 
 @pytest.mark.slow
 def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
     assert prepare(tmp_path / "new" / "plots") is None
-    plots = drawn(tmp_path / "new" / "plots", None)
+    plots = plots_in(tmp_path / "new" / "plots", False)
     said = {
         "training-time.svg": ("seconds", "before", "after", "model only"),
         "batch-waits.svg": ("milliseconds", "before: 2 batches, median 30.00 ms", "after: 2 batches"),
@@ -53,12 +63,13 @@ def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
-    for text in drawn(tmp_path, "SIMULATED device steps of 8 ms.").values():
-        assert "<!-- simulated -->" in text and "SIMULATED device steps of 8 ms." in text
+    for text in plots_in(tmp_path, True).values():
+        assert "<!-- simulated -->" in text and "SIMULATED device steps of 8 ms, which use no CPU." in text
 
 
 def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
-    assert draw(tmp_path, {}, {}, "Machine: one", None) == []
+    nothing = VerifyReport(verdict="not equivalent", exit_code=13, reason="")
+    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, as nothing was measured."
     assert list(tmp_path.iterdir()) == []
 
 
@@ -74,4 +85,4 @@ def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> 
         prepare(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
     with pytest.raises(UsageProblem, match="give another --plots"):
-        drawn(tmp_path, None)
+        drawn(tmp_path, report())

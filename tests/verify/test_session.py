@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from chirp_migrate.report.terminal.document import render_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.child import Child
-from chirp_migrate.training.process.machine import describe
 from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.report.document import to_json, to_text
+from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.session import Measurements, judge, measure
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import RunResult, RunSpec
@@ -32,6 +32,11 @@ def settings(timeout_s: float = 120.0) -> Settings:
 def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurements:
     trees = {"before": before, "after": after}
     return measure(trees, discover(before), settings(timeout_s), lambda _line: None)
+
+
+def shown(report: VerifyReport) -> str:
+    """What `verify -v` prints, as one line."""
+    return " ".join(" ".join(render_verify(report, width=100, verbose=True)).split())
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:
@@ -82,18 +87,19 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     outcome = judge(found, 0.2)
     assert outcome.decision.verdict not in (Verdict.NOT_EQUIVALENT, Verdict.FAILED)
     discovery = discover(before)
-    text = to_text(found, outcome, settings(), discovery, describe(1), verbose=True)
-    assert outcome.decision.verdict.text in text.splitlines()[0]
-    assert "identical to the last bit" in text and "smallest adjusted p" in text
-    values = json.loads(json.dumps(to_json(found, outcome, settings(), discovery, describe(1))))
-    assert len(values["seconds"]["before"][SINGLE]) == 4
-    assert len(values["rounds"]["made"]) == len(found.timed.made)
-    assert sum(each["counts"] for each in values["rounds"]["made"]) == values["rounds"]["count"] == 4
-    assert values["rounds"]["ended_with"] in ("all rounds made", "budget used up")
-    assert min(values["noticed"][AUGMENTED]["mean"]["samples"]) >= 500
-    assert values["verdicts"][SINGLE]["headspace"] is not None
+    report = build_report(found, outcome, settings(), discovery)
+    text = shown(report)
+    assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. ")
+    assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
+    assert decode(encode(report)) == report
+    assert len(report.seconds["before"][SINGLE]) == 4
+    assert len(report.rounds.made) == len(found.timed.made)
+    assert sum(each.counts for each in report.rounds.made) == report.rounds.count == 4
+    assert report.rounds.ended_with in ("all rounds made", "budget used up")
+    assert min(report.noticed[AUGMENTED]["mean"].samples) >= 500
+    assert report.verdicts[SINGLE].headspace is not None
     assert "perfect loading" in text and "Rounds: " in text
-    assert values["exit_code"] == outcome.decision.verdict.exit_code
+    assert report.exit_code == outcome.decision.verdict.exit_code
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 
 
@@ -102,7 +108,6 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     write_backend: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stand-in: the processes train on the CPU, with losses that never repeat."""
-    machine = describe(1)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
@@ -110,8 +115,8 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     found = verified(tree, tree)
     assert found.equivalence.differences == ()
     assert found.equivalence.unrepeatable == {SINGLE, AUGMENTED}
-    text = to_text(found, judge(found, 0.2), settings(), discover(tree), machine, verbose=True)
-    assert "single given split: not repeatable, same distribution" in " ".join(text.split())
+    monkeypatch.undo()
+    assert f"{SINGLE} (not repeatable)" in shown(build_report(found, judge(found, 0.2), settings(), discover(tree)))
 
 
 def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path], tmp_path: Path) -> None:
@@ -125,8 +130,8 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     assert found.rounds == 0
     outcome = judge(found, 0.2)
     assert outcome.decision.verdict is Verdict.NOT_EQUIVALENT
-    text = to_text(found, outcome, settings(), discover(before), describe(1), verbose=True)
-    assert "44 samples before, 32 after" in " ".join(text.split()) and "44>32" in text
+    text = shown(build_report(found, outcome, settings(), discover(before)))
+    assert "44 samples before, 32 after" in text and "44>32" in text
 
 
 @pytest.mark.slow

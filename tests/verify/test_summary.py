@@ -7,18 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from chirp_migrate.report.terminal.document import render_verify
 from chirp_migrate.stats.looks import Look
-from chirp_migrate.training.process.machine import describe
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
-from chirp_migrate.verify.report.document import to_text
 from chirp_migrate.verify.session import Measurements, judge
 from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 SETTINGS = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
-DISCOVERY = Discovery((EntryPoint("utils.training_core", "single"),), "utils.models:BirdCNN")
 
 
 def measured(
@@ -49,8 +48,10 @@ def measured(
     return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})
 
 
-def said(found: Measurements, verbose: bool = False) -> str:
-    return to_text(found, judge(found, 0.2), SETTINGS, DISCOVERY, describe(1), verbose=verbose)
+def said(found: Measurements, verbose: bool = False, width: int = 100) -> str:
+    discovery = Discovery(tuple(EntryPoint("", label) for label in found.labels), "utils.models:BirdCNN")
+    report = build_report(found, judge(found, 0.2), SETTINGS, discovery)
+    return "\n".join(render_verify(report, width=width, verbose=verbose))
 
 
 def facts(found: Measurements) -> dict[str, str]:
@@ -96,8 +97,7 @@ def test_what_would_have_been_noticed_is_told() -> None:
 @pytest.mark.parametrize("width", [8, 40, 72])
 def test_a_narrow_terminal_gets_narrow_lines(width: int) -> None:
     found = measured({"core.quick": 0.4, "core.slow": 0.9})
-    text = to_text(found, judge(found, 0.2), SETTINGS, DISCOVERY, describe(1), width=width)
-    assert all(len(line) <= max(width, 40) for line in text.partition("\n\n")[2].splitlines())
+    assert all(len(line) <= max(width, 40) for line in said(found, width=width).splitlines())
 
 
 @pytest.mark.parametrize("slower", [False, True])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from chirp_migrate.report.terminal.document import render_verify
 from chirp_migrate.stats.looks import Look
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.verify.build_report import build_report, rounds_line
+from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.difference import Equivalence
-from chirp_migrate.verify.report.timing import entry_lines, rounds_line, to_json
-from chirp_migrate.verify.session import Measurements, Outcome, judge
+from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 QUIET, BUSY = 0.01, 0.4
@@ -33,28 +39,29 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
     return Rounds(made, counted, (Look(len(counted), 1.0),), Stopped.BUDGET)
 
 
-def outcome(of: Rounds) -> Outcome:
-    return judge(Measurements(tuple(AFTER), {}, of, Equivalence()), 0.2)
+def report(of: Rounds) -> VerifyReport:
+    settings = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
+    measurements = Measurements(tuple(AFTER), {"before": {}, "after": {}}, of, Equivalence())
+    discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
+    return build_report(measurements, judge(measurements, 0.2), settings, discovery)
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
-    lines = entry_lines(outcome(rounds(QUIET, QUIET, QUIET)), 0.2, lambda label: f"a_module_with_a_long_name.{label}")
-    assert all(len(line) <= 100 for line in lines)
-    rows = {line.split()[0].partition(".")[2]: line for line in lines[1:]}
+    lines = list(render_verify(report(rounds(QUIET, QUIET, QUIET)), width=120, verbose=True))
+    rows = {line.split()[0]: line for line in lines if re.search(r" % \[.* % \[", line)}
     assert rows["quick"].endswith("meets the threshold") and "50 % [" in rows["quick"]
     assert rows["bound"].endswith("model-bound") and "5 % [" in rows["bound"]
     assert rows["unclear"].endswith("not shown") and "60 % [" in rows["unclear"]
     assert rows["slow"].endswith("slower") and "-50 % [" in rows["slow"]
 
 
-def test_the_json_has_every_round_and_which_of_them_count() -> None:
-    made = rounds(QUIET, BUSY, QUIET, QUIET, discard=True)
-    values = to_json(outcome(made), made)
-    assert [each["counts"] for each in values["rounds"]["made"]] == [True, False, True, True]
-    assert (values["rounds"]["count"], values["rounds"]["discarded"]) == (3, 1)
-    assert values["rounds"]["others_most"] == BUSY
-    assert values["verdicts"]["bound"]["verdict"] == "model-bound"
-    assert values["verdicts"]["bound"]["headspace"] == pytest.approx(0.05, abs=0.01)
+def test_the_document_has_every_round_and_which_of_them_count() -> None:
+    found = report(rounds(QUIET, BUSY, QUIET, QUIET, discard=True))
+    assert [each.counts for each in found.rounds.made] == [True, False, True, True]
+    assert (found.rounds.count, found.rounds.discarded) == (3, 1)
+    assert found.rounds.others_most == BUSY
+    assert found.verdicts["bound"].verdict == "model-bound"
+    assert found.verdicts["bound"].headspace == pytest.approx(0.05, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from chirp_migrate.plans.plan import Status
 from chirp_migrate.report.page.charts import SIDES, time_bars, waits_plot
 from chirp_migrate.report.page.html import DASH, MINUS, TIMES, escape
 from chirp_migrate.report.story import Story
-from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, TargetStory, VerdictStory
+from chirp_migrate.report.verdict import EntryTimes, Figure, all_together, entry_times, figures, noticed, waits_ms
+from chirp_migrate.verify.document import Interval, VerifyReport
+from chirp_migrate.verify.measures.targets import TargetVerdict
 
 __all__ = ["figures_section", "verdict_section"]
 
@@ -40,7 +42,7 @@ def verdict_section(story: Story) -> str:
         parts.append(f'<h2 id="verdict-title" class="verdict {tone}"><span>Verdict: </span>{escape(word)}</h2>')
         parts.append(f"<p>{escape(_sentence(_capital(found.reason)))}</p>")
         if found.simulated:
-            parts.append(f'<p class="notice"><strong>Simulated.</strong> {escape(found.simulated)}</p>')
+            parts.append(f'<p class="notice"><strong>Simulated.</strong> {escape(found.simulated.what)}</p>')
     parts += [f'<p class="notice" role="note">{escape(_sentence(one))}</p>' for one in story.notices]
     tiles = [*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)]
     shown = "".join(
@@ -56,19 +58,18 @@ def figures_section(story: Story) -> str:
     if found is None:
         return ""
     parts = ['<section id="figures" aria-labelledby="figures-title"><h2 id="figures-title">Figures</h2>']
-    parts += [_times(found)] if found.total is not None else []
-    parts += [_same_training(found), _waits(found), _measures(found.measures), _targets(found.targets), _output(found)]
+    parts += [_times(found)] if found.ratio is not None else []
+    parts += [_same_training(found), _waits(found), _measures(figures(found)), _targets(found.targets), _output(found)]
     return "\n".join([*(part for part in parts if part), _conditions(found), "</section>"])
 
 
-def _figure_tiles(found: VerdictStory) -> Iterable[tuple[str, str, str]]:
-    total = found.total
-    if total is not None and total.ratio is not None:
-        yield "Training time saved", *_percent(total.ratio)
-        fast, low, high = total.ratio.speed_up
+def _figure_tiles(found: VerifyReport) -> Iterable[tuple[str, str, str]]:
+    if found.ratio is not None:
+        yield "Training time saved", *_percent(found.ratio)
+        fast, low, high = found.ratio.speed_up
         yield "Speed-up", f"{fast:.2f}{TIMES}", f"interval {low:.2f} to {high:.2f}"
-        if total.perfect is not None:
-            yield "Perfect loading would save", *_percent(total.perfect)
+        if found.perfect is not None:
+            yield "Perfect loading would save", *_percent(found.perfect)
     if found.verdict != "failed":
         same = "no" if found.differences else "yes"
         more = count(len(found.differences), "difference") if found.differences else _compared(found)
@@ -92,21 +93,20 @@ def _percent(ratio: Interval) -> tuple[str, str]:
     return f"{value:.1f} %".replace("-", MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", MINUS)
 
 
-def _compared(found: VerdictStory) -> str:
+def _compared(found: VerifyReport) -> str:
     """How much stands behind "the same": the JSON does not say how much could be compared."""
-    augmented = len(found.smallest_p)
+    augmented = len(found.smallest_adjusted_p)
     return "no difference found" + (f", {augmented} compared by distribution" if augmented else "")
 
 
-def _times(found: VerdictStory) -> str:
-    entries = [*found.entries, *([found.total] if found.total is not None and len(found.entries) > 1 else [])]
+def _times(found: VerifyReport) -> str:
+    each, together = entry_times(found), all_together(found)
+    entries = [*each, *([together] if together is not None and len(each) > 1 else [])]
     sides = [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)]
     heads = "".join(f'<th scope="col" class="num">{SIDES[side]}, s</th>' for side in sides)
     # All together is the sum: on one scale with it the others could not be compared.
-    longest = max(
-        (value for entry in found.entries for values in entry.seconds.values() for value in values), default=1.0
-    )
-    rows = "".join(_time_row(entry, sides, longest, together=entry is found.total) for entry in entries)
+    longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
+    rows = "".join(_time_row(entry, sides, longest, together=entry is together) for entry in entries)
     legend = "".join(f'<span><i class="swatch {side}"></i>{SIDES[side]}</span>' for side in sides)
     note = (
         "Medians of the rounds that count; thin lines go from the least to the most. "
@@ -121,7 +121,7 @@ def _times(found: VerdictStory) -> str:
     )
 
 
-def _time_row(entry: EntryStory, sides: list[str], longest: float, *, together: bool) -> str:
+def _time_row(entry: EntryTimes, sides: list[str], longest: float, *, together: bool) -> str:
     own = max((value for values in entry.seconds.values() for value in values), default=1.0)
     chart = time_bars(entry.seconds, own if together else longest)
     cells = ""
@@ -129,12 +129,10 @@ def _time_row(entry: EntryStory, sides: list[str], longest: float, *, together: 
         seconds = entry.seconds.get(side)
         middle = f"{statistics.median(seconds):.2f}" if seconds else DASH
         cells += f'<td class="num" data-is="{SIDES[side]}, s">{middle}</td>'
-    fast = saved = DASH
-    if entry.ratio is not None:
-        value, low, high = entry.ratio.speed_up
-        fast = f"{value:.2f}{TIMES} [{low:.2f}, {high:.2f}]"
-        value, low, high = (100 * one for one in entry.ratio.saved)
-        saved = f"{value:.0f} % [{low:.0f}, {high:.0f}]".replace("-", MINUS)
+    value, low, high = entry.ratio.speed_up
+    fast = f"{value:.2f}{TIMES} [{low:.2f}, {high:.2f}]"
+    value, low, high = (100 * one for one in entry.ratio.saved)
+    saved = f"{value:.0f} % [{low:.0f}, {high:.0f}]".replace("-", MINUS)
     name = "all together" if together else entry.label
     shown = escape(name).replace(".", ".<wbr>").replace("_", "_<wbr>")
     kind = ' class="together"' if together else ""
@@ -145,20 +143,20 @@ def _time_row(entry: EntryStory, sides: list[str], longest: float, *, together: 
     )
 
 
-def _same_training(found: VerdictStory) -> str:
+def _same_training(found: VerifyReport) -> str:
     if found.verdict == "failed":
         return ""
-    lines = [f"<li>{escape(_sentence(one))}</li>" for one in found.differences[:_DIFFERENCES_SHOWN]]
+    lines = [f"<li>{escape(_sentence(one.message))}</li>" for one in found.differences[:_DIFFERENCES_SHOWN]]
     hidden = len(found.differences) - _DIFFERENCES_SHOWN
     lines += [f"<li>And {hidden} more: <code>verify --json</code> has them.</li>"] if hidden > 0 else []
     if not found.differences:
-        exact = len(found.entries) - len(found.smallest_p)
+        exact = len(found.ratios) - len(found.smallest_adjusted_p)
         if exact:
             lines.append(f"<li>{count(exact, 'entry point')}: no difference in what was compared.</li>")
         lines += [
             f"<li>{escape(label)}: compared by distribution, which is the same "
-            f"(smallest adjusted p {p:.2g}{_noticed(found.noticed.get(label))}).</li>"
-            for label, p in found.smallest_p.items()
+            f"(smallest adjusted p {p:.2g}{_noticed(noticed(found, label))}).</li>"
+            for label, p in found.smallest_adjusted_p.items()
         ]
     lines += [f"<li>Note: {escape(_sentence(one))}</li>" for one in found.notes]
     title = "Not the same training" if found.differences else "The same training"
@@ -170,18 +168,19 @@ def _noticed(share: float | None) -> str:
     return "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
 
 
-def _waits(found: VerdictStory) -> str:
-    plot = waits_plot(found.waits_ms)
+def _waits(found: VerifyReport) -> str:
+    waits = waits_ms(found)
+    plot = waits_plot(waits)
     if not plot:
         return ""
-    legend = "".join(f'<span><i class="swatch {side}"></i>{SIDES[side]}</span>' for side in found.waits_ms)
+    legend = "".join(f'<span><i class="swatch {side}"></i>{SIDES[side]}</span>' for side in waits)
     return (
         '<h3>Waiting for batches</h3><p class="quiet">Share of the training batches that came within a time; further '
         f'left is better.</p><p class="legend">{legend}</p>{plot}'
     )
 
 
-def _measures(measures: tuple[MeasureStory, ...]) -> str:
+def _measures(measures: list[Figure]) -> str:
     if not measures:
         return ""
     rows = "".join(
@@ -198,7 +197,7 @@ def _measures(measures: tuple[MeasureStory, ...]) -> str:
     )
 
 
-def _targets(targets: tuple[TargetStory, ...]) -> str:
+def _targets(targets: list[TargetVerdict]) -> str:
     if not targets:
         return ""
     tones = {"met": "good", "not met": "bad"}
@@ -211,19 +210,19 @@ def _targets(targets: tuple[TargetStory, ...]) -> str:
     return f'<h3>Targets, after the migration</h3><ul class="targets">{rows}</ul>'
 
 
-def _output(found: VerdictStory) -> str:
+def _output(found: VerifyReport) -> str:
     if not found.output_tail:
         return ""
     side = f" on the side {found.side}" if found.side else ""
     return f"<h3>The last lines that the project printed{escape(side)}</h3><pre>{escape(found.output_tail)}</pre>"
 
 
-def _conditions(found: VerdictStory) -> str:
+def _conditions(found: VerifyReport) -> str:
     known = (
-        ("Compared with", found.before),
-        ("Trained", found.workload),
-        ("Rounds", found.rounds),
-        ("Machine", found.machine),
+        ("Compared with", found.before or ""),
+        ("Trained", found.described.workload),
+        ("Rounds", found.described.rounds),
+        ("Machine", found.described.machine),
         ("Verified", found.created.replace("T", " ").replace("Z", " UTC")),
         ("By", found.tool),
     )

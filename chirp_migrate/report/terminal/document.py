@@ -8,11 +8,14 @@ from chirp_migrate.console.paint import Paint, count
 from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.changes import run_lines
 from chirp_migrate.report.terminal.screen import BOLD, LEAST_WIDTH, Screen
+from chirp_migrate.report.terminal.summary import summary_lines
 from chirp_migrate.report.terminal.verdict import detail_lines, head_lines
 from chirp_migrate.report.terminal.words import word_lines
-from chirp_migrate.report.verdict import VerdictStory
+from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["render", "render_verdict"]
+__all__ = ["render", "render_verify"]
+
+_SUMMARY_WIDTH = 100
 
 
 def render(story: Story, *, width: int, colour: bool) -> Iterator[str]:
@@ -48,11 +51,11 @@ def render(story: Story, *, width: int, colour: bool) -> Iterator[str]:
     yield from word_lines(story, screen)
 
 
-def render_verdict(verdict: VerdictStory, *, width: int) -> Iterator[str]:
-    """Lines of the verdict and its figures alone, without colours; no line is wider than ``render`` says."""
-    screen = Screen(max(width, LEAST_WIDTH), Paint(False))
-    yield from head_lines(verdict, screen)
-    yield from detail_lines(verdict, screen)
+def render_verify(report: VerifyReport, *, width: int, verbose: bool = False) -> Iterator[str]:
+    """What ``verify`` found, in at most 25 lines without colours; with ``verbose`` followed by everything behind it."""
+    yield from summary_lines(report, min(width, _SUMMARY_WIDTH))
+    if verbose:
+        yield from detail_lines(report, Screen(max(width, LEAST_WIDTH), Paint(False)))
 
 
 def _contents(story: Story) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterator
 
 from chirp_migrate.console.paint import figure
+from chirp_migrate.report.terminal.probe import loading_lines, training_lines
 from chirp_migrate.report.terminal.screen import DIM, Screen
-from chirp_migrate.report.verdict import EntryStory, Interval, MeasureStory, VerdictStory
+from chirp_migrate.report.terminal.summary import sentence
+from chirp_migrate.report.verdict import EntryTimes, Figure, all_together, entry_times, figures, noticed
+from chirp_migrate.verify.document import Interval, VerifyReport
 
-__all__ = ["detail_lines", "head_lines", "when"]
+__all__ = ["colour_of", "detail_lines", "head_lines", "when"]
 
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
@@ -33,28 +35,34 @@ _COLOURS = {
     "model-bound": _YELLOW,
 }
 _MARKS = {"met": "32", "not met": "31"}
-#: Columns of a bar, and from which width on it gets the larger one.
+#: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
+_PERFECT, _WITH_PERFECT = ("model only", "perfect loading"), 100
 
 
-def head_lines(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
+def colour_of(verdict: str) -> str:
+    """The colour of a verdict on a terminal, as the numbers of its escape sequence."""
+    return _COLOURS.get(verdict, _RED)
+
+
+def head_lines(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     """The verdict, what it means, and the sentence that ``verify`` gave for it."""
-    yield screen.paint(f"Verdict: {verdict.verdict}", _COLOURS.get(verdict.verdict, _RED))
+    yield screen.paint(f"Verdict: {verdict.verdict}", colour_of(verdict.verdict))
     meaning = _MEANINGS.get(verdict.verdict, "")
     yield from screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
-    yield from screen.text(_sentence(verdict.reason), 2)
+    yield from screen.text(sentence(verdict.reason), 2)
     if verdict.simulated is not None:
-        yield from screen.text(verdict.simulated, 2, _YELLOW)
-    headspace = None if verdict.total is None else verdict.total.perfect
-    if headspace is not None:
-        share = _percent(max(0.0, headspace.saved[0]))
+        yield from screen.text(verdict.simulated.what, 2, _YELLOW)
+    if verdict.perfect is not None:
+        share = _percent(max(0.0, verdict.perfect.saved[0]))
         yield from screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
-def detail_lines(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
+def detail_lines(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     """Everything behind the verdict."""
     yield from _measures(verdict, screen)
     yield from _times(verdict, screen)
+    yield from training_lines(verdict, screen)
     yield from _targets(verdict, screen)
     yield from _sameness(verdict, screen)
     yield from _conditions(verdict, screen)
@@ -66,42 +74,43 @@ def when(moment: str) -> str:
     return f"{day} {time[:5]} UTC" if letter and moment.endswith("Z") else moment
 
 
-def _measures(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
-    shown = [one for one in verdict.measures if (one.before, one.after) != (None, None)]
+def _measures(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+    shown = figures(verdict)
     if not shown:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
     yield from screen.heading(f"Key figures, all entry points together{simulated}")
     rows = [[_named(one), figure(one.before), figure(one.after)] for one in shown]
     yield from screen.table(["", "before", "after"], rows)
+    yield from loading_lines(verdict, screen)
 
 
-def _times(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
-    entries = [*([] if verdict.total is None else [verdict.total]), *verdict.entries]
-    timed = [entry for entry in entries if entry.ratio is not None]
+def _times(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+    together, entries = all_together(verdict), entry_times(verdict)
+    timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
     yield from screen.heading("Seconds of training, and how much of them is saved (interval)")
-    wide = screen.width >= _WIDE
-    header = ["entry point", "before", "after", "after : before", "saved", *(["perfect loading"] if wide else [])]
-    rows = [_time_row(entry, _LONG_BAR if wide else _BAR, wide) for entry in timed]
-    left = (0, 3, len(header))
-    yield from screen.table([*header, "verdict"], rows, left=left)
-    yield from screen.text("Medians of the rounds that count.", 2)
+    beside = screen.width >= _WITH_PERFECT
+    header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
+    rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
+    yield from screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
+    text = "Medians of the rounds that count. Starting workers counts: it weighs less in a longer training."
+    yield from screen.text(text, 2)
 
 
-def _time_row(entry: EntryStory, room: int, wide: bool) -> list[str]:
+def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     label = "all together" if entry.label == "all" else entry.label
-    sides = (entry.seconds.get(side) for side in ("before", "after"))
-    seconds = [f"{statistics.median(taken):.2f}" if taken else "-" for taken in sides]
-    perfect = [_saved(entry.perfect)] if wide else []
-    return [label, *seconds, _bar(entry.ratio, room), _saved(entry.ratio), *perfect, entry.verdict]
+    before, after, cached = (
+        f"{statistics.median(taken):.2f}" if (taken := entry.seconds.get(side)) else "-"
+        for side in ("before", "after", "cached")
+    )
+    perfect = [cached, _saved(entry.perfect)] if beside else []
+    return [label, before, after, _bar(entry.ratio, room), _saved(entry.ratio), *perfect, entry.verdict]
 
 
-def _bar(ratio: Interval | None, room: int) -> str:
+def _bar(ratio: Interval, room: int) -> str:
     """The time after as a share of the time before, which is the whole bar; ``>`` where it is longer than that."""
-    if ratio is None:
-        return ""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
@@ -114,7 +123,7 @@ def _saved(ratio: Interval | None) -> str:
     return f"{share} % [{low}, {high}]"
 
 
-def _targets(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
+def _targets(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     if verdict.targets:
         yield from screen.heading("Required figures, after the migration")
     for one in verdict.targets:
@@ -123,33 +132,41 @@ def _targets(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
         yield from screen.term(one.verdict, text, code=_MARKS.get(one.verdict, ""))
 
 
-def _sameness(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
+def _sameness(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     """What differs, or how it was compared; nothing where nothing was."""
     if verdict.differences:
         yield from screen.heading("What is not the same training")
     for difference in verdict.differences:
-        yield from screen.item("-", _sentence(difference), code=_RED)
-    if verdict.smallest_p:
+        yield from screen.item("-", sentence(difference.message), code=_RED)
+    if verdict.smallest_adjusted_p:
         yield from screen.heading("Compared by distribution (smallest adjusted p)")
         rows = [
-            [name, f"{p:.2g}", f"{verdict.noticed[name]:.2f}" if name in verdict.noticed else "-"]
-            for name, p in verdict.smallest_p.items()
+            [
+                f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
+                f"{p:.2g}",
+                "-" if (share := noticed(verdict, label)) is None else f"{share:.2f}",
+            ]
+            for label, p in verdict.smallest_adjusted_p.items()
         ]
         yield from screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
     if verdict.notes:
         yield from screen.heading("Notes of the comparison")
     for note in verdict.notes:
-        yield from screen.item("-", _sentence(note))
+        yield from screen.item("-", sentence(note))
 
 
-def _conditions(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
+def _conditions(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     yield from screen.heading("What was run, and where")
     told = {
         "Before": verdict.before,
-        "Training": verdict.workload,
-        "Rounds": verdict.rounds,
-        "Machine": verdict.machine,
+        "Training": verdict.described.workload,
+        "Rounds": verdict.described.rounds,
+        "Machine": verdict.described.machine,
         "Verified": " by ".join(filter(None, (when(verdict.created), verdict.tool))),
+        "Packages": _listed(verdict.environment.get("packages")),
+        "Environment variables": _listed(verdict.environment.get("variables")),
+        "Left out of the copies": "; ".join(verdict.copies),
+        "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
     for name, text in told.items():
         if text:
@@ -160,16 +177,13 @@ def _conditions(verdict: VerdictStory, screen: Screen) -> Iterator[str]:
         yield from screen.text(line, 2, DIM)
 
 
-def _named(measure: MeasureStory) -> str:
+def _listed(values: object) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
+
+
+def _named(measure: Figure) -> str:
     return f"{measure.title} ({measure.unit})" if measure.unit else measure.title
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _sentence(text: str) -> str:
-    """With a capital and a point; a name that it begins with stays as it is written."""
-    begins_with_name = re.match(r"\S*[._:/]\S", text) is not None
-    first = text[:1] if begins_with_name else text[:1].upper()
-    return f"{first}{text[1:].rstrip('.')}." if text else ""

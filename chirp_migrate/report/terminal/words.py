@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.screen import Screen
+from chirp_migrate.report.verdict import figures
 
 __all__ = ["word_lines"]
 
@@ -46,8 +47,7 @@ def word_lines(story: Story, screen: Screen) -> Iterator[str]:
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():
         yield from screen.term(word, meaning)
-    measures = () if story.verdict is None else story.verdict.measures
-    shown = [one for one in measures if (one.before, one.after) != (None, None)]
+    shown = [] if story.verdict is None else figures(story.verdict)
     if shown:
         yield from screen.heading("How the key figures are taken")
     for one in shown:

@@ -27,10 +27,6 @@ class Difference:
         """The whole sentence, entry point first."""
         return f"{self.entry_point}: {self.text}" if self.entry_point else self.text
 
-    def to_json(self) -> dict[str, str]:
-        """``{name, entry_point, message}``."""
-        return {"name": self.name, "entry_point": self.entry_point, "message": self.message}
-
 
 @dataclass(frozen=True)
 class Noticed:

@@ -9,36 +9,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.verify.measures.augmentation_cost import added_s, share_of_loading
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, SideMeasures, Walk
+from chirp_migrate.verify.measures.metric_data import EntryMeasures, Measure, SideMeasures, Slope, Walk
 
-__all__ = ["MEASURES", "Measure", "Slope", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
+__all__ = ["MEASURES", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
 
 MIB = 2**20
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a figure is.
-
-    Attributes:
-        name: key in the JSON document.
-        unit: unit of the figure.
-        title: short name for people.
-        method: how it is taken, one sentence.
-        requirement: row of the requirements that asks for it.
-    """
-
-    name: str
-    unit: str
-    title: str
-    method: str
-    requirement: str
 
 
 MEASURES: tuple[Measure, ...] = (
@@ -129,15 +109,6 @@ MEASURES: tuple[Measure, ...] = (
         "R-000-5.2",
     ),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Slope:
-    """Growth of memory in MiB per epoch with the ends of its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def timed_figures(total_s: Sequence[float], cached_s: Sequence[float], samples: int, batches: int) -> dict[str, float]:

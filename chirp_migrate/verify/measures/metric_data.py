@@ -4,7 +4,45 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["AugmentationCost", "EntryMeasures", "LoaderRate", "SideMeasures", "UsagePoint", "Walk", "WorkerTrial"]
+__all__ = [
+    "AugmentationCost",
+    "EntryMeasures",
+    "LoaderRate",
+    "Measure",
+    "SideMeasures",
+    "Slope",
+    "UsagePoint",
+    "Walk",
+    "WorkerTrial",
+]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a figure is.
+
+    Attributes:
+        name: key in the JSON document.
+        unit: unit of the figure.
+        title: short name for people.
+        method: how it is taken, one sentence.
+        requirement: row of the requirements that asks for it.
+    """
+
+    name: str
+    unit: str
+    title: str
+    method: str
+    requirement: str
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Growth of memory in MiB per epoch with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass

@@ -1,9 +1,8 @@
-"""What the user may say about measuring: worker counts, a simulated device step, and where plots go."""
+"""What the user may say about measuring: worker counts and a simulated device step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
@@ -26,13 +25,11 @@ class MeasureOptions:
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
         worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
         extra_s: seconds that each side may spend on its datasets, beyond training.
-        plots: folder for plots; None for none.
     """
 
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()
     extra_s: float = EXTRA_S
-    plots: Path | None = None
 
     @property
     def simulates(self) -> bool:

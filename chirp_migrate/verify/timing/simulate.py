@@ -14,32 +14,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.verify.spec import StepCount
 
-__all__ = ["SimulatedSteps", "StandInModel", "StepCount"]
+__all__ = ["SimulatedSteps", "StandInModel"]
 
 _VALUES_READ = 64
-
-
-@dataclass
-class StepCount:
-    """Simulated steps of one entry point in one pass.
-
-    Attributes:
-        steps: training batches that were given a step.
-        overrun: steps in which the training's own work took longer than the step; nothing was slept then.
-        own_work_s: seconds that the training's own work took in all steps together.
-    """
-
-    steps: int = 0
-    overrun: int = 0
-    own_work_s: float = 0.0
 
 
 class StandInModel(torch.nn.Module):

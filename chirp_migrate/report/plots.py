@@ -6,17 +6,14 @@ Colours are those of Okabe and Ito, which colour-blind people tell apart; marker
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.verify.measures.figures import MIB
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.report.verdict import waits_ms
+from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["FILES", "draw", "prepare"]
+__all__ = ["FILES", "drawn", "prepare"]
 
 FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
 """What is written, in this order; a plot for which nothing was measured is left out."""
@@ -44,24 +41,8 @@ def prepare(folder: Path) -> str | None:
     return None
 
 
-def draw(
-    folder: Path,
-    seconds: Mapping[str, Mapping[str, Sequence[float]]],
-    measured: Mapping[str, SideMeasures],
-    machine: str,
-    simulated: str | None,
-) -> list[Path]:
-    """Draw what was measured.
-
-    Args:
-        folder: an existing folder; files of these names are replaced.
-        seconds: side (``before``, ``after``, ``cached``) → entry point → seconds of each round.
-        measured: side → what its MEASURED pass found.
-        machine: one line for the caption.
-        simulated: what was simulated, in words that every plot shows; None for nothing.
-
-    Returns:
-        The files written.
+def drawn(folder: Path, report: VerifyReport) -> str:
+    """Draw what was measured into an existing folder, replacing files of these names, and say so in one sentence.
 
     Raises:
         UsageProblem: a file cannot be written.
@@ -72,24 +53,26 @@ def draw(
     written = []
     for name, plot in zip(FILES, (_training_time, _batch_waits, _worker_counts, _memory), strict=True):
         figure = Figure(figsize=(8, 4.8), layout="constrained")
-        if not plot(figure, seconds, measured):
+        if not plot(figure, report):
             continue
-        if simulated is not None:
+        caption = f"Machine: {report.described.machine}."
+        if report.simulated is not None:
             figure.suptitle("simulated", x=0.99, ha="right", fontsize=11, weight="bold", color="#CC0000")
-        caption = machine if simulated is None else f"{machine}\n{simulated}"
+            caption += f"\nSIMULATED device steps of {report.simulated.step_ms:g} ms, which use no CPU."
         figure.supxlabel(_text(caption), fontsize=7, color="#555555", wrap=True)
         path = folder / name
         try:
             figure.savefig(path, metadata={"Date": None})
         except OSError as error:
             raise UsageProblem(f"{path} cannot be written ({error.strerror}): give another --plots.") from None
-        written.append(path)
-    return written
+        written.append(name)
+    return f"Plots in {folder}: {', '.join(written) or 'none, as nothing was measured'}."
 
 
-def _training_time(
-    figure: Any, seconds: Mapping[str, Mapping[str, Sequence[float]]], _measured: Mapping[str, SideMeasures]
-) -> bool:
+def _training_time(figure: Any, report: VerifyReport) -> bool:
+    import numpy as np
+
+    seconds = report.seconds
     labels = [label for label, taken in seconds.get("before", {}).items() if taken]
     if not labels:
         return False
@@ -117,17 +100,13 @@ def _training_time(
     return True
 
 
-def _batch_waits(
-    figure: Any, _seconds: Mapping[str, Mapping[str, Sequence[float]]], measured: Mapping[str, SideMeasures]
-) -> bool:
+def _batch_waits(figure: Any, report: VerifyReport) -> bool:
     axes = figure.add_subplot()
-    for side, found in measured.items():
-        walks = [walk for entry in found.entries.values() for walk in entry.walks if walk.role == "train"]
-        waits = np.sort([1e3 * wait for walk in walks for wait in walk.waits_s[1:]])
-        if len(waits):
-            share = 100 * np.arange(1, len(waits) + 1) / len(waits)
-            label = f"{side}: {len(waits)} batches, median {np.median(waits):.2f} ms"
-            axes.step(np.maximum(waits, 1e-3), share, _LINES[side], where="post", color=_COLOURS[side], label=label)
+    for side, waits in waits_ms(report).items():
+        share = [100 * (number + 1) / len(waits) for number in range(len(waits))]
+        label = f"{side}: {len(waits)} batches, median {statistics.median(waits):.2f} ms"
+        shown = [max(wait, 1e-3) for wait in waits]
+        axes.step(shown, share, _LINES[side], where="post", color=_COLOURS[side], label=label)
     if not axes.lines:
         return False
     axes.set_xscale("log")
@@ -135,10 +114,9 @@ def _batch_waits(
     return True
 
 
-def _worker_counts(
-    figure: Any, _seconds: Mapping[str, Mapping[str, Sequence[float]]], measured: Mapping[str, SideMeasures]
-) -> bool:
-    rates = measured["after"].rates if "after" in measured else []
+def _worker_counts(figure: Any, report: VerifyReport) -> bool:
+    after = report.measures.raw.get("after")
+    rates = [] if after is None else after.rates
     plain = [(rate.workers, rate.samples_per_second) for rate in rates if rate.loader == "plain"]
     known = [(workers, rate) for workers, rate in plain if rate is not None]
     if not known:
@@ -154,12 +132,10 @@ def _worker_counts(
     return True
 
 
-def _memory(
-    figure: Any, _seconds: Mapping[str, Mapping[str, Sequence[float]]], measured: Mapping[str, SideMeasures]
-) -> bool:
+def _memory(figure: Any, report: VerifyReport) -> bool:
     axes = figure.add_subplot()
-    for side, found in measured.items():
-        points = [(one.seconds, one.memory_bytes / MIB) for one in found.usage if one.memory_bytes is not None]
+    for side, found in report.measures.raw.items():
+        points = [(one.seconds, one.memory_bytes / 2**20) for one in found.usage if one.memory_bytes is not None]
         if points:
             label = f"{side}, {found.memory_kind.upper()} with workers"
             axes.plot(*zip(*points, strict=True), _LINES[side], color=_COLOURS[side], label=label)

@@ -1,0 +1,53 @@
+"""Typed documents as JSON: journals, plans, and what verify and tune found. Each kind is written and read here alone.
+
+Not by msgspec's own JSON: text may hold lone surrogates, which stand for bytes of names and files that are not UTF-8,
+and figures may be no numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = ["as_bytes", "plain", "read_as", "read_json"]
+
+_T = TypeVar("_T")
+
+
+def plain(document: object) -> Any:
+    """The document as dictionaries, lists, text and numbers, in the order of its fields."""
+    return msgspec.to_builtins(document)
+
+
+def as_bytes(document: object) -> bytes:
+    """The document as a file has it."""
+    return (json.dumps(plain(document), indent=2, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def read_json(data: bytes) -> dict[str, Any]:
+    """The object in a file that anybody may have changed.
+
+    Raises:
+        ValueError: it is none; the message says why.
+    """
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("it is some other document")
+    return found
+
+
+def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
+    """What :func:`read_json` gave, checked by the types of the document it should be.
+
+    Raises:
+        ValueError: it is not built like that; the message says where and why.
+    """
+    try:
+        return msgspec.convert(found, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(str(error)) from None

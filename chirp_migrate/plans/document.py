@@ -1,0 +1,187 @@
+"""A plan and what a run did, as documents: ``plan -o``, the journal's ``plan.json``, ``apply`` and ``check --json``.
+
+docs/json.md says what each field is. A field that is added has a default, so that documents of earlier versions are
+read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Skipped, sha256
+
+__all__ = [
+    "KIND",
+    "Account",
+    "Decision",
+    "FileEntry",
+    "FindingEntry",
+    "HunkEntry",
+    "LeftOut",
+    "Options",
+    "PlanDocument",
+    "PlannedFile",
+    "Replacement",
+    "RunDocument",
+]
+
+KIND: Final = "chirp-migrate plan"
+
+Decision = Literal["accepted", "refused"]
+_FromOne = Annotated[int, Meta(ge=1)]
+_Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column, in code points of the source.")]
+_Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
+
+
+class Replacement(Struct, frozen=True):
+    """The source from start up to, not including, end becomes text; of a notebook, the module of its code cells."""
+
+    start: _Place
+    end: _Place
+    text: str
+
+
+class HunkEntry(Struct, frozen=True, kw_only=True):
+    """Edits that make sense only together.
+
+    Attributes:
+        number: from 1 in each file.
+        lines: first and last line of each run that changes; the last is one less where lines are inserted.
+        edits: what it changes.
+        imports: that the edits need; they come with any hunk that needs them.
+        decision: of a review; None where nothing is decided.
+        edited: what the user wrote in the place of the edits, or None.
+    """
+
+    number: int
+    lines: list[tuple[int, int]]
+    edits: list[Replacement]
+    imports: list[str]
+    decision: Decision | None
+    edited: list[Replacement] | None
+
+
+class FileEntry(Struct, frozen=True, kw_only=True):
+    """One file that is written: posix path, why, and hashes of its bytes before (None: created) and after."""
+
+    path: str
+    action: Literal["rewrite", "create"]
+    note: Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
+    sha256_before: _Hash | None
+    sha256_after: _Hash
+
+    @classmethod
+    def of(cls, file: FilePlan) -> FileEntry:
+        """What a plan does to one file."""
+        action: Literal["rewrite", "create"] = "create" if file.before is None else "rewrite"
+        before = None if file.before is None else sha256(file.before)
+        return cls(
+            path=file.path,
+            action=action,
+            note=file.note,  # type: ignore[arg-type]
+            sha256_before=before,
+            sha256_after=sha256(file.after),
+        )
+
+
+class PlannedFile(FileEntry, frozen=True, kw_only=True):
+    """A file of a plan: rewritten source has ``hunks`` and ``public``, any other file ``content`` and ``decision``.
+
+    Attributes:
+        public: names that other files take from this one.
+        hunks: what can be accepted or refused in it.
+        content: all of it; bytes that are not UTF-8 as lone surrogates.
+        decision: of a review, on the whole file.
+    """
+
+    public: list[str] | UnsetType = UNSET
+    hunks: list[HunkEntry] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    decision: Decision | UnsetType | None = UNSET
+
+
+@dataclasses.dataclass(frozen=True)
+class FindingEntry(Finding):
+    """A finding with the reason of its rule."""
+
+    reason: str = ""
+
+    def finding(self) -> Finding:
+        """The finding alone."""
+        return Finding(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Finding)})
+
+
+class LeftOut(Struct, frozen=True, omit_defaults=True):
+    """A file that could not be handled, or what was not looked at; of a test that was left alone, how many loaders."""
+
+    path: str
+    reason: str
+    loaders: int = 0
+
+    @classmethod
+    def of(cls, skipped: Skipped) -> LeftOut:
+        """What a plan says of it."""
+        return cls(skipped.path, skipped.reason, skipped.loaders)
+
+    def skipped(self) -> Skipped:
+        """As a plan has it."""
+        return Skipped(self.path, self.reason, self.loaders)
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """What became of every loader (``sites``) and of the findings of every rule, by counts."""
+
+    sites: dict[str, int]
+    listed_by_reason: dict[str, int]
+    rules: dict[str, dict[str, int]]
+    files_not_handled: int
+
+
+class RunDocument(Struct, frozen=True, kw_only=True):
+    """What was done, or would be; with ``check``, whether findings that are only listed count, and its exit code."""
+
+    schema: Literal[1] = SCHEMA
+    tool: str
+    files: list[FileEntry]
+    findings: list[FindingEntry]
+    skipped: list[LeftOut]
+    left_out: list[LeftOut]
+    ledger: Account
+    notes: list[str]
+    strict: bool | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What a plan was asked for: codes of rules (None: all) and options; ``exclude`` are globs."""
+
+    rules: list[str] | None
+    unsafe: bool
+    notebooks: bool
+    scaffold: bool
+    vendor: bool
+    # Plans of earlier versions did not say: they left no tests alone.
+    tests: bool = True
+    exclude: list[str] = []
+
+
+class PlanDocument(Struct, frozen=True, kw_only=True):
+    """What ``plan`` writes, ``review`` decides on, and ``apply --plan`` applies.
+
+    ``reviewed``: whether a review was begun; then every hunk must be decided before the plan is applied.
+    """
+
+    schema: Literal[1] = SCHEMA
+    kind: Literal["chirp-migrate plan"] = KIND
+    tool: str
+    options: Options
+    reviewed: bool
+    files: list[PlannedFile]
+    findings: list[FindingEntry]
+    skipped: list[LeftOut]
+    left_out: list[LeftOut]
+    ledger: Account
+    notes: list[str]

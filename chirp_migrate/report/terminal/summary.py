@@ -1,0 +1,143 @@
+"""What a verification found, in at most 25 lines: the verdict, and what people ask about it first."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import textwrap
+from collections.abc import Iterator
+
+from chirp_migrate.console.paint import count, visible
+from chirp_migrate.report.verdict import all_together, noticed
+from chirp_migrate.verify.document import Interval, VerifyReport
+
+__all__ = ["sentence", "short", "summary_lines"]
+
+_INDENT, _NARROWEST = 12, 40
+_LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3}
+"""At most so many of one fact; one of the others."""
+_SHORTER = (
+    ("single_fold_training", "single"),
+    ("k_fold_cross_validation", "k_fold"),
+    ("_with_predefined_", " given "),
+    ("_with_", " "),
+)
+
+
+def summary_lines(report: VerifyReport, width: int) -> list[str]:
+    """The verdict, the total, the share of the possible saving that is reached, the ends, and what is not known.
+
+    No line is wider than ``width``, but for terminals of fewer than 40 columns.
+    """
+    width = max(width, _NARROWEST)
+    head = f"Verdict: {report.verdict}. {sentence(report.reason)}"
+    lines = textwrap.wrap(head, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    if report.verdict != "failed":
+        lines += ["", *(line for name, text in _facts(report) for line in _lines(name, text, width))]
+    return [visible(line) for line in lines]
+
+
+def short(label: str) -> str:
+    """Long names lose what every one of them has in common."""
+    module, dot, name = label.partition(".")
+    if not dot:
+        return label
+    name = name.removeprefix("TrainingEngine.")
+    for word, shorter in _SHORTER:
+        name = name.replace(word, shorter)
+    return f"{module}.{name}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a point; a name that it begins with stays as it is written."""
+    begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
+    first = text[:1] if begins_with_name else text[:1].upper()
+    return f"{first}{text[1:].rstrip('.')}." if text else ""
+
+
+def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    if report.ratio is None:
+        yield "time", "not measured, as the training differs"
+    else:
+        yield from _times(report, report.ratio)
+    if not report.differences:
+        yield from _not_known(report)
+    yield from _sameness(report)
+    work = report.workload
+    if work is not None and work.source == "found":
+        amount = f"{count(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"
+        yield "trained", f"{count(len(work.entry_points), 'entry point')}, {amount}"
+    disturbed = report.rounds.disturbed_but_counted
+    if disturbed:
+        yield "disturbed", f"{disturbed} of {count(report.rounds.count, 'round')}: others used the CPUs"
+
+
+def _times(report: VerifyReport, ratio: Interval) -> Iterator[tuple[str, str]]:
+    together = all_together(report)
+    if together is not None and {"before", "after"} <= together.seconds.keys():
+        before, after = (statistics.median(together.seconds[side]) for side in ("before", "after"))
+        yield "total", f"{before:.2f} s before, {after:.2f} s after: medians of {count(ratio.rounds, 'round')}"
+    if report.headspace is not None:
+        yield "possible", _reached(1 - ratio.value, report.headspace)
+    if len(report.ratios) > 1:
+        best, *_, worst = sorted(report.ratios, key=lambda label: report.ratios[label].value)
+        for name, label in (("best", best), ("worst", worst)):
+            yield name, f"{_saved(report.ratios[label])}: {short(label)}"
+
+
+def _reached(saved: float, headspace: float) -> str:
+    could = f"perfect loading would save {headspace:.0%}"
+    if headspace < 0.005:
+        return "nothing: perfect loading would save no time"
+    return f"{could}; {max(0.0, min(1.0, saved / headspace)):.0%} of that is reached"
+
+
+def _saved(ratio: Interval) -> str:
+    """``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
+    value, low, high = (100 * one for one in ratio.saved)
+    if value >= 0:
+        return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"
+    return f"{-value:.0f} % more time [{-high:.0f}, {-low:.0f}]"
+
+
+def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    undecided = [label for label, own in report.verdicts.items() if own.verdict == "undecided"]
+    if undecided:
+        yield "undecided", ", ".join(map(short, undecided))
+    work = report.workload
+    if work is not None and (work.failing or work.no_room):
+        fail = f"{len(work.failing)} fail before, too" if work.failing else ""
+        room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
+        left_out = ", ".join(map(short, [*work.failing, *work.no_room]))
+        yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
+
+
+def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    if report.differences:
+        if others := report.differences[1:]:  # the first is in the verdict
+            yield "differs", f"{len(others)} more: {' '.join(sentence(one.message) for one in others)}"
+        return
+    augmented = report.smallest_adjusted_p
+    exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
+    text = report.described.compared or f"{count(exact, 'entry point')} to the last bit in every batch, loss and result"
+    if augmented:
+        text = f"{text.rstrip('.')}; {len(augmented)} in distribution"
+    shares = [share for label in report.noticed if (share := noticed(report, label)) is not None]
+    if shares:
+        text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
+    yield "the same", text
+    if report.notes:
+        yield "notes", f"{len(report.notes)} of the comparison: -v shows them"
+
+
+def _lines(name: str, text: str, width: int) -> list[str]:
+    first, rest = f"{name:{_INDENT}}", " " * _INDENT
+    return textwrap.wrap(
+        f"{text.rstrip('.')}.",
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        max_lines=_LINES.get(name, 1),
+        placeholder=" … (-v)",
+    )

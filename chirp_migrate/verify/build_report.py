@@ -1,0 +1,267 @@
+"""From what was measured and decided to the document that says it."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from chirp_migrate import __version__
+from chirp_migrate.exit_codes import ExitCode
+from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process import machine
+from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
+from chirp_migrate.training.process.environment import describe_environment
+from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.verify.document import (
+    Described,
+    Difference,
+    EntryVerdict,
+    Interval,
+    LookTaken,
+    Measured,
+    RoundMade,
+    RoundsMade,
+    Simulated,
+    VerifyReport,
+    Workload,
+)
+from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
+from chirp_migrate.verify.measures.targets import judge_targets
+from chirp_migrate.verify.session import Measurements, Outcome
+from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped
+from chirp_migrate.verify.verdict import Verdict
+
+__all__ = ["build_report", "failed_report", "rounds_line"]
+
+_SIDES = ("before", "after", "cached")
+_ENTRY_VERDICTS = {
+    Verdict.FASTER: "meets the threshold",
+    Verdict.MODEL_BOUND: "model-bound",
+    Verdict.NOT_SHOWN: "not shown",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.SLOWER: "slower",
+}
+
+
+def build_report(
+    measurements: Measurements, outcome: Outcome, settings: Settings, discovery: Discovery, **conditions: Any
+) -> VerifyReport:
+    """Everything measured and decided, with raw seconds of every round and what every loader yielded.
+
+    Args:
+        conditions: fields of the document that the measurements do not know: ``before``, ``copies``, ``files``.
+    """
+    interrupted = measurements.timed.stopped is Stopped.INTERRUPTED
+    equivalence = measurements.equivalence
+    on = machine.describe(settings.threads)
+    saw_loaders = any(entry.passes for entry in measurements.probe["before"].values())
+    return VerifyReport(
+        verdict=outcome.decision.verdict.text,
+        exit_code=ExitCode.INTERRUPTED if interrupted else outcome.decision.verdict.exit_code,
+        reason=_reason(measurements, outcome, settings),
+        threshold=settings.threshold,
+        headspace=outcome.headspace,
+        ratio=_interval(outcome.total),
+        ratios={label: _known(ratio) for label, ratio in outcome.entries.items()},
+        seconds=measurements.seconds,
+        total_seconds={side: measurements.total(side) for side in _SIDES},
+        rounds=_rounds(measurements.timed),
+        verdicts=_verdicts(outcome),
+        perfect=_interval(outcome.perfect),
+        measures=_measured(measurements),
+        targets=_targets(measurements, settings),
+        simulated=_simulated(measurements, settings, discovery),
+        differences=[Difference(one.name, one.entry_point, one.message) for one in equivalence.found],
+        notes=list(equivalence.notes),
+        smallest_adjusted_p=dict(equivalence.smallest_p or {}),
+        noticed={label: dict(of) for label, of in equivalence.noticed.items()},
+        unrepeatable=sorted(equivalence.unrepeatable),
+        passes={side: {label: entry.passes for label, entry in of.items()} for side, of in measurements.probe.items()},
+        workload=Workload(
+            **dataclasses.asdict(settings.sizes),
+            model=discovery.model,
+            entry_points=[entry.label for entry in discovery.entry_points],
+            left_out=list(discovery.left_out),
+            failing=dict(measurements.failing),
+            no_room=list(measurements.no_room),
+            source=discovery.source.value,
+            hook=discovery.entry_points[0].hook or None,
+            command=list(discovery.entry_points[0].command) or None,
+        ),
+        machine=on,
+        described=Described(
+            rounds=rounds_line(measurements.timed) if measurements.rounds else "",
+            workload=discovery.describe(settings.sizes),
+            machine=machine.line(on),
+            compared=discovery.compared(saw_loaders) or "",
+        ),
+        **_made(),
+        **conditions,
+    )
+
+
+def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
+    """The verdict ``failed``, with the end of what the project's code printed."""
+    on = machine.describe(machine.usable_cpus())
+    return VerifyReport(
+        verdict=Verdict.FAILED.text,
+        exit_code=failure.exit_code,
+        reason=str(failure),
+        side=failure.side,
+        output_tail=failure.shown_tail,
+        machine=on,
+        described=Described(machine=machine.line(on)),
+        files=dict(files),
+        **_made(),
+    )
+
+
+def rounds_line(rounds: Rounds) -> str:
+    """How many rounds were made, discarded and why, how busy the machine was, and why there were no more."""
+    text = f"{len(rounds.made)} made, {len(rounds.used)} count"
+    some = len(rounds.used) - len(rounds.whole)
+    if some:
+        text += f" ({some} of them with the entry points that were still open)"
+    others = rounds.others()
+    ended = "" if rounds.stopped is None else f" Ended with {rounds.stopped.value}."
+    if others is None:
+        return f"{text}; whether other processes had the cores was not watched ({_why_not()}).{ended}"
+    busy = f"other processes used {others[0]:.0%} of the CPUs in the median round, at most {others[1]:.0%}"
+    limit = f"{BUSY_ABOVE:.0%}"
+    if rounds.kept_though_disturbed:
+        return (
+            f"{text}, {rounds.kept_though_disturbed} of them though others used more than {limit} of the CPUs: the "
+            f"machine was busy too often to wait for quiet ({busy}), which makes intervals wide.{ended}"
+        )
+    return f"{text}, {rounds.discarded} discarded because others used more than {limit} of the CPUs ({busy}).{ended}"
+
+
+def _made() -> dict[str, Any]:
+    """What made the document, when and where."""
+    return {
+        "tool": f"chirp-migrate {__version__}",
+        "environment": describe_environment(),
+        "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def _reason(measurements: Measurements, outcome: Outcome, settings: Settings) -> str:
+    """The decision's reason; in front what was simulated, and that there would have been more."""
+    reason = outcome.decision.reason
+    if settings.measuring.simulates:
+        reason = f"with SIMULATED device steps of {settings.measuring.simulate_step_ms:g} ms: {reason}"
+    if measurements.timed.stopped is Stopped.INTERRUPTED:
+        reason = f"interrupted after {len(measurements.timed.made)} rounds, and so far: {reason}"
+    return reason
+
+
+def _known(ratio: Ratio) -> Interval:
+    return Interval(**dataclasses.asdict(ratio))
+
+
+def _interval(ratio: Ratio | None) -> Interval | None:
+    return None if ratio is None else _known(ratio)
+
+
+def _rounds(rounds: Rounds) -> RoundsMade:
+    used = {id(each) for each in rounds.used}
+    others = rounds.others()
+    return RoundsMade(
+        made=[
+            RoundMade(
+                each.order,
+                {side: dict(of) for side, of in each.seconds.items()},
+                each.others,
+                each.duration_s,
+                each.disturbed,
+                id(each) in used,
+            )
+            for each in rounds.made
+        ],
+        count=len(rounds.used),
+        discarded=rounds.discarded,
+        disturbed_but_counted=rounds.kept_though_disturbed,
+        looks=[LookTaken(look.rounds, look.share) for look in rounds.looks],
+        ended_with=None if rounds.stopped is None else rounds.stopped.value,
+        others_median=None if others is None else others[0],
+        others_most=None if others is None else others[1],
+        others_limit=BUSY_ABOVE,
+        not_watched=None if others is not None or not rounds.made else _why_not(),
+    )
+
+
+def _why_not() -> str:
+    return not_watched() or "this system does not count CPU time"
+
+
+def _verdicts(outcome: Outcome) -> dict[str, EntryVerdict]:
+    found = {}
+    for label, verdict in outcome.verdicts.items():
+        perfect = _interval(outcome.perfect_entries.get(label))
+        headspace = None if perfect is None else max(0.0, 1 - perfect.value)
+        found[label] = EntryVerdict(_ENTRY_VERDICTS[verdict], perfect, headspace)
+    return found
+
+
+def _measured(measurements: Measurements) -> Measured:
+    return Measured(
+        definitions=list(MEASURES),
+        figures={side: _figures(measurements, side) for side in measurements.measured},
+        memory_slope_mib={side: memory_slope(found) for side, found in measurements.measured.items()},
+        raw=measurements.measured,
+    )
+
+
+def _figures(measurements: Measurements, side: str) -> dict[str, float | None]:
+    found: dict[str, float | None] = dict.fromkeys(measure.name for measure in MEASURES)
+    found.update(figures(measurements.measured[side]))
+    if measurements.rounds:
+        passes = [record for entry in measurements.probe[side].values() for record in entry.passes]
+        samples, batches = sum(one.samples for one in passes), sum(len(one.batches) for one in passes)
+        cached = [seconds for seconds in measurements.total("cached") if seconds > 0]
+        found.update(timed_figures(measurements.total(side), cached, samples, batches))
+    return found
+
+
+def _targets(measurements: Measurements, settings: Settings) -> list[Any]:
+    after = measurements.measured.get("after")
+    if after is None:
+        return []
+    return list(judge_targets(after, figures(after), settings.sizes.batch_size, settings.measuring.simulates))
+
+
+def _simulated(measurements: Measurements, settings: Settings, discovery: Discovery) -> Simulated | None:
+    """What was simulated, and how busy it kept the device; None when nothing was."""
+    if not settings.measuring.simulates:
+        return None
+    step_ms, steps = settings.measuring.simulate_step_ms, measurements.simulated
+    if discovery.source is Source.COMMAND:
+        text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
+        return Simulated(step_ms=step_ms, what=text)
+    model = (
+        "a stand-in of one small layer takes the model's place in every pass"
+        if discovery.source is Source.FOUND
+        else "the model stays, and its own work runs within the step"
+    )
+    text = (
+        f"SIMULATED: each training batch is followed by a device step of {step_ms:g} ms that uses no CPU; {model}. "
+        "Times, rates and the verdict are of this simulation"
+    )
+    counts = {side: list(steps.get(side, {}).values()) for side in ("before", "after")}
+    busy = {
+        side: sum(count.steps for count in of) * step_ms / 1e3 / statistics.median(measurements.total(side))
+        for side, of in counts.items()
+        if of and measurements.rounds
+    }
+    if busy:
+        text += "; device busy " + ", ".join(f"{share:.0%} {side}" for side, share in busy.items())
+    late = sum(count.overrun for of in counts.values() for count in of)
+    if late:
+        all_steps = sum(count.steps for of in counts.values() for count in of)
+        text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
+    return Simulated(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)

@@ -1,0 +1,272 @@
+"""What a verification found, as one document: ``verify --json`` writes it, a run keeps it, reports read it.
+
+docs/json.md says what each field is, docs/schemas/verify.json is its JSON Schema. A field that is added has a default,
+so that documents of earlier versions are read; those that go or change their meaning give another ``SCHEMA``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Literal
+
+import msgspec
+
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.transaction.record import checked_path
+from chirp_migrate.verify.equivalence.difference import Noticed
+from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
+from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.spec import PassRecord, StepCount
+
+__all__ = [
+    "SCHEMA",
+    "Described",
+    "Difference",
+    "EntryVerdict",
+    "Interval",
+    "LookTaken",
+    "Measured",
+    "RoundMade",
+    "RoundsMade",
+    "Simulated",
+    "VerifyReport",
+    "Workload",
+    "decode",
+    "encode",
+]
+
+SCHEMA: Final = 1
+
+Seconds = dict[str, dict[str, list[float]]]
+"""Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A ratio of times, such as after / before, with its interval.
+
+    Attributes:
+        value: geometric mean over the rounds; below 1 is faster.
+        low, high: ends of the interval, each wrong at most 2.5 times in 100.
+        rounds: pairs that it rests on.
+        mean_log, error: mean of the logarithms and its standard error.
+        confidence: level of the interval, 0 to 1.
+    """
+
+    value: float
+    low: float
+    high: float
+    rounds: int = 0
+    mean_log: float | None = None
+    error: float | None = None
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.value <= self.high < math.inf:
+            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is no ratio with an interval")
+
+    @property
+    def saved(self) -> tuple[float, float, float]:
+        """Share of the time before that is saved, 0 to 1 (negative where it is lost): value, low, high."""
+        return 1 - self.value, 1 - self.high, 1 - self.low
+
+    @property
+    def speed_up(self) -> tuple[float, float, float]:
+        """How many times as fast: value, low, high."""
+        return 1 / self.value, 1 / self.high, 1 / self.low
+
+
+class RoundMade(msgspec.Struct, frozen=True):
+    """One timed round, as :class:`~chirp_migrate.verify.timing.rounds.TimedRound` has it, and whether it counts."""
+
+    order: tuple[str, str]
+    seconds: dict[str, dict[str, float]]
+    others: float | None
+    duration_s: float
+    disturbed: bool
+    counts: bool
+
+
+class LookTaken(msgspec.Struct, frozen=True):
+    """One look: at so many rounds, with this share of the errors."""
+
+    rounds: int
+    share: float
+
+
+class RoundsMade(msgspec.Struct, frozen=True, kw_only=True):
+    """Every round, which of them count, and why there were no more; shares of the CPUs that others used, 0 to 1."""
+
+    made: list[RoundMade] = []
+    count: int = 0
+    discarded: int = 0
+    disturbed_but_counted: int = 0
+    looks: list[LookTaken] = []
+    ended_with: str | None = None
+    others_median: float | None = None
+    others_most: float | None = None
+    others_limit: float | None = None
+    not_watched: str | None = None
+
+
+class EntryVerdict(msgspec.Struct, frozen=True):
+    """An entry point by itself.
+
+    Attributes:
+        verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``undecided`` or ``slower``.
+        perfect: time with perfect loading / before; None where it was not measured.
+        headspace: share of the time before that perfect loading would save, 0 to 1.
+    """
+
+    verdict: str = ""
+    perfect: Interval | None = None
+    headspace: float | None = None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What is not the same training: a name for machines, the entry point (empty for none), one sentence."""
+
+    name: str
+    entry_point: str
+    message: str
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of both sides with their definitions and what they were made from."""
+
+    definitions: list[Measure] = []
+    figures: dict[str, dict[str, float | None]] = {}
+    memory_slope_mib: dict[str, Slope | None] = {}
+    raw: dict[str, SideMeasures] = {}
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """Simulated device steps: how long, in words, the share of the time that they kept the device busy, and counts."""
+
+    step_ms: float
+    what: str
+    device_busy: dict[str, float] = {}
+    steps: dict[str, dict[str, StepCount]] = {}
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """What was trained, and how much of it; see :class:`~chirp_migrate.training.workload.entry_points.Sizes`.
+
+    Attributes:
+        model: ``module:ClassName``; empty where the user's own call chooses it.
+        entry_points: in the order in which they ran.
+        left_out: functions that look like training and were not called, with the reason.
+        failing: entry points that fail on both sides, with their errors.
+        no_room: entry points that the budget has no room for.
+        source: ``found``, ``hook`` or ``command``; ``hook`` and ``command`` are the function and the command's words.
+    """
+
+    samples: int
+    shape: tuple[int, ...]
+    classes: int
+    epochs: int
+    batch_size: int
+    folds: int
+    seed: int
+    data: str | None = None
+    model: str = ""
+    entry_points: list[str] = []
+    left_out: list[str] = []
+    failing: dict[str, str] = {}
+    no_room: list[str] = []
+    source: Literal["found", "hook", "command"] = "found"
+    hook: str | None = None
+    command: list[str] | None = None
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """In words: how many rounds count and why, what was trained, what it ran on.
+
+    ``compared`` is what "the same training" is limited to; empty where all of it was watched.
+    """
+
+    rounds: str = ""
+    workload: str = ""
+    machine: str = ""
+    compared: str = ""
+
+
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One verification. Of a ``failed`` one there are the reason, the conditions and the end of what was printed.
+
+    Attributes:
+        verdict: ``faster``, ``faster, entry points undecided``, ``not shown to be faster``, ``model-bound``,
+            ``slower``, ``not equivalent``, ``failed``.
+        exit_code: of the command.
+        reason: one sentence.
+        threshold, headspace: share of the time that had to be saved, and that perfect loading would save, 0 to 1.
+        ratio, perfect: time after, and time with perfect loading / time before, over all entry points.
+        ratios, verdicts: each entry point.
+        seconds, total_seconds: of each round, by entry point, and of all of them where all ran.
+        differences: what is not the same training.
+        notes: what could not be compared, or is amiss on both sides.
+        smallest_adjusted_p: per augmented entry point, the smallest adjusted p of the tests of its distribution.
+        noticed: entry point → statistic → what difference its test would have noticed.
+        unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
+        passes: side → entry point → what its loaders yielded in the untimed probe.
+        tool, before, copies: what verified it, what the side before is, what was left out of the copies.
+        side, output_tail: of a failed one, ``before`` or ``after``, and the end of what the project's code printed.
+        created: when it ended, ISO 8601 in UTC.
+        files: SHA-256 of every file of the standing runs as it was verified (None: was not there), by path.
+    """
+
+    schema: Literal[1] = SCHEMA
+    verdict: str
+    exit_code: int
+    reason: str
+    threshold: float = 0.0
+    headspace: float | None = None
+    ratio: Interval | None = None
+    ratios: dict[str, Interval] = {}
+    seconds: Seconds = {}
+    total_seconds: dict[str, list[float]] = {}
+    rounds: RoundsMade = RoundsMade()
+    verdicts: dict[str, EntryVerdict] = {}
+    perfect: Interval | None = None
+    measures: Measured = Measured()
+    targets: list[TargetVerdict] = []
+    simulated: Simulated | None = None
+    differences: list[Difference] = []
+    notes: list[str] = []
+    smallest_adjusted_p: dict[str, float] = {}
+    noticed: dict[str, dict[str, Noticed]] = {}
+    unrepeatable: list[str] = []
+    passes: dict[str, dict[str, list[PassRecord]]] = {}
+    workload: Workload | None = None
+    machine: dict[str, Any] = {}
+    described: Described = Described()
+    tool: str = ""
+    before: str | None = None
+    environment: dict[str, Any] = {}
+    copies: list[str] = []
+    side: str = ""
+    output_tail: str = ""
+    created: str = ""
+    files: dict[str, str | None] = {}
+
+    def __post_init__(self) -> None:
+        for path in self.files:
+            checked_path(path)
+
+
+def encode(report: VerifyReport) -> bytes:
+    """The document as JSON."""
+    return as_bytes(report)
+
+
+def decode(data: bytes) -> VerifyReport:
+    """Read what :func:`encode` wrote, which anybody may have changed.
+
+    Raises:
+        ValueError: it is no such document, or it names a path outside of the tree; the message says why.
+    """
+    found = read_json(data)
+    if not {"verdict", "exit_code"} <= found.keys():
+        raise ValueError("it is some other document than verify writes")
+    if found.get("schema") != SCHEMA:
+        raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
+    return read_as(found, VerifyReport)

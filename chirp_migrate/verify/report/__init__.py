@@ -1,1 +1,0 @@
-"""A verification as text for a terminal, as JSON, and as plots."""
