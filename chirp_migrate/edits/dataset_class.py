@@ -12,10 +12,13 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import bindings, is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
+    Attr,
     Evaluator,
+    If,
+    Name,
     NotStraightLine,
+    Opaque,
     Value,
-    name,
     names_in,
     names_in_code,
     statements_of,
@@ -141,7 +144,7 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
 
 def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
     """Whether a list is one of paths, by its name or by what fills it: there is nothing to read at once."""
-    attribute = str(samples.parts[1]) if samples.kind == "attr" else ""
+    attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
     target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
@@ -174,9 +177,9 @@ class _DeclaredReader:
         return evaluating.function(getitem, {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
-        if function.kind != "attr" or function.parts[0] != SELF:
+        if not isinstance(function, Attr) or function.base != SELF:
             return None
-        called = str(function.parts[1])
+        called = function.name
         if called in self._held:
             self._called_held.add(called)
             called = self._held[called]
@@ -260,7 +263,7 @@ def _held_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
 
 def _attribute(value: Value) -> str | None:
     """``"x"`` for ``self.x``."""
-    return f'"{value.parts[1]}"' if value.kind == "attr" and value.parts[0] == SELF else None
+    return f'"{value.name}"' if isinstance(value, Attr) and value.base == SELF else None
 
 
 def _said(key: str, attribute: str | None) -> str | None:
@@ -295,7 +298,7 @@ def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Eva
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:
-        owner = module.scopes.lookup(str(function.parts[0]), node) if function.kind == "name" else None
+        owner = module.scopes.lookup(function.text, node) if isinstance(function, Name) else None
         if owner is None or owner[0] is not around or len(owner[1]) != 1:
             return None
         definition = owner[1][0].node
@@ -311,7 +314,7 @@ def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Eva
 def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
     if init.decorators or not init.params.params:
         raise NotStraightLine("something unusual in `__init__`")
-    env: dict[str, Value] = {p.name.value: name(p.name.value) for p in init.params.params}
+    env: dict[str, Value] = {p.name.value: Name(p.name.value) for p in init.params.params}
     env[init.params.params[0].name.value] = SELF
     reader = evaluator(read.module, read.node)
     if isinstance(init.body, cst.SimpleStatementSuite):
@@ -328,7 +331,7 @@ def _read_init(read: DatasetClass, init: cst.FunctionDef) -> None:
         if "self" in names_in_code(statement):
             raise NotStraightLine(f"`{read.module.source(statement).strip().splitlines()[0]}` in `__init__`")
         for assigned in _assigned_names(statement):
-            env[assigned] = name(assigned)
+            env[assigned] = Name(assigned)
 
 
 def _stores(
@@ -360,7 +363,7 @@ def _stores(
             assert isinstance(target, cst.Attribute)
             kept = reader.expression(expression, env)
             if str(kept) != read.module.source(expression):
-                kept = Value("opaque", (read.module.source(expression),))
+                kept = Opaque(read.module.source(expression))
             found.append(Store(target.attr.value, kept, statement, False))
     for store in found:
         store.alone = len(found) == 1
@@ -394,7 +397,7 @@ def _store_by_branch(statement: cst.If, read: DatasetClass, reader: Evaluator, e
             earlier[attribute].alone = True
         else:
             return False
-        merged = Value("if", (condition, value, otherwise))
+        merged = If(condition, value, otherwise)
         read.stores.append(Store(attribute, merged, statement, len(sides[0]) == 1 and branches[1] is not None))
     return True
 

@@ -12,8 +12,18 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture, is_target, reads_of
-from chirp_migrate.analysis.dataflow.symbolic import Evaluator, NotStraightLine, Value, const, item, name, names_in_code
-from chirp_migrate.analysis.datasets.dataset_meaning import is_part, pair_of, standardized_pair
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Const,
+    Evaluator,
+    Item,
+    Made,
+    Name,
+    NotStraightLine,
+    Value,
+    item,
+    names_in_code,
+)
+from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.edits.dataset_class import short
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
@@ -37,7 +47,7 @@ _BINDS_TIGHTER = (
     cst.IfExp,
     cst.StarredElement,
 )
-_SAMPLE = name("<sample>")
+_SAMPLE = Name("<sample>")
 #: The look of a division behind a bracket, or by name.
 _DIVIDES = re.compile(r"\)\s*/|div|normalize")
 
@@ -125,42 +135,35 @@ def _built(
 ) -> _Built | None:
     """Meaning of one pass of the loop, if it standardises one sample."""
     evaluator = Evaluator(module.source, traced=True)
-    env: dict[str, Value] = {}
-    index: Value | None = None
-    if isinstance(target, cst.Name):
-        index = name(target.value)
-        env[target.value] = index
-    elif isinstance(target, cst.Tuple) and len(target.elements) == 2:
-        for position, part in enumerate(target.elements):
-            if not isinstance(part.value, cst.Name):
-                return None
-            env[part.value.value] = item(_SAMPLE, const(str(position)))
-    else:
-        return None
+    env: dict[str, Value]
+    index = None
+    match target:
+        case cst.Name(value=each):
+            index = Name(each)
+            env = {each: index}
+        case cst.Tuple(elements=[cst.Element(value=cst.Name(value=x)), cst.Element(value=cst.Name(value=y))]):
+            env = {x: item(_SAMPLE, Const("0")), y: item(_SAMPLE, Const("1"))}
+        case _:
+            return None
     try:
         evaluator.block(body, env)
         value = evaluator.expression(element, env)
     except NotStraightLine:
         return None
-    pair = pair_of(value)
-    parts = standardized_pair(pair) if pair is not None else None
-    if parts is None:
+    parts = standardized_pair(value)
+    if parts is None or not isinstance(source, cst.Name):
         return None
-    sample, mean, std, eps = parts
-    done = ((one.kind, one.parts[0]) for one in evaluator.trace)
-    if not isinstance(source, cst.Name) or any(kind == "made" or not is_part(one, value) for kind, one in done):  # type: ignore[arg-type]
+    if any(isinstance(one, Made) or not is_part(one.value, value) for one in evaluator.trace):
         return None
     mentioned = (one for part in (element, *body) for one in matching(part, m.Name("torch")))
     if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
         return None
-    iterated = source.value
+    sample, mean, std, eps = parts
     if sample == _SAMPLE:
         # `for x, y in subset`: the samples of subset in order.
         built = _Built(evaluator.expression(source, {}), "None", mean, std, eps)
-    elif index is not None and sample.kind == "item" and sample.parts[1] == index:
-        dataset = sample.parts[0]
-        assert isinstance(dataset, Value)
-        built = _Built(dataset, iterated, mean, std, eps)
+    elif index is not None and isinstance(sample, Item) and sample.index == index:
+        built = _Built(sample.base, source.value, mean, std, eps)
     else:
         return None
     if not env.keys().isdisjoint(built.names):

@@ -11,7 +11,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.symbolic import NotStraightLine, Value, const, takes_plain_arguments
+from chirp_migrate.analysis.dataflow.symbolic import Const, Name, NotStraightLine, Value, takes_plain_arguments
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
@@ -119,7 +119,7 @@ def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Captu
     """The names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
     found = []
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
-        owner = module.scopes.lookup(str(one), node) if one is not None and one.kind == "name" else None
+        owner = module.scopes.lookup(one.text, node) if isinstance(one, Name) else None
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(Capture(str(one), *owner))
         elif one is not None:
@@ -142,7 +142,7 @@ def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting
     try:
         traced = _value_of(module, node, members["__getitem__"], (SELF, INDEX), traced=True)
         length = _value_of(module, node, members["__len__"], (SELF,))
-        if init is not None and _value_of(module, node, init, (SELF,)) != const("None"):
+        if init is not None and _value_of(module, node, init, (SELF,)) != Const("None"):
             return None
     except NotStraightLine:
         return None

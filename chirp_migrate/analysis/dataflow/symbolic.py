@@ -12,8 +12,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import libcst as cst
+
+from chirp_migrate.syntax.module import walk
 
 #: Give up on bodies whose branches multiply beyond this many evaluated statements.
 _STATEMENT_LIMIT = 400
@@ -54,115 +57,199 @@ class NotStraightLine(Exception):
     """The function does something whose value this module does not model; the message names it."""
 
 
-@dataclass(frozen=True)
 class Value:
-    """A symbolic value: ``kind`` and its parts (values, names or literals).
-
-    Kinds: ``name(n)``, ``const(source)``, ``attr(base, n)``, ``item(base, index)``, ``call(function, args, keywords)``,
-    ``op(symbol, a, b)``, ``compare(symbol, a, b)``, ``bool(symbol, a, b)``, ``not(a)``, ``tuple(items)``,
-    ``if(condition, then, otherwise)``, ``opaque(source)``; of a traced evaluation also ``path(value, trace)``, what a
-    function gives and what it did on the way: ``kept(value)`` in a name, ``read(item)``, ``made(call)`` and
-    ``ran(path)``.
-    """
-
-    kind: str
-    parts: tuple[object, ...]
+    """A symbolic value: one of the classes below. As text it is Python source, with the brackets that it may need."""
 
     def __str__(self) -> str:
-        return render(self)
+        return _source(self)
+
+    @property
+    def parts(self) -> Sequence[Value]:
+        """The values that it is made of, in order, but for those that a call is given by keyword."""
+        held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
+        return [part for one in held for part in one if isinstance(part, Value)]
+
+    def rebuilt(self, change: Callable[[Value], Value]) -> Value:
+        """The same of changed :attr:`parts`."""
+
+        def changed(held: Any) -> Any:
+            if isinstance(held, tuple):
+                return tuple(change(one) if isinstance(one, Value) else one for one in held)
+            return change(held) if isinstance(held, Value) else held
+
+        made = type(self)(*map(changed, vars(self).values()))
+        return item(made.base, made.index) if isinstance(made, Item) else made
 
 
-def name(text: str) -> Value:
+@dataclass(frozen=True)
+class Name(Value):
     """The value of a name."""
-    return Value("name", (text,))
+
+    text: str
 
 
-def const(source: str) -> Value:
-    """A literal, by its source text."""
-    return Value("const", (source,))
+@dataclass(frozen=True)
+class Const(Value):
+    """A literal, by its source."""
+
+    source: str
 
 
-def attr(base: Value, attribute: str) -> Value:
-    """Attribute access."""
-    return Value("attr", (base, attribute))
+@dataclass(frozen=True)
+class Opaque(Value):
+    """What is not modelled, by its source."""
+
+    source: str
+
+
+@dataclass(frozen=True)
+class Attr(Value):
+    """``base.name``."""
+
+    base: Value
+    name: str
+
+
+@dataclass(frozen=True)
+class Item(Value):
+    """``base[index]``; made by :func:`item`."""
+
+    base: Value
+    index: Value
+
+
+@dataclass(frozen=True)
+class Call(Value):
+    """A call; made by :func:`call`. Of ``*`` and ``**`` the keyword is the star."""
+
+    function: Value
+    args: tuple[Value, ...]
+    keywords: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True)
+class Op(Value):
+    """Arithmetic, a comparison, ``and`` or ``or``, by its symbol."""
+
+    symbol: str
+    left: Value
+    right: Value
+
+
+@dataclass(frozen=True)
+class Not(Value):
+    """``not operand``."""
+
+    operand: Value
+
+
+@dataclass(frozen=True)
+class Tuple(Value):
+    """A tuple that is written down."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class If(Value):
+    """``then if condition else otherwise``."""
+
+    condition: Value
+    then: Value
+    otherwise: Value
+
+
+@dataclass(frozen=True)
+class Path(Value):
+    """Of a traced evaluation: what a way through a function gives, and what it did before."""
+
+    value: Value
+    trace: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Step(Value):
+    """One thing that was done with a value."""
+
+    value: Value
+
+
+class Kept(Step):
+    """It was given to a name."""
+
+
+class Read(Step):
+    """It is an item, and was asked for."""
+
+
+class Made(Step):
+    """It is a call, and was made."""
+
+
+class Ran(Step):
+    """It is what a function, or one side of a choice, gave: paths."""
 
 
 def item(base: Value, index: Value) -> Value:
     """Subscript access; an item of a literal tuple is that item."""
-    if base.kind == "tuple" and index.kind == "const":
-        items = base.parts[0]
-        assert isinstance(items, tuple)
-        position = str(index.parts[0])
-        if position.isdigit() and int(position) < len(items):
-            chosen = items[int(position)]
-            assert isinstance(chosen, Value)
-            return chosen
-    return Value("item", (base, index))
+    match base, index:
+        case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
+            return items[int(position)]
+    return Item(base, index)
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
     """A call; arithmetic spelled as a method is arithmetic."""
-    if function.kind == "attr" and not keywords:
-        base, method = function.parts
-        assert isinstance(base, Value) and isinstance(method, str)
-        if method in _ARITHMETIC_METHODS and len(args) == 1:
-            return Value("op", (_ARITHMETIC_METHODS[method], base, args[0]))
-        if base == name("torch") and method in _ARITHMETIC_METHODS and len(args) == 2:
-            return Value("op", (_ARITHMETIC_METHODS[method], args[0], args[1]))
-        if method.endswith("_") and method[:-1] in _ARITHMETIC_METHODS and len(args) == 1 and base.kind == "op":
+    match function, args, keywords:
+        case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
+            return Op(_ARITHMETIC_METHODS[method], base, other)
+        case Attr(Name("torch"), method), (left, right), () if method in _ARITHMETIC_METHODS:
+            return Op(_ARITHMETIC_METHODS[method], left, right)
+        case Attr(Op(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
             # In place on a temporary: nobody else sees it.
-            return Value("op", (_ARITHMETIC_METHODS[method[:-1]], base, args[0]))
-    return Value("call", (function, args, keywords))
+            if method.endswith("_") and symbol in _OPERATORS.values():
+                return Op(_ARITHMETIC_METHODS[method[:-1]], base, other)
+    return Call(function, args, keywords)
 
 
-def render(value: Value) -> str:
-    """Python source for ``value``, parenthesised where precedence might bite."""
-    kind, parts = value.kind, value.parts
-    if kind in ("name", "const"):
-        return str(parts[0])
-    if kind == "opaque":
-        return str(parts[0])
-    if kind == "attr":
-        return f"{_operand(parts[0])}.{parts[1]}"
-    if kind == "item":
-        return f"{_operand(parts[0])}[{parts[1]}]"
-    if kind == "call":
-        function, args, keywords = parts
-        assert isinstance(args, tuple) and isinstance(keywords, tuple)
-        texts = [str(a) for a in args]
-        texts += [f"{k}{v}" if k.startswith("*") else f"{k}={v}" for k, v in keywords]
-        return f"{_operand(function)}({', '.join(texts)})"
-    if kind in ("op", "compare", "bool"):
-        return f"{_operand(parts[1])} {parts[0]} {_operand(parts[2])}"
-    if kind == "not":
-        return f"not {_operand(parts[0])}"
-    if kind == "tuple":
-        items = parts[0]
-        assert isinstance(items, tuple)
-        return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
-    assert kind == "if"
-    return f"{_operand(parts[1])} if {_operand(parts[0])} else {_operand(parts[2])}"
+def _source(value: Value) -> str:
+    match value:
+        case Name(text) | Const(text) | Opaque(text):
+            return text
+        case Attr(base, name):
+            return f"{_operand(base)}.{name}"
+        case Item(base, index):
+            return f"{_operand(base)}[{index}]"
+        case Call(function, args, keywords):
+            texts = [*map(str, args), *(f"{k}{v}" if k.startswith("*") else f"{k}={v}" for k, v in keywords)]
+            return f"{_operand(function)}({', '.join(texts)})"
+        case Op(symbol, left, right):
+            return f"{_operand(left)} {symbol} {_operand(right)}"
+        case Not(operand):
+            return f"not {_operand(operand)}"
+        case Tuple(items):
+            return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
+        case If(condition, then, otherwise):
+            return f"{_operand(then)} if {_operand(condition)} else {_operand(otherwise)}"
+        case Path(value):
+            return _source(value)
+    raise TypeError(f"what a function did has no source: {type(value).__name__}")
 
 
-def _operand(part: object) -> str:
-    assert isinstance(part, Value)
-    text = render(part)
-    return text if part.kind in ("name", "const", "attr", "item", "call", "tuple") else f"({text})"
+def _operand(part: Value) -> str:
+    return str(part) if isinstance(part, Name | Const | Attr | Item | Call | Tuple) else f"({part})"
 
 
 def names_in(value: Value) -> set[str]:
     """Words that ``value`` mentions: names, and every identifier in the source of what is not modelled."""
-    found: set[str] = set()
-    pending: list[object] = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, tuple):
-            pending.extend(part)
-        elif isinstance(part, Value) and part.kind in ("name", "opaque"):
-            found.update(re.findall(r"[^\W\d]\w*", str(part.parts[0])))
-        elif isinstance(part, Value):
-            pending.extend(part.parts)
-    return found
+    match value:
+        case Name(text) | Opaque(text):
+            return set(re.findall(r"[^\W\d]\w*", text))
+        case Call(_, _, keywords):
+            given = [one for _, one in keywords]
+        case _:
+            given = []
+    return {name for one in (*value.parts, *given) for name in names_in(one)}
 
 
 Inline = Callable[[Value], "cst.FunctionDef | None"]
@@ -183,13 +270,13 @@ class Evaluator:
     ) -> None:
         self._source = source
         self._traced = traced
-        self._trace: list[Value] = []  # of the function being evaluated
+        self._trace: list[Step] = []  # of the function being evaluated
         self._inline = inline or (lambda function: None)
         self._budget = _STATEMENT_LIMIT
         self._depth = 0
 
     @property
-    def trace(self) -> Sequence[Value]:
+    def trace(self) -> Sequence[Step]:
         """What was done so far, where evaluation is traced."""
         return self._trace
 
@@ -205,16 +292,16 @@ class Evaluator:
         else:
             value = self._run(statements_of(function.body), dict(arguments))
         self._trace = outer
-        self._note("ran", value)
+        self._note(Ran(value))
         return value
 
-    def _note(self, what: str, value: Value) -> None:
+    def _note(self, step: Step) -> None:
         if self._traced:
-            self._trace.append(Value(what, (value,)))
+            self._trace.append(step)
 
     def _left(self, value: Value) -> Value:
         """What a path through a function gives."""
-        return Value("path", (value, tuple(self._trace))) if self._traced else value
+        return Path(value, tuple(self._trace)) if self._traced else value
 
     def _either(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
         before = self._trace
@@ -223,7 +310,7 @@ class Evaluator:
         self._trace = list(before)
         second = otherwise()
         self._trace = before
-        return Value("if", (condition, first, second)) if self._traced else _if(condition, first, second)
+        return first if first == second and not self._traced else If(condition, first, second)
 
     def block(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> None:
         """Run statements for their effect on the names in ``env`` (no ``return`` among them).
@@ -245,7 +332,7 @@ class Evaluator:
             if isinstance(statement, cst.SimpleStatementLine):
                 for small in statement.body:
                     if isinstance(small, cst.Return):
-                        return self._left(self.expression(small.value, env) if small.value else const("None"))
+                        return self._left(self.expression(small.value, env) if small.value else Const("None"))
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
                 rest = statements[position + 1 :]
@@ -260,31 +347,29 @@ class Evaluator:
                 return self._either(condition, then, instead)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
-        return self._left(const("None"))
+        return self._left(Const("None"))
 
     def _assign(self, small: cst.CSTNode, env: dict[str, Value]) -> None:
-        if isinstance(small, cst.Pass):
-            return
-        if isinstance(small, cst.Expr) and isinstance(small.value, cst.SimpleString | cst.ConcatenatedString):
-            return
-        if isinstance(small, cst.AnnAssign) and small.value is not None:
-            value = self.expression(small.value, env)
-            self._note("kept", value)
-            self._bind(small.target, value, env)
-            return
-        if not isinstance(small, cst.Assign):
-            raise NotStraightLine(f"`{self._source(small).strip()}`")
-        value = self.expression(small.value, env)
-        self._note("kept", value)
-        for target in small.targets:
-            self._bind(target.target, value, env)
+        match small:
+            case cst.Pass() | cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString()):
+                return
+            case cst.AnnAssign(target=target, value=cst.BaseExpression() as given):
+                targets = [target]
+            case cst.Assign(value=given):
+                targets = [one.target for one in small.targets]
+            case _:
+                raise NotStraightLine(f"`{self._source(small).strip()}`")
+        value = self.expression(given, env)
+        self._note(Kept(value))
+        for target in targets:
+            self._bind(target, value, env)
 
     def _bind(self, target: cst.BaseExpression, value: Value, env: dict[str, Value]) -> None:
         if isinstance(target, cst.Name):
             env[target.value] = value
         elif isinstance(target, cst.Tuple | cst.List) and all(type(e) is cst.Element for e in target.elements):
             for position, element in enumerate(target.elements):
-                self._bind(element.value, item(value, const(str(position))), env)
+                self._bind(element.value, item(value, Const(str(position))), env)
         else:
             raise NotStraightLine(f"an assignment to `{self._source(target)}`")
 
@@ -294,57 +379,51 @@ class Evaluator:
         Raises:
             NotStraightLine: when an opaque part mentions a name that was assigned before (its value would be lost).
         """
-        if isinstance(node, cst.Name):
-            return env.get(
-                node.value, const(node.value) if node.value in ("None", "True", "False") else name(node.value)
-            )
-        if isinstance(node, cst.Integer | cst.Float | cst.SimpleString):
-            return const(self._source(node))
-        if isinstance(node, cst.Attribute):
-            return attr(self.expression(node.value, env), node.attr.value)
-        if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
-            index, base = self.expression(node.slice[0].slice.value, env), self.expression(node.value, env)
-            if base.kind in ("tuple", "path"):
-                self._note("kept", base)  # also what is not chosen was evaluated
-            value = item(base, index)
-            if value.kind == "item" and index.kind != "const":
-                self._note("read", value)
-            return value
-        if isinstance(node, cst.Tuple) and all(type(e) is cst.Element for e in node.elements):
-            return Value("tuple", (tuple(self.expression(e.value, env) for e in node.elements),))
-        if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
-            left, right = self.expression(node.left, env), self.expression(node.right, env)
-            return Value("op", (_OPERATORS[type(node.operator)], left, right))
-        if isinstance(node, cst.BooleanOperation):
-            symbol = "and" if isinstance(node.operator, cst.And) else "or"
-            return Value("bool", (symbol, self.expression(node.left, env), self.expression(node.right, env)))
-        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
-            return Value("not", (self.expression(node.expression, env),))
-        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-            return (
-                const(self._source(node))
-                if isinstance(node.expression, cst.Integer | cst.Float)
-                else self._opaque(node, env)
-            )
-        if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
-            target = node.comparisons[0]
-            if type(target.operator) in _COMPARISONS:
-                left, right = self.expression(node.left, env), self.expression(target.comparator, env)
-                return Value("compare", (_COMPARISONS[type(target.operator)], left, right))
-        if isinstance(node, cst.IfExp):
-            condition = self.expression(node.test, env)
-            outer = self._trace
-            self._trace = []
-            sides = [
-                partial(lambda side: self._left(self.expression(side, env)), one) for one in (node.body, node.orelse)
-            ]
-            value = self._either(condition, *sides)
-            self._trace = outer
-            self._note("ran", value)
-            return value
-        if isinstance(node, cst.Call):
-            return self._call(node, env)
+        match node:
+            case cst.Name(value=text):
+                return env.get(text, Const(text) if text in ("None", "True", "False") else Name(text))
+            case cst.Integer() | cst.Float() | cst.SimpleString():
+                return Const(self._source(node))
+            case cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer() | cst.Float()):
+                return Const(self._source(node))
+            case cst.Attribute(value=base, attr=cst.Name(value=name)):
+                return Attr(self.expression(base, env), name)
+            case cst.Subscript(value=base, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]):
+                return self._item(base, index, env)
+            case cst.Tuple(elements=elements) if all(type(one) is cst.Element for one in elements):
+                return Tuple(tuple(self.expression(one.value, env) for one in elements))
+            case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in _OPERATORS:
+                return Op(_OPERATORS[type(operator)], self.expression(left, env), self.expression(right, env))
+            case cst.BooleanOperation(left=left, operator=operator, right=right):
+                symbol = "and" if isinstance(operator, cst.And) else "or"
+                return Op(symbol, self.expression(left, env), self.expression(right, env))
+            case cst.UnaryOperation(operator=cst.Not(), expression=operand):
+                return Not(self.expression(operand, env))
+            case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
+                if type(operator) in _COMPARISONS:
+                    return Op(_COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env))
+            case cst.IfExp(test=test, body=body, orelse=orelse):
+                condition = self.expression(test, env)
+                outer, self._trace = self._trace, []
+                value = self._either(condition, *(partial(self._side, one, env) for one in (body, orelse)))
+                self._trace = outer
+                self._note(Ran(value))
+                return value
+            case cst.Call():
+                return self._call(node, env)
         return self._opaque(node, env)
+
+    def _side(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
+        return self._left(self.expression(node, env))
+
+    def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
+        index, base = self.expression(at, env), self.expression(node, env)
+        if isinstance(base, Tuple | Path):
+            self._note(Kept(base))  # also what is not chosen was evaluated
+        value = item(base, index)
+        if isinstance(value, Item) and not isinstance(index, Const):
+            self._note(Read(value))
+        return value
 
     def _call(self, node: cst.Call, env: Mapping[str, Value]) -> Value:
         function = self.expression(node.func, env)
@@ -354,18 +433,16 @@ class Evaluator:
         for argument in node.args:
             value = self.expression(argument.value, env)
             if argument.star == "*" and definition is not None and len(node.args) == 1:
-                width = len(definition.params.params) - (function.kind == "attr")
-                args += [item(value, const(str(position))) for position in range(width)]
+                width = len(definition.params.params) - isinstance(function, Attr)
+                args += [item(value, Const(str(position))) for position in range(width)]
             elif argument.star or argument.keyword:
                 keywords.append((argument.keyword.value if argument.keyword else argument.star, value))
             else:
                 args.append(value)
         if definition is not None and not keywords and self._depth < 4:
             parameters = [p.name.value for p in definition.params.params]
-            if function.kind == "attr":
-                receiver = function.parts[0]
-                assert isinstance(receiver, Value)
-                args.insert(0, receiver)
+            if isinstance(function, Attr):
+                args.insert(0, function.base)
             changed = definition.decorators or definition.asynchronous
             if len(parameters) == len(args) and not changed and takes_plain_arguments(definition):
                 self._depth += 1
@@ -374,36 +451,20 @@ class Evaluator:
                 finally:
                     self._depth -= 1
         value = call(function, tuple(args), tuple(keywords))
-        if value.kind == "call":
-            self._note("made", value)
+        if isinstance(value, Call):
+            self._note(Made(value))
         return value
 
     def _opaque(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        mentioned = _NameCollector()
-        node.visit(mentioned)
-        for used in mentioned.names & env.keys():
-            if env[used] != name(used):
+        for used in names_in_code(node) & env.keys():
+            if env[used] != Name(used):
                 raise NotStraightLine(f"`{self._source(node)}`")
-        return Value("opaque", (self._source(node),))
-
-
-class _NameCollector(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.names.add(node.value)
+        return Opaque(self._source(node))
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
     """Every identifier that occurs in ``node``, attributes included."""
-    collector = _NameCollector()
-    node.visit(collector)
-    return collector.names
-
-
-def _if(condition: Value, then: Value, otherwise: Value) -> Value:
-    return then if then == otherwise else Value("if", (condition, then, otherwise))
+    return {one.value for one in walk(node) if isinstance(one, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:

@@ -6,15 +6,32 @@ a function-local class or a dictionary of lambdas, nor how its steps are spelled
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import isfinite
 
-from chirp_migrate.analysis.dataflow.symbolic import Value, const, item, name
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Attr,
+    Call,
+    Const,
+    If,
+    Item,
+    Made,
+    Name,
+    Not,
+    Op,
+    Path,
+    Ran,
+    Read,
+    Step,
+    Tuple,
+    Value,
+    item,
+)
 
-SELF = name("self")
-INDEX = name("<index>")
+SELF = Name("self")
+INDEX = Name("<index>")
 MAX_CONDITIONS = 6
 
 
@@ -88,12 +105,12 @@ def settled(getitem: Value) -> Settled | None:
         nonlocal complete, reads_once
         if len(truths) < len(conditions):
             condition = conditions[len(truths)]
-            return Value("if", (condition, *(settle({**truths, condition: holds}) for holds in (True, False))))
+            return If(condition, *(settle({**truths, condition: holds}) for holds in (True, False)))
         path = under(getitem, truths)
         value, trace = stripped(path), flat_trace(path)
-        made = [one for what, one in trace if what == "made"]
-        complete = complete and made == _calls_in(value) and all(is_part(one, value) for _, one in trace)
-        read = [one for what, one in trace if what == "read"]
+        made = [one.value for one in trace if isinstance(one, Made)]
+        complete = complete and made == _calls_in(value) and all(is_part(one.value, value) for one in trace)
+        read = [one.value for one in trace if isinstance(one, Read)]
         reads_once = reads_once and len(set(read)) == len(read)
         return value
 
@@ -104,105 +121,87 @@ def settled(getitem: Value) -> Settled | None:
 
 def none_tested(value: Value) -> set[Value]:
     """What ``value`` compares with None."""
-    return {tested for one in _subvalues(value) if (tested := _none_test(one)) is not None}
+    return {tested for one in subvalues(value) if (tested := _none_test(one)) is not None}
 
 
 def _decides(tree: Value, condition: Value) -> bool:
     """Whether ``condition`` makes a difference somewhere in a tree of all conditions."""
-    if tree.parts[0] == condition:
-        return tree.parts[1] != tree.parts[2]
-    return any(_decides(side, condition) for side in tree.parts[1:])  # type: ignore[arg-type]
+    match tree:
+        case If(asked, then, otherwise) if asked == condition:
+            return then != otherwise
+        case If(_, then, otherwise):
+            return _decides(then, condition) or _decides(otherwise, condition)
+    return False
 
 
 def stripped(value: Value) -> Value:
     """``value`` without traces."""
-    if value.kind == "path":
-        return stripped(value.parts[0])  # type: ignore[arg-type]
-    return _rebuilt(value, stripped)
+    return stripped(value.value) if isinstance(value, Path) else value.rebuilt(stripped)
 
 
-def flat_trace(path: Value) -> list[tuple[str, Value]]:
-    """What was kept and which calls were made on a path, and on the paths that it ran."""
-    found: list[tuple[str, Value]] = []
-    assert isinstance(path.parts[1], tuple)
-    for one in path.parts[1]:
-        found += flat_trace(one.parts[0]) if one.kind == "ran" else [(one.kind, stripped(one.parts[0]))]
+def flat_trace(path: Value) -> list[Step]:
+    """What was kept and which calls were made on a path, and on the paths that it ran; the values without traces."""
+    found: list[Step] = []
+    for one in path.trace if isinstance(path, Path) else ():
+        found += flat_trace(one.value) if isinstance(one, Ran) else [type(one)(stripped(one.value))]
     return found
 
 
-def _subvalues(value: Value) -> Iterator[Value]:
+def subvalues(value: Value) -> Iterator[Value]:
+    """``value`` and all that it is made of."""
     yield value
     for part in value.parts:
-        for one in part if isinstance(part, tuple) else (part,):
-            if isinstance(one, Value):
-                yield from _subvalues(one)
+        yield from subvalues(part)
 
 
 def is_part(one: Value, value: Value) -> bool:
     """Whether ``one`` is a part of ``value``, or a tuple of such, or a literal."""
-    if one.kind == "tuple" and isinstance(one.parts[0], tuple):
-        return all(is_part(item, value) for item in one.parts[0])
-    return one.kind == "const" or one in _subvalues(value)
+    if isinstance(one, Tuple):
+        return all(is_part(item, value) for item in one.items)
+    return isinstance(one, Const) or one in subvalues(value)
 
 
 def _calls_in(value: Value) -> list[Value]:
     """The calls that ``value`` consists of, in the order in which they are made."""
-    found: list[Value] = []
-    for one in reversed(list(_subvalues(value))):
-        if one.kind == "call" and one not in found:
-            found.append(one)
-    return found
+    return list(dict.fromkeys(one for one in reversed(list(subvalues(value))) if isinstance(one, Call)))
 
 
 def _standardizing(value: Value) -> Standardizing | None:
     """Read ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[index]]``."""
-    pair = pair_of(value)
-    if pair is None:
-        return None
-    parts = standardized_pair(pair)
-    if parts is None:
-        return None
-    sample, mean, std, eps = parts
-    if sample.kind != "item":
-        return None
-    dataset, position = _two(sample)
-    if position.kind != "item":
-        return None
-    indices, inner = _two(position)
-    return Standardizing(dataset, indices, mean, std, eps) if inner == INDEX else None
+    match standardized_pair(value):
+        case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
+            return Standardizing(dataset, indices, mean, std, eps)
+    return None
 
 
-def standardized_pair(pair: tuple[Value, Value]) -> tuple[Value, Value, Value, float] | None:
+def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     """Sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, or ``None``."""
-    quotient, label = pair
-    if label.kind != "item" or quotient.parts[0] != "/":
-        return None
-    sample, which = _two(label)
-    if which != const("1"):
-        return None
-    difference, divisor = quotient.parts[1], quotient.parts[2]
-    assert isinstance(difference, Value) and isinstance(divisor, Value)
-    if difference.parts[0] != "-" or difference.parts[1] != item(sample, const("0")):
-        return None
-    mean = difference.parts[2]
-    assert isinstance(mean, Value)
-    std, eps = divisor, 0.0
-    if divisor.kind == "op" and divisor.parts[0] == "+":
-        left, right = divisor.parts[1], divisor.parts[2]
-        assert isinstance(left, Value) and isinstance(right, Value)
-        if right.kind != "const":
-            left, right = right, left
-        try:
-            std, eps = left, float(str(right.parts[0]))
-        except ValueError:
+    match pair:
+        case Tuple((Op("/", Op("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if x == sample:
+            std, eps = divisor, 0.0
+        case _:
             return None
-        if not eps or not isfinite(eps):  # 0 is what nothing added is read as
+    match divisor:
+        case Op("+", std, Const(number)) | Op("+", Const(number), std):
+            eps = finite(number)
+            if not eps:  # 0 is what nothing added is read as
+                return None
+        case Op("+"):
             return None
     return sample, mean, std, eps
 
 
+def finite(number: str) -> float:
+    """The value of a literal; 0 where it is no finite number."""
+    try:
+        value = float(number)
+    except ValueError:
+        return 0.0
+    return value if isfinite(value) else 0.0
+
+
 def _listing(getitem: Value) -> SequenceSamples | None:
-    return SequenceSamples(_two(getitem)[0]) if getitem.kind == "item" and _two(getitem)[1] == INDEX else None
+    return SequenceSamples(getitem.base) if isinstance(getitem, Item) and getitem.index == INDEX else None
 
 
 def augmenting(getitem: Value) -> Augmenting | None:
@@ -240,48 +239,37 @@ def augmenting(getitem: Value) -> Augmenting | None:
 
 def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
     """Base dataset and the functions applied to x, innermost first, of a sample without conditions."""
-    if value.kind == "item" and _two(value)[1] == INDEX:
-        return _two(value)[0], ()
-    pair = pair_of(value)
-    if pair is None or pair[1].kind != "item":
-        return None
-    sample, which = _two(pair[1])
-    if which != const("1") or sample.kind != "item" or _two(sample)[1] != INDEX:
-        return None
-    functions: list[Value] = []
-    x = pair[0]
-    while x != item(sample, const("0")):
-        if x.kind != "call" or x.parts[2] or len(x.parts[1]) != 1:  # type: ignore[arg-type]
-            return None
-        function, args = x.parts[0], x.parts[1]
-        assert isinstance(function, Value) and isinstance(args, tuple)
-        functions.insert(0, function)
-        x = args[0]
-    return _two(sample)[0], tuple(functions)
+    match value:
+        case Item(dataset, at) if at == INDEX:
+            return dataset, ()
+        case Tuple((x, Item(Item(dataset, at) as sample, Const("1")))) if at == INDEX:
+            functions: list[Value] = []
+            while x != item(sample, Const("0")):
+                match x:
+                    case Call(function, (inner,), ()):
+                        functions.insert(0, function)
+                        x = inner
+                    case _:
+                        return None
+            return dataset, tuple(functions)
+    return None
 
 
 def _flag_name(condition: Value) -> str:
-    return str(condition.parts[1] if condition.kind == "attr" else condition.parts[0])
+    return condition.name if isinstance(condition, Attr) else str(condition)
 
 
 def conditions_of(value: Value) -> set[Value]:
     """What ``value`` depends on being true, or not None."""
-    if value.kind != "if":
-        found: set[Value] = set()
-        for part in value.parts:
-            for inner in part if isinstance(part, tuple) else (part,):
-                if isinstance(inner, Value):
-                    found |= conditions_of(inner)
-        return found
-    condition, then, otherwise = value.parts
-    assert isinstance(condition, Value) and isinstance(then, Value) and isinstance(otherwise, Value)
-    atoms = {_none_test(one) or one for one in _atoms(condition)}
-    return atoms | conditions_of(then) | conditions_of(otherwise)
+    if not isinstance(value, If):
+        return set[Value]().union(*map(conditions_of, value.parts))
+    atoms = {_none_test(one) or one for one in _atoms(value.condition)}
+    return atoms | conditions_of(value.then) | conditions_of(value.otherwise)
 
 
 def tests_of(value: Value) -> list[Value]:
     """The tests in ``value``."""
-    return [one.parts[0] for one in _subvalues(value) if one.kind == "if"]  # type: ignore[misc]
+    return [one.condition for one in subvalues(value) if isinstance(one, If)]
 
 
 def _truth_tested(value: Value) -> set[Value]:
@@ -290,71 +278,44 @@ def _truth_tested(value: Value) -> set[Value]:
 
 
 def _atoms(condition: Value) -> set[Value]:
-    if condition.kind == "not":
-        return _atoms(condition.parts[0])  # type: ignore[arg-type]
-    if condition.kind == "bool":
-        return _atoms(condition.parts[1]) | _atoms(condition.parts[2])  # type: ignore[arg-type]
+    match condition:
+        case Not(operand):
+            return _atoms(operand)
+        case Op("and" | "or", left, right):
+            return _atoms(left) | _atoms(right)
     return {condition}
 
 
 def _none_test(condition: Value) -> Value | None:
     """``x`` for ``x is not None`` and ``x is None``: whether x is there."""
-    if condition.kind == "compare" and condition.parts[0] in ("is", "is not") and condition.parts[2] == const("None"):
-        tested = condition.parts[1]
-        assert isinstance(tested, Value)
-        return tested
+    match condition:
+        case Op("is" | "is not", tested, Const("None")):
+            return tested
     return None
 
 
 def _holds(condition: Value, truths: Mapping[Value, bool]) -> bool:
-    if condition.kind == "not":
-        return not _holds(condition.parts[0], truths)  # type: ignore[arg-type]
-    if condition.kind == "bool":
-        left, right = (_holds(part, truths) for part in condition.parts[1:])  # type: ignore[arg-type]
-        return (left and right) if condition.parts[0] == "and" else (left or right)
-    tested = _none_test(condition)
-    if tested is not None:
-        return truths[tested] if condition.parts[0] == "is not" else not truths[tested]
+    match condition:
+        case Not(operand):
+            return not _holds(operand, truths)
+        case Op("and", left, right):
+            return _holds(left, truths) and _holds(right, truths)
+        case Op("or", left, right):
+            return _holds(left, truths) or _holds(right, truths)
+        case Op("is not", tested, Const("None")):
+            return truths[tested]
+        case Op("is", tested, Const("None")):
+            return not truths[tested]
     return truths[condition]
 
 
 def under(value: Value, truths: Mapping[Value, bool]) -> Value:
     """What is left of ``value`` where these conditions hold or do not."""
-    if value.kind == "if":
-        condition, then, otherwise = value.parts
-        assert isinstance(condition, Value) and isinstance(then, Value) and isinstance(otherwise, Value)
-        return under(then if _holds(condition, truths) else otherwise, truths)
-    return _rebuilt(value, lambda part: under(part, truths))
-
-
-def _rebuilt(value: Value, change: Callable[[Value], Value]) -> Value:
-    """``value`` of changed parts."""
-    parts = tuple(
-        change(part)
-        if isinstance(part, Value)
-        else tuple(change(p) if isinstance(p, Value) else p for p in part)
-        if isinstance(part, tuple)
-        else part
-        for part in value.parts
-    )
-    if value.kind == "item":
-        return item(parts[0], parts[1])  # type: ignore[arg-type]
-    return Value(value.kind, parts)
-
-
-def pair_of(value: Value) -> tuple[Value, Value] | None:
-    """The two parts of a pair that ``value`` makes."""
-    if value.kind == "tuple" and isinstance(value.parts[0], tuple) and len(value.parts[0]) == 2:
-        return value.parts[0]
-    return None
-
-
-def _two(value: Value) -> tuple[Value, Value]:
-    first, second = value.parts
-    assert isinstance(first, Value) and isinstance(second, Value)
-    return first, second
+    if isinstance(value, If):
+        return under(value.then if _holds(value.condition, truths) else value.otherwise, truths)
+    return value.rebuilt(lambda part: under(part, truths))
 
 
 def length_of(value: Value) -> Value:
     """``len(value)``."""
-    return Value("call", (name("len"), (value,), ()))
+    return Call(Name("len"), (value,))

@@ -7,22 +7,22 @@ through one augmenter, and back. What holds for other samples does not matter: t
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import isfinite
 
-from chirp_migrate.analysis.dataflow.symbolic import Value, const, item, name, render
+from chirp_migrate.analysis.dataflow.symbolic import Attr, Call, Const, Item, Made, Op, Tuple, Value, item
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     MAX_CONDITIONS,
     SELF,
     conditions_of,
+    finite,
     flat_trace,
     is_part,
     none_tested,
-    pair_of,
     stripped,
+    subvalues,
     tests_of,
     under,
 )
@@ -61,8 +61,7 @@ class Imaging:
 def imaging(getitem: Value) -> Imaging | None:
     """The meaning of a traced ``__getitem__``, if it is that and does nothing besides."""
     conditions = sorted(conditions_of(getitem), key=str)
-    samples = {one.parts[0] for one in conditions if _is_isinstance(one)}
-    if len(conditions) > MAX_CONDITIONS or len(samples) > 1:
+    if len(conditions) > MAX_CONDITIONS:
         return None
     known = {one: True for one in conditions if _is_isinstance(one)}
     known |= {one: holds for one in conditions if (holds := _of_three_axes(one)) is not None}
@@ -87,103 +86,77 @@ def imaging(getitem: Value) -> Imaging | None:
     return Imaging(found.dataset, found.augmenter, switches[0] if switches else None, found.eps, found.divisor)
 
 
-def _does_nothing_besides(path: Value, value: Value, tests: list[Value]) -> bool:
+def _does_nothing_besides(path: Value, value: Value, tests: Sequence[Value]) -> bool:
     """Whether all that is kept or called on a path is part of its value or of a test, and the augmenter called once."""
     trace = flat_trace(path)
-    parts = [stripped(one) for one in tests]
-    calls = [one for what, one in trace if what == "made" and _is_own(one.parts[0])]  # type: ignore[arg-type]
-    return len(calls) == len(set(calls)) and all(
-        any(is_part(one, whole) for whole in (value, *parts)) for _, one in trace
-    )
+    wholes = [value, *map(stripped, tests)]
+    own = [one.value for one in trace if isinstance(one, Made) and _is_own(one.value.parts[0])]
+    return len(own) == len(set(own)) and all(any(is_part(one.value, whole) for whole in wholes) for one in trace)
 
 
 def _is_own(value: Value) -> bool:
-    return value.kind == "attr" and value.parts[0] == SELF
+    return isinstance(value, Attr) and value.base == SELF
 
 
 def _is_plain(value: Value, dataset: Value) -> bool:
     sample = item(dataset, INDEX)
-    return value in (sample, Value("tuple", ((item(sample, const("0")), item(sample, const("1"))),)))
+    return value in (sample, Tuple((item(sample, Const("0")), item(sample, Const("1")))))
 
 
 def _is_x(value: Value) -> bool:
     """Whether ``value`` is the x of the sample at the index."""
-    if value.kind != "item" or value.parts[1] != const("0"):
-        return False
-    sample = value.parts[0]
-    return isinstance(sample, Value) and sample.kind == "item" and sample.parts[1] == INDEX
+    match value:
+        case Item(Item(_, index), Const("0")):
+            return index == INDEX
+    return False
 
 
 def _is_isinstance(value: Value) -> bool:
-    function, arguments = _call(value)
-    if function != name("isinstance") or len(arguments) != 2:
-        return False
-    x, kind = arguments
-    return _is_x(x) and str(kind) == "torch.Tensor"
+    match _call(value):
+        case "isinstance", [x, kind]:
+            return _is_x(x) and str(kind) == "torch.Tensor"
+    return False
 
 
 def _of_three_axes(value: Value) -> bool | None:
     """Whether a test of how many axes x has holds for (1, F, T); ``None`` for other tests."""
-    if value.kind != "compare" or str(value.parts[0]) not in _COMPARED or not str(value.parts[2]).isdigit():
-        return None
-    asked, number = value.parts[1], int(str(value.parts[2]))
-    assert isinstance(asked, Value)
-    mentioned = [one for one in _inside(asked) if _is_x(one)]
-    if not mentioned:
-        return None
-    x = render(mentioned[0])
-    holds = _COMPARED[str(value.parts[0])]
-    if render(asked) in (f"{x}.dim()", f"{x}.ndim", f"len({x}.shape)"):
-        return bool(holds(3, number))
-    return bool(holds(1, number)) if render(asked) in (f"{x}.shape[0]", f"{x}.size(0)") else None
-
-
-def _inside(value: Value) -> list[Value]:
-    parts = [one for part in value.parts for one in (part if isinstance(part, tuple) else (part,))]
-    return [value, *(inner for one in parts if isinstance(one, Value) for inner in _inside(one))]
+    match value:
+        case Op(symbol, asked, number) if symbol in _COMPARED and str(number).isdigit():
+            x = next((str(one) for one in subvalues(asked) if _is_x(one)), None)
+            if x is not None and str(asked) in (f"{x}.dim()", f"{x}.ndim", f"len({x}.shape)"):
+                return bool(_COMPARED[symbol](3, int(str(number))))
+            if x is not None and str(asked) in (f"{x}.shape[0]", f"{x}.size(0)"):
+                return bool(_COMPARED[symbol](1, int(str(number))))
+    return None
 
 
 def _imaged(value: Value) -> Imaging | None:
     """Read the whole of it from the outside to the inside."""
-    pair = pair_of(value)
-    if pair is None or pair[1].kind != "item" or pair[1].parts[1] != const("1"):
+    match value:
+        case Tuple((first, Item(Item(dataset) as sample, Const("1")))):
+            back = _taken_back(first)
+            x = item(sample, Const("0"))
+        case _:
+            return None
+    if back is None or not _is_x(x):
         return None
-    sample = pair[1].parts[0]
-    assert isinstance(sample, Value)
-    x = item(sample, const("0"))
-    back = _taken_back(pair[0])
-    if back is None or not _is_x(x) or sample.kind != "item":
-        return None
-    image, divisor = back
-    augmenter, arguments = _call(image)
-    made, arrays = _call(arguments[0]) if augmenter is not None and len(arguments) == 1 else (None, ())
-    if made is None or str(made) != "Image.fromarray" or not arrays or arrays[1:] not in ((), (const("'L'"),)):
-        return None
-    eps = _stretched(arrays[0], x)
-    dataset = sample.parts[0]
-    assert isinstance(dataset, Value) and augmenter is not None
-    return None if eps is None else Imaging(dataset, augmenter, None, eps, divisor)
+    match back[0]:
+        case Call(augmenter, (image,), ()):
+            match _call(image):
+                case "Image.fromarray", [array] | [array, Const("'L'")]:
+                    eps = _stretched(array, x)
+                    return None if eps is None else Imaging(dataset, augmenter, None, eps, back[1])
+    return None
 
 
-def _call(value: Value) -> tuple[Value | None, tuple[Value, ...]]:
-    """Function and arguments of a call, those by the keywords ``dtype`` and ``mode`` the last."""
-    if value.kind != "call":
-        return None, ()
-    function, arguments, keywords = value.parts
-    assert isinstance(function, Value) and isinstance(arguments, tuple) and isinstance(keywords, tuple)
-    if any(keyword not in ("dtype", "mode") for keyword, _ in keywords) or len(keywords) > 1:
-        return None, ()
-    return function, (*arguments, *(one for _, one in keywords))
-
-
-def _method(value: Value, *names: str) -> tuple[Value, tuple[Value, ...]] | None:
-    """Object and arguments of a call of one of its methods."""
-    function, arguments = _call(value)
-    if function is None or function.kind != "attr" or function.parts[1] not in names:
-        return None
-    base = function.parts[0]
-    assert isinstance(base, Value)
-    return base, arguments
+def _call(value: Value) -> tuple[str, Sequence[Value]]:
+    """Function and arguments of a call, those by the keywords ``dtype`` and ``mode`` the last; "" of what is none."""
+    match value:
+        case Call(function, args, ()):
+            return str(function), args
+        case Call(function, args, (("dtype" | "mode", last),)):
+            return str(function), (*args, last)
+    return "", ()
 
 
 def _taken_back(value: Value) -> tuple[Value, float] | None:
@@ -191,69 +164,65 @@ def _taken_back(value: Value) -> tuple[Value, float] | None:
     axes, divisor, is_float = 0, 1.0, False
     while True:
         below, by = _divided(value)
-        found = _method(value, "unsqueeze", "float", "to")
         if by != 1.0 and not is_float and divisor == 1.0:
             value, divisor = below, by
-        elif found is not None:
-            value, step = found[0], render(value)[len(render(found[0])) :]
-            axes += step == ".unsqueeze(0)"
-            is_float = is_float or step in (".float()", ".to(torch.float32)", ".to(dtype=torch.float32)")
-            if step not in (".unsqueeze(0)", ".float()", ".to(torch.float32)", ".to(dtype=torch.float32)"):
-                return None
-        else:
-            break
-    function, arguments = _call(value)
-    made, *said = map(str, (function, *arguments[1:]))
+            continue
+        match value:
+            case Call(Attr(base, "unsqueeze" | "float" | "to")):
+                step = str(value).removeprefix(str(base))
+            case _:
+                break
+        axes += step == ".unsqueeze(0)"
+        is_float = is_float or step in (".float()", ".to(torch.float32)", ".to(dtype=torch.float32)")
+        if step not in (".unsqueeze(0)", ".float()", ".to(torch.float32)", ".to(dtype=torch.float32)"):
+            return None
+        value = base
+    made, arguments = _call(value)
+    said = [str(one) for one in arguments[1:]]
     if made not in ("torch.from_numpy", "torch.tensor", "torch.as_tensor") or said not in ([], ["torch.float32"]):
         return None
     is_float = is_float or bool(said)
     array, by = _divided(arguments[0])
     if by != 1.0 and (is_float or divisor != 1.0):
         return None  # divided before it became float32
-    if (converted := _method(array, "astype")) is not None and [str(one) for one in converted[1]] == ["np.float32"]:
-        array, is_float = converted[0], True
-    function, arguments = _call(array)
-    made, *said = map(str, (function, *arguments[1:]))
+    match array:
+        case Call(Attr(base, "astype")) if [str(one) for one in _call(array)[1]] == ["np.float32"]:
+            array, is_float = base, True
+    made, arguments = _call(array)
+    said = [str(one) for one in arguments[1:]]
     if axes != 1 or made not in ("np.array", "np.asarray") or said not in ([], ["np.float32"]):
         return None
     return (arguments[0], divisor * by) if is_float or said else None
 
 
 def _divided(value: Value) -> tuple[Value, float]:
-    if value.kind == "op" and value.parts[0] == "/" and str(value.parts[2]) in ("255", "255.0"):
-        base = value.parts[1]
-        assert isinstance(base, Value)
-        return base, 255.0
+    match value:
+        case Op("/", base, Const("255" | "255.0")):
+            return base, 255.0
     return value, 1.0
 
 
 def _stretched(value: Value, x: Value) -> float | None:
     """What is added to the range in ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``."""
-    cast = _method(value, "astype")
-    if cast is None or [str(one) for one in cast[1]] != ["np.uint8"] or cast[0].parts[0] != "*":
-        return None
-    sides: Mapping[bool, object] = {str(one) in ("255", "255.0"): one for one in cast[0].parts[1:]}
-    quotient = sides.get(False)
-    if True not in sides or not isinstance(quotient, Value) or quotient.parts[0] != "/":
-        return None
-    above, below = quotient.parts[1:]
-    assert isinstance(above, Value) and isinstance(below, Value)
-    if above.parts[0] != "-" or not isinstance(above.parts[1], Value) or not _is_array_of(above.parts[1], x):
-        return None
-    array = render(above.parts[1])
-    if render(above.parts[2]) not in _ends("min", array):  # type: ignore[arg-type]
-        return None
-    eps = 0.0
-    if below.parts[0] == "+" and isinstance(below.parts[1], Value):
-        try:
-            eps = float(str(below.parts[2]))
-        except ValueError:
+    match value:
+        case Call(
+            Attr(Op("*", quotient, Const("255" | "255.0")) | Op("*", Const("255" | "255.0"), quotient), "astype")
+        ):
+            cast = _call(value)[1]
+        case _:
             return None
-        if not eps > 0 or not isfinite(eps):
+    match quotient:
+        case Op("/", Op("-", array, low), span) if _is_array_of(array, x) and str(low) in _ends("min", str(array)):
+            eps = 0.0
+        case _:
             return None
-        below = below.parts[1]
-    spans = {f"{high} - {low}" for high in _ends("max", array) for low in _ends("min", array)}
-    return eps if render(below) in spans else None
+    match span:
+        case Op("+", span, added):
+            eps = finite(str(added))
+            if not eps > 0:
+                return None
+    ends = {f"{high} - {low}" for high in _ends("max", str(array)) for low in _ends("min", str(array))}
+    return eps if [str(one) for one in cast] == ["np.uint8"] and str(span) in ends else None
 
 
 def _ends(which: str, array: str) -> tuple[str, str]:
@@ -264,16 +233,16 @@ def _is_array_of(value: Value, x: Value) -> bool:
     """Whether ``value`` is x without its first axis, as an array."""
     squeezed = arrays = 0
     while value != x:
-        if value.kind == "item" and value.parts[1] == const("0") and isinstance(value.parts[0], Value):
-            squeezed += 1
-            value = value.parts[0]
-            continue
-        found = _method(value, "squeeze", "numpy", "cpu", "detach")
-        if found is None:
-            return False
-        value, step = found[0], render(value)[len(render(found[0])) :]
+        match value:
+            case Item(base, Const("0")):
+                step = ".squeeze(0)"
+            case Call(Attr(base, "squeeze" | "numpy" | "cpu" | "detach")):
+                step = str(value).removeprefix(str(base))
+            case _:
+                return False
         if step not in (".squeeze()", ".squeeze(0)", ".numpy()", ".cpu()", ".detach()"):
             return False
         squeezed += step.startswith(".squeeze")
         arrays += step == ".numpy()"
+        value = base
     return squeezed == arrays == 1

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.dataflow.symbolic import Evaluator, NotStraightLine, Value, const, name
+from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 
 __all__ = ["Shipped", "shipped_meaning"]
 
-_SAMPLE = name("<sample>")
+_SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
 
 
@@ -55,26 +55,17 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
         value = Evaluator(module.source).expression(body, {parameter: _SAMPLE})
     except NotStraightLine:
         return None
-    difference, divisor = _operation(value, "/")
-    sample, mean = _operation(difference, "-")
-    if sample != _SAMPLE or mean is None or mean.kind != "name" or mean == _SAMPLE or divisor is None:
-        return None
-    std, eps = _operation(divisor, "+")
-    if std is None or eps is None:
-        std, eps = divisor, const("None")
-    if eps.kind != "const":
-        std, eps = eps, std
-    if std.kind != "name" or std == _SAMPLE or eps.kind != "const":
+    match value:
+        case Op("/", Op("-", sample, Name() as mean), divisor) if sample == _SAMPLE != mean:
+            std, eps = divisor, Const("None")
+        case _:
+            return None
+    match divisor:
+        case Op("+", Name() as std, Const() as eps) | Op("+", Const() as eps, Name() as std):
+            pass
+    if not isinstance(std, Name) or std == _SAMPLE:
         return None
     return f"Standardize({mean}, {std}, eps={eps})"
-
-
-def _operation(value: Value | None, symbol: str) -> tuple[Value, Value] | tuple[None, None]:
-    if value is None or value.kind != "op" or value.parts[0] != symbol:
-        return None, None
-    _, left, right = value.parts
-    assert isinstance(left, Value) and isinstance(right, Value)
-    return left, right
 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
