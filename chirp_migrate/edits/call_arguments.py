@@ -1,9 +1,9 @@
-"""Edits on the argument list of a call that leave the rest of its lines as they are."""
+"""Calls that are written, and changes of a call that leave the rest of its lines as they are."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -13,6 +13,9 @@ from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 
+__all__ = ["CallEdit", "call_text"]
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 #: What stands between code and a comment that is set off: it gives way before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
@@ -39,160 +42,162 @@ def call_text(
     return f"{callee}({newline}{''.join(f'{inner}{one},{newline}' for one in arguments)}{indent})"
 
 
-def remove_arguments(module: Module, call: cst.Call, removed: Collection[int]) -> list[Edit]:
-    """Edits that delete the arguments at the given positions, with their commas and same-line comments.
-
-    Comments on lines of their own, and the comments of the arguments that stay, are kept.
-    At least the first argument must stay.
-    """
-    spans = [module.span(argument) for argument in call.args]
-    edits: list[Edit] = []
-    first = 0
-    while first < len(spans):
-        if first not in removed:
-            first += 1
-            continue
-        last = first
-        while last + 1 < len(spans) and last + 1 in removed:
-            last += 1
-        if last + 1 < len(spans):
-            edits.append(_remove_before(module, spans, first, last))
-        else:
-            edits.append(_remove_tail(module, call, spans, first, last))
-        first = last + 1
-    return edits
-
-
-def _remove_before(module: Module, spans: list[tuple[int, int]], first: int, last: int) -> Edit:
-    """The run ``first..last`` is followed by an argument that stays and takes the place of the first."""
-    start, end = spans[first][0], spans[last + 1][0]
-    between = module.text[spans[last][1] : end]
-    line_break = min((p for p in (between.find("\n"), between.find("\r")) if p >= 0), default=-1)
-    own_line = between.find("#", line_break) if line_break >= 0 else -1
-    if own_line >= 0:
-        end = spans[last][1] + own_line
-    return Edit(start, end, "")
-
-
-def _remove_tail(module: Module, call: cst.Call, spans: list[tuple[int, int]], first: int, last: int) -> Edit:
-    """The run ``first..last`` ends the argument list."""
-    text = module.text
-    gap_start, gap_end = spans[first - 1][1], spans[first][0]
-    gap = text[gap_start:gap_end]
-    close = module.span(call)[1] - 1
-    tail = text[spans[last][1] : close]
-    has_newline = "\n" in tail or "\r" in tail
-    if "#" in gap:
-        # Keep the comma and comment of the argument before; remove from the end of that line.
-        comment_end = gap.rfind("#")
-        stop = min(
-            (p for p in (gap.find("\n", comment_end), gap.find("\r", comment_end)) if p >= 0),
-            default=len(gap),
-        )
-        start = gap_start + stop
-        if not has_newline:
-            return Edit(start, close, module.newline + module.indentation(spans[first][0]))
-        return Edit(start, spans[last][1] + _end_of_own_line(tail), "")
-    if has_newline and ("\n" in gap or "\r" in gap):
-        comma = gap.find(",") + 1
-        keep_comma = comma if tail.lstrip(" \t").startswith(",") else 0
-        return Edit(gap_start + keep_comma, spans[last][1] + _end_of_own_line(tail), "")
-    return Edit(gap_start, spans[last][1], "")
-
-
-def _end_of_own_line(tail: str) -> int:
-    """Length of the part of ``tail`` (comma, spaces, comment) that belongs to the removed argument's line."""
-    return min((p for p in (tail.find("\n"), tail.find("\r")) if p >= 0), default=len(tail))
-
-
-def insert_arguments(
-    module: Module, call: cst.Call, texts: Sequence[str], kept: Collection[int], shift: int = 0
-) -> Edit:
-    """Edit that adds keyword arguments behind the last argument that stays.
-
-    Where a comment follows that argument they go before it instead, so that the comment stays with its argument.
+class CallEdit:
+    """Changes of one call. Say what is to change; :meth:`edits` sees to commas, comments, alignment and long lines.
 
     Args:
         module: the text.
         call: a call in it.
-        texts: the arguments.
-        kept: positions of the arguments that stay.
-        shift: by how many columns arguments move that are aligned with the opening parenthesis.
+        style: how the project lays out its code; None: lines may get as long as they do.
     """
-    last = max(kept)
-    start, end = module.span(call.args[last])
-    separator = ", "
-    if _opens_line(module, call.args[last]):
-        aligned = _column(module, start) == _column(module, module.span(call.args[0])[0])
+
+    def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
+        self._module, self._call, self._style = module, call, style
+        self._spans = [module.span(argument) for argument in call.args]
+        self._callee = ""
+        self._named: list[Edit] = []
+        self._dropped: set[int] = set()
+        self._added: list[str] = []
+
+    def rename(self, callee: str) -> None:
+        """Call ``callee`` instead. The name that it has already says that this belongs to what wrote that name."""
+        self._callee = callee
+
+    def name(self, position: int, keyword: str) -> None:
+        """Give an argument by this keyword."""
+        argument, start = self._call.args[position], self._spans[position][0]
+        said = argument.keyword
+        self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
+
+    def drop(self, position: int) -> None:
+        """Leave an argument out, with its comma and the comment on its line; one argument at least has to stay."""
+        self._dropped.add(position)
+
+    def add(self, *arguments: str) -> None:
+        """Add keyword arguments."""
+        self._added += arguments
+
+    def edits(self) -> tuple[Edit, ...]:
+        """All of it, with one argument a line where the lines would get too long otherwise."""
+        start, end = self._module.span(self._call.func)
+        renamed = [Edit(start, end, self._callee)] if self._callee else []
+        if self._callee == self._module.text[start:end]:
+            renamed = [Edit(start + 1, start + 1, "")]
+        shift = len(self._callee) - (end - start) if renamed else 0
+        in_place = [*renamed, *self._named, *self._realigned(shift), *self._removals(), *self._insertion(shift)]
+        return self._one_per_line(in_place) or tuple(in_place)
+
+    @property
+    def _kept(self) -> list[int]:
+        return [position for position in range(len(self._spans)) if position not in self._dropped]
+
+    def _removals(self) -> Iterator[Edit]:
+        """Comments on lines of their own, and the comments of the arguments that stay, are kept."""
+        for first in sorted(self._dropped):
+            if first - 1 not in self._dropped:
+                following = next((one for one in self._kept if one > first), None)
+                yield self._tail_removal(first) if following is None else self._removal_before(first, following)
+
+    def _removal_before(self, first: int, following: int) -> Edit:
+        """Arguments from ``first`` on go, and ``following`` takes their place."""
+        last, end = self._spans[following - 1][1], self._spans[following][0]
+        between = self._module.text[last:end]
+        line_break = _NEWLINE.search(between)
+        own_line = between.find("#", line_break.start()) if line_break is not None else -1
+        return Edit(self._spans[first][0], last + own_line if own_line >= 0 else end, "")
+
+    def _tail_removal(self, first: int) -> Edit:
+        """Arguments from ``first`` to the last go."""
+        module, last = self._module, self._spans[-1][1]
+        start, gap_end = self._spans[first - 1][1], self._spans[first][0]
+        gap, close = module.text[start:gap_end], module.span(self._call)[1] - 1
+        tail = module.text[last:close]
+        end_of_line = _NEWLINE.search(tail)
+        end = last + (end_of_line.start() if end_of_line is not None else len(tail))
+        if "#" in gap:
+            # Keep the comma and comment of the argument before; remove from the end of that line.
+            after_comment = _NEWLINE.search(gap, gap.rfind("#"))
+            start += after_comment.start() if after_comment is not None else len(gap)
+            if end_of_line is None:
+                return Edit(start, close, module.newline + module.indentation(gap_end))
+            return Edit(start, end, "")
+        if end_of_line is not None and _NEWLINE.search(gap) is not None:
+            keep_comma = gap.find(",") + 1 if tail.lstrip(" \t").startswith(",") else 0
+            return Edit(start + keep_comma, end, "")
+        return Edit(start, last, "")
+
+    def _insertion(self, shift: int) -> Iterator[Edit]:
+        """What is added goes behind the last argument that stays, but before one that has a comment on its line.
+
+        ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
+        """
+        if not self._added:
+            return
+        if not self._kept:
+            end = self._module.span(self._call)[1] - 1
+            yield Edit(end, end, ", ".join(self._added))
+            return
+        module, last = self._module, self._kept[-1]
+        start, end = self._spans[last]
+        separator = ", "
+        if self._opens_line(last):
+            aligned = self._column(last) == self._column(0)
+            indent = module.indentation(start)
+            is_moved = aligned and not self._opens_line(0)
+            separator = f",{module.newline}{' ' * (len(indent) + shift) if is_moved else indent}"
+        text = separator.join(self._added)
+        if "#" in module.text[end : module.line_end(end)] and self._call.args[last].keyword is not None:
+            yield Edit(start, start, text + separator)
+        else:
+            yield Edit(end, end, separator + text)
+
+    def _column(self, position: int) -> int:
+        start = self._spans[position][0]
+        return start - self._module.line_start(start)
+
+    def _opens_line(self, position: int) -> bool:
+        start = self._spans[position][0]
+        return not self._module.text[self._module.line_start(start) : start].strip()
+
+    def _realigned(self, shift: int) -> Iterator[Edit]:
+        """Lines that are aligned with the opening parenthesis stay so when it moves by ``shift`` columns."""
+        if not shift or not self._spans or self._opens_line(0):
+            return
+        column = self._column(0)
+        for position, (start, _) in enumerate(self._spans[1:], start=1):
+            line = self._module.line_start(start)
+            aligned = self._module.text[line:start] == " " * column
+            # An argument behind removed ones takes their place; a removed one only holds its line for such a successor.
+            stays = position <= max(self._kept)
+            if aligned and stays and position - 1 not in self._dropped:
+                yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
+
+    def _one_per_line(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
+        """The call with one argument a line, when editing it in place would make its lines too long.
+
+        Empty when the lines stay short enough, when its statement will be laid out as a whole, or when the call holds
+        comments, which have their place in its layout.
+        """
+        module, style = self._module, self._style
+        if style is None or is_laid_out(module, style, self._call):
+            return ()
+        start, end = module.span(self._call)
+        first, last = module.line_start(start), module.line_end(end - 1)
+        before = module.text[first:last]
+        longest = max(style.longest_line(module.text), *map(len, before.splitlines()))
+        lines = _WIDE_GAP.sub("  ", _edited(module, (first, last), in_place)).splitlines()
+        if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:
+            return ()
         indent = module.indentation(start)
-        is_moved = aligned and not _opens_line(module, call.args[0])
-        separator = f",{module.newline}{' ' * (len(indent) + shift) if is_moved else indent}"
-    text = separator.join(texts)
-    line_rest = module.text[end : module.line_end(end)]
-    if "#" in line_rest and call.args[last].keyword is not None:
-        return Edit(start, start, text + separator)
-    return Edit(end, end, separator + text)
+        inner = indent + ("\t" if "\t" in indent else "    ")
+        texts = [_edited(module, self._spans[position], self._named) for position in self._kept]
+        body = "".join(f"{inner}{text},{module.newline}" for text in (*texts, *self._added))
+        callee = self._callee or module.source(self._call.func).strip()
+        return (Edit(start, end, f"{callee}({module.newline}{body}{indent})"),)
 
 
-def _column(module: Module, offset: int) -> int:
-    return offset - module.line_start(offset)
-
-
-def _opens_line(module: Module, argument: cst.Arg) -> bool:
-    start = module.span(argument)[0]
-    return not module.text[module.line_start(start) : start].strip()
-
-
-def realign(module: Module, call: cst.Call, shift: int, removed: Collection[int]) -> list[Edit]:
-    """Edits that keep continuation lines aligned with the opening parenthesis when it moves by ``shift`` columns."""
-    if not call.args:
-        return []
-    column = _column(module, module.span(call.args[0])[0])
-    if _opens_line(module, call.args[0]):
-        return []
-    edits: list[Edit] = []
-    for position, argument in enumerate(call.args[1:], start=1):
-        start = module.span(argument)[0]
-        line = module.line_start(start)
-        aligned = start - line == column and module.text[line:start] == " " * column
-        # An argument behind removed ones takes their place; a removed one only holds its line for such a successor.
-        stays = position not in removed or any(p not in removed for p in range(position, len(call.args)))
-        if aligned and stays and position - 1 not in removed:
-            edits.append(Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, ""))
-    return edits
-
-
-def one_per_line(
-    module: Module,
-    call: cst.Call,
-    callee: str,
-    renames: Sequence[Edit],
-    kept: Collection[int],
-    added: Sequence[str],
-    in_place: Sequence[Edit],
-    style: CodeStyle,
-) -> list[Edit] | None:
-    """The call with one argument a line, when editing it in place would make its lines too long.
-
-    ``None`` when the lines stay short enough, when its statement will be laid out as a whole, or when the call holds
-    comments, which have their place in its layout.
-    """
-    if is_laid_out(module, style, call):
-        return None
-    start, end = module.span(call)
-    first, last = module.line_start(start), module.line_end(end - 1)
-    before = module.text[first:last]
-    longest = max(style.longest_line(module.text), *(len(line) for line in before.splitlines()))
-    shifted = [Edit(e.start - first, e.end - first, e.replacement) for e in in_place]
-    lines = _WIDE_GAP.sub("  ", apply_edits(before, shifted)).splitlines()
-    if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:
-        return None
-    indent = module.indentation(start)
-    inner = indent + ("\t" if "\t" in indent else "    ")
-    texts = []
-    for position in sorted(kept):
-        a, b = module.span(call.args[position])
-        own = [Edit(e.start - a, e.end - a, e.replacement) for e in renames if a <= e.start and e.end <= b]
-        texts.append(apply_edits(module.text[a:b], own))
-    body = "".join(f"{inner}{text},{module.newline}" for text in (*texts, *added))
-    return [Edit(start, end, f"{callee}({module.newline}{body}{indent})")]
+def _edited(module: Module, span: tuple[int, int], edits: Sequence[Edit]) -> str:
+    """The text of ``span`` with those of ``edits`` that lie in it."""
+    start, end = span
+    inside = [Edit(e.start - start, e.end - start, e.replacement) for e in edits if start <= e.start and e.end <= end]
+    return apply_edits(module.text[start:end], inside)

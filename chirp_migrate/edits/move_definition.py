@@ -11,6 +11,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.module import Module
@@ -31,7 +32,6 @@ __all__ = [
     "left_over_imports",
     "moved",
     "nests",
-    "removal",
     "statement_after_docstring",
     "whole_span",
 ]
@@ -163,19 +163,6 @@ def _with_comments(module: Module, offset: int, indent: str) -> int:
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
         above = module.line_start(above - 1)
     return above if above > 0 else offset
-
-
-def removal(module: Module, start: int, end: int) -> Edit:
-    """Remove whole lines and the blank lines above them (behind them, where they open a block)."""
-    while start > 0:
-        above = module.line_start(start - 1)
-        if module.text[above:start].strip():
-            break
-        start = above
-    if module.text[:start].rstrip().endswith(":"):
-        while end < len(module.text) and not module.text[end : module.line_end(end)].strip():
-            end = module.line_end(end)
-    return Edit(start, end, "")
 
 
 def joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
@@ -311,7 +298,7 @@ def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[
             and not line.trailing_whitespace.comment
         ):
             start, end = module.span(line)
-            yield removal(module, module.line_start(start), module.line_end(end - 1))
+            yield lines_deletion(module, module.line_start(start), module.line_end(end - 1))
 
 
 def _import_lines(module: Module, statement: cst.CSTNode, name: str) -> set[str]:

@@ -99,17 +99,20 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
             raise NotMovable(f"its annotations use `{name.value}`, which the module does not define above it")
 
 
-def parameters_offset(module: Module, node: cst.FunctionDef) -> int:
-    """Where the parameters start: behind the opening parenthesis and the white space there."""
+def parameters_offset(module: Module, node: cst.FunctionDef | cst.Lambda) -> int:
+    """Where the parameters start: behind the opening parenthesis, or ``lambda``, and the white space there."""
     code = module.tree.code_for_node
+    if isinstance(node, cst.Lambda):
+        space = node.whitespace_after_lambda
+        after = code(space) if isinstance(space, cst.BaseParenthesizableWhitespace) else ""
+        return module.text.index("lambda", module.span(node)[0]) + len(f"lambda{after}")
     before = code(node.whitespace_after_name) + "(" + code(node.whitespace_before_params)
     return module.span(node.name)[1] + len(before)
 
 
 def parameter_edits(
     module: Module,
-    parameters: cst.Parameters,
-    start: int,
+    node: cst.FunctionDef | cst.Lambda,
     bound: Sequence[cst.Param],
     added: Sequence[str],
     first: str = "",
@@ -118,8 +121,7 @@ def parameter_edits(
 
     Args:
         module: the module.
-        parameters: the parameters, as they stand.
-        start: offset of their text.
+        node: the function.
         bound: parameters that lose their default.
         added: names of new keyword-only parameters.
         first: a new first parameter.
@@ -127,6 +129,7 @@ def parameter_edits(
     Raises:
         NotMovable: any keyword may be given already.
     """
+    parameters, start = node.params, parameters_offset(module, node)
     if added and parameters.star_kwarg is not None:
         raise NotMovable("its `**` parameter would take the values that are bound to it")
     pieces = _pieces(parameters)

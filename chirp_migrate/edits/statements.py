@@ -39,15 +39,36 @@ def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
 
     Comments above it stay: they are the user's words, and may be about more than this statement.
     """
-    edit = line_deletion(module, statement)
-    start, end = edit.start, edit.end
+    lines = line_deletion(module, statement)
+    return lines_deletion(module, lines.start, lines.end)
+
+
+def lines_deletion(module: Module, start: int, end: int) -> Edit:
+    """Remove whole lines and the blank lines above them (behind them, where they open a block)."""
     while start > 0:
         above = module.line_start(start - 1)
         if module.text[above:start].strip():
             break
         start = above
     if module.text[:start].rstrip().endswith(":"):
-        # First in its block: the blank lines behind it go too, so that the block does not open with them.
         while end < len(module.text) and not module.text[end : module.line_end(end)].strip():
             end = module.line_end(end)
     return Edit(start, end, "")
+
+
+def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
+    """Put lines, a tab for each step of indentation, before the first statement of a block and the comments above it.
+
+    ``header`` is the last expression before the block. ``None`` where there is no place for the lines: several of them
+    in a block that is written behind its colon.
+    """
+    first = module.span(block.body[0])[0]
+    if isinstance(block, cst.SimpleStatementSuite):
+        return Edit(first, first, f"{lines[0]}; ") if len(lines) == 1 else None
+    indent = module.indentation(first)
+    step = "\t" if "\t" in indent else "    "
+    text = "".join(f"{indent}{line.replace(chr(9), step)}{module.newline}" for line in lines)
+    top, offset = module.line_end(module.span(header)[1]), module.line_start(first)
+    while offset > top and module.text[module.line_start(offset - 1) : offset].lstrip().startswith("#"):
+        offset = module.line_start(offset - 1)
+    return Edit(offset, offset, text)

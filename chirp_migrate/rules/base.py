@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from chirp_migrate.plans.plan import Edit, Import, Safety
 
 if TYPE_CHECKING:
+    import libcst as cst
+
     from chirp_migrate.syntax.module import Module
     from chirp_migrate.syntax.project import Project
 
@@ -35,6 +37,16 @@ class Proposal:
     imports: frozenset[Import] = frozenset()
     fine: bool = False
     why: str = ""
+
+
+def listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b`` or ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def quoted(module: Module, *nodes: cst.CSTNode) -> str:
+    """The source of nodes, each on one line, as a message names them; what says the same is said once."""
+    return listed(list(dict.fromkeys(f"`{' '.join(module.source(one).split())}`" for one in nodes)))
 
 
 class Rule(ABC):

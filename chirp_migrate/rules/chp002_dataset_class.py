@@ -6,18 +6,12 @@ R-000-1.1, R-000-1.2, R-000-1.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.edits.dataset_class import Declared, read_declared
-from chirp_migrate.edits.imports import runtime
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, runtime
 
 _DOES = {
     "standardizes": "standardises one sample at a time",
@@ -51,15 +45,15 @@ class WorkerSafeDatasetClass(Rule):
     - `clear-names`: names from outside of these methods are surely ``torch``, None, True or False.
     """
 
-    code: ClassVar[str] = "CHP002"
-    name: ClassVar[str] = "worker-safe-dataset-class"
-    reason: ClassVar[str] = (
+    code = "CHP002"
+    name = "worker-safe-dataset-class"
+    reason = (
         "Standardising and augmenting one sample at a time costs more than reading it. A class that declares which of "
         "its attributes hold dataset, indices, statistics and transforms is read a whole batch at a time, where that "
         "gives the same; it stays what it was, and everything else is read by its own code."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
+    safety = Safety.SAFE
+    trigger = ("Dataset",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that may define a dataset of their own."""
@@ -71,14 +65,14 @@ class WorkerSafeDatasetClass(Rule):
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)
                 if isinstance(declared, Declared):
-                    yield _decorated(module, statement, declared, project.code_style)
+                    yield _decorated(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
                     yield Proposal(place, f"`{title}`: left alone, {declared}")
 
 
-def _decorated(module: Module, node: cst.ClassDef, declared: Declared, style: CodeStyle) -> Proposal:
+def _decorated(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares it, so that whole batches are read at once"
-    edit = class_decorator(module, style, node, name, declared.arguments)
+    edit = class_decorator(module, project.code_style, node, name, declared.arguments)
     return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))

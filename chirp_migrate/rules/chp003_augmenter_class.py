@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -17,12 +16,8 @@ from chirp_migrate.analysis.datasets.mask_meaning import (
     masks_like_spec_augment,
 )
 from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
-from chirp_migrate.edits.imports import runtime
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module, matching
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, runtime
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.
@@ -58,15 +53,15 @@ class WorkerSafeAugmenter(Rule):
       and functions wherever it calls them.
     """
 
-    code: ClassVar[str] = "CHP003"
-    name: ClassVar[str] = "worker-safe-augmenter"
-    reason: ClassVar[str] = (
+    code = "CHP003"
+    name = "worker-safe-augmenter"
+    reason = (
         "Masks and noise drawn sample by sample from the global generators are slow and depend on which worker loads "
         "what. A class that declares what it draws is drawn for a whole batch at a time, from the same distribution "
         "and keyed by sample, so that a run repeats with any number of workers. It stays what it was when it is called."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("time_mask_param", "randn_like")
+    safety = Safety.SAFE
+    trigger = ("time_mask_param", "randn_like")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Decorate top-level ``nn.Module`` classes that draw like a shipped transform."""

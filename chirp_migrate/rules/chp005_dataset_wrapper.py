@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -22,12 +21,8 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     settled,
 )
 from chirp_migrate.edits.dataset_class import evaluator, is_torch_dataset
-from chirp_migrate.edits.imports import runtime
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
 
@@ -56,14 +51,14 @@ class DatasetWrapper(Rule):
     are refused with the ValueError of unpacking them.
     """
 
-    code: ClassVar[str] = "CHP005"
-    name: ClassVar[str] = "dataset-wrapper"
-    reason: ClassVar[str] = (
+    code = "CHP005"
+    name = "dataset-wrapper"
+    reason = (
         "A dataset class made by type() from lambdas cannot be sent to worker processes, and the augmentation object "
         "it closes over is shared. What it does is what a shipped class does for whole batches."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("Dataset",)
+    safety = Safety.SAFE
+    trigger = ("Dataset",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a class made by ``type`` that may be a dataset."""

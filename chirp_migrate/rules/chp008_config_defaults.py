@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.loaders.config_uses import taken_whole
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 _TRAINING_KEYS = frozenset(
     {
@@ -47,14 +43,14 @@ class ConfigDefaults(Rule):
     an argument or the project reads with `config.get`, as far as they are missing.
     """
 
-    code: ClassVar[str] = "CHP008"
-    name: ClassVar[str] = "config-defaults"
-    reason: ClassVar[str] = (
+    code = "CHP008"
+    name = "config-defaults"
+    reason = (
         "The migrated loaders read optimize_dataloaders (False gives the original loading back) and "
         "benchmark_performance (True logs what each epoch waited for) from the configuration; the defaults show them."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("default_config", "DEFAULT_CONFIG")
+    safety = Safety.SAFE
+    trigger = ("default_config", "DEFAULT_CONFIG")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that name some of the keys, too."""

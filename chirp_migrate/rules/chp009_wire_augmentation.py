@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.loaders.config_scope import config_expression
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module, matching
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, matching
 
 _WRAPPER = "create_augmented_dataset_wrapper"
 _FACTORY = "chirpid_patch.OptimalDataLoaderFactory.create_training_loader"
@@ -31,14 +27,14 @@ class WireAugmentation(Rule):
     - `config-in-reach`: a configuration, called `config` or `cfg`, is read there with `get`.
     """
 
-    code: ClassVar[str] = "CHP009"
-    name: ClassVar[str] = "wire-augmentation"
-    reason: ClassVar[str] = (
+    code = "CHP009"
+    name = "wire-augmentation"
+    reason = (
         "The configuration has flags for augmentation and the module imports the wrapper, but never calls it: runs "
         "that ask for augmentation train without. Wiring it in changes what such runs learn, so it is opt-in."
     )
-    safety: ClassVar[Safety] = Safety.BEHAVIOUR
-    trigger: ClassVar[tuple[str, ...]] = (_WRAPPER,)
+    safety = Safety.BEHAVIOUR
+    trigger = (_WRAPPER,)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Wrap the training dataset of migrated loaders in the wrapper that was imported for it."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.mask_meaning import MASK_PARAMETERS
 from chirp_migrate.edits.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
-from chirp_migrate.edits.imports import runtime
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
@@ -39,15 +34,15 @@ class ImageRoundTrip(Rule):
     - `stored-first`: nothing above these statements in `__init__` reads an attribute of `self`.
     """
 
-    code: ClassVar[str] = "CHP010"
-    name: ClassVar[str] = "image-round-trip"
-    reason: ClassVar[str] = (
+    code = "CHP010"
+    name = "image-round-trip"
+    reason = (
         "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it, so the "
         "model trains on other values than it is validated on. Masks drawn on the tensor do not. What the model sees "
         "changes, so it is done only when asked for."
     )
-    safety: ClassVar[Safety] = Safety.BEHAVIOUR
-    trigger: ClassVar[tuple[str, ...]] = ("fromarray",)
+    safety = Safety.BEHAVIOUR
+    trigger = ("fromarray",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that may define a dataset."""

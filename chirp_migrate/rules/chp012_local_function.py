@@ -4,49 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from textwrap import dedent
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, may_have_destinations
-from chirp_migrate.edits.movability import (
-    check_body,
-    check_calls,
-    check_onlookers,
-    check_values,
-    is_unused,
-    method_name,
-    outer_name,
-    owning_method,
-)
-from chirp_migrate.edits.move_definition import (
-    NotMovable,
-    definition_range,
-    free_name,
-    import_edits,
-    import_lines,
-    insert_at,
-    insert_behind,
-    insertion_offset,
-    joined,
-    left_over_imports,
-    moved,
-    nests,
-    removal,
-)
-from chirp_migrate.edits.signatures import (
-    bindings_of,
-    bound_defaults,
-    check_annotations,
-    parameter_edits,
-    parameters_offset,
-    partial_call,
-)
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.edits import movability, signatures
+from chirp_migrate.edits import move_definition as move
+from chirp_migrate.edits.move_definition import NotMovable
+from chirp_migrate.edits.statements import lines_deletion
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
@@ -77,19 +44,19 @@ class LocalFunction(Rule):
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them.
     """
 
-    code: ClassVar[str] = "CHP012"
-    name: ClassVar[str] = "local-function"
-    reason: ClassVar[str] = (
+    code = "CHP012"
+    name = "local-function"
+    reason = (
         "Worker processes look a function up by its name in a module; one inside a function has none there, so a "
         "loader or dataset that holds it cannot be pickled. At module level it can, and functools.partial binds what "
         "it closed over."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("def",)
+    safety = Safety.SAFE
+    trigger = ("def",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with functions in functions, and with words for what may hold them."""
-        return may_have_destinations(text) and nests(text, "def")
+        return may_have_destinations(text) and move.nests(text, "def")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
@@ -102,11 +69,8 @@ class LocalFunction(Rule):
                 try:
                     yield _Lifted(module, project, node, purpose).proposal(taken, made)
                 except NotMovable as reason:
-                    yield Proposal(
-                        module.span(node.name)[0],
-                        f"local function `{node.name.value}` cannot be pickled for workers; move it to module level: "
-                        f"{reason}",
-                    )
+                    found = f"local function `{node.name.value}` cannot be pickled for workers"
+                    yield Proposal(module.span(node.name)[0], f"{found}; move it to module level: {reason}")
 
 
 def _is_local(module: Module, node: cst.FunctionDef) -> bool:
@@ -116,7 +80,7 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
 
 def _said(module: Module, node: cst.FunctionDef) -> str:
     """The text of a definition, wherever it stands."""
-    start, end = definition_range(module, node)
+    start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
 
 
@@ -143,17 +107,17 @@ class _Lifted:
         """
         module, node = self.module, self.node
         self._check()
-        place = insertion_offset(module, node)
-        bound = bound_defaults(module, node.params, place)
-        check_annotations(module, node, place)
+        place = move.insertion_offset(module, node)
+        bound = signatures.bound_defaults(module, node.params, place)
+        signatures.check_annotations(module, node, place)
         positional = [*node.params.posonly_params, *node.params.params]
         if any(one in bound for one in positional):
             names = {self.title, self.purpose}
-            check_calls(module, self.project, names, len([one for one in positional if one not in bound]))
+            movability.check_calls(module, self.project, names, len([one for one in positional if one not in bound]))
         own = self.captured.get("self")
-        method = owning_method(module, own) if own is not None else None
+        method = movability.owning_method(module, own) if own is not None else None
         keywords = [one.name for one in self.values if method is None or one is not own]
-        check_onlookers(module, self.project, self.uses, holds=bool(self.values or bound))
+        movability.check_onlookers(module, self.project, self.uses, holds=bool(self.values or bound))
         goes = self._is_plain() and not (keywords or bound or method)
         if self.is_recursive and not goes:
             raise NotMovable("it calls itself by a name that is local to the function")
@@ -162,38 +126,36 @@ class _Lifted:
         said = "\n".join([str(goes), _said(module, node), *defaults, *keywords, *self.import_lines])
         shared = made.get(said) if method is None and not self.is_recursive else None
         name = self._name(goes, method, taken) if shared is None else shared[0]
-        values = bindings_of(module, bound, keywords)
+        values = signatures.bindings_of(module, bound, keywords)
         function, around = f"self.{name}" if method else name, len(f"{self.title} = ")
-        value, imports = partial_call(module, self.project.code_style, node, function, values, around)
+        value, imports = signatures.partial_call(module, self.project.code_style, node, function, values, around)
 
-        start, end = definition_range(module, node)
+        start, end = move.definition_range(module, node)
         indent = module.indentation(module.span(method)[0]) if method is not None else ""
         renamed = [Edit(*module.span(use), name) for use in self.uses if goes and name != self.title]
         inside = [
             Edit(*module.span(node.name), name),
-            *parameter_edits(
-                module, node.params, parameters_offset(module, node), bound, keywords, "self" if method else ""
-            ),
-            *import_edits(module, node, indent, self.import_lines),
+            *signatures.parameter_edits(module, node, bound, keywords, "self" if method else ""),
+            *move.import_edits(module, node, indent, self.import_lines),
             *(edit for edit in renamed if start <= edit.start < end),
         ]
-        text = moved(module, (start, end), indent, inside)
+        text = move.moved(module, (start, end), indent, inside)
         edits = [edit for edit in renamed if not start <= edit.start < end]
         if method is not None:
-            edits.append(insert_behind(module, method, text))
+            edits.append(move.insert_behind(module, method, text))
         else:
-            made[said] = shared or (name, insert_at(module, place, text))
+            made[said] = shared or (name, move.insert_at(module, place, text))
             edits += made[said][1]
-        edits += left_over_imports(module, (start, end), self.imports)
+        edits += move.left_over_imports(module, (start, end), self.imports)
         if goes:
-            edits.append(removal(module, start, end))
+            edits.append(lines_deletion(module, start, end))
         else:
             stood = module.indentation(module.span(node)[0])
             edits.append(Edit(start, end, f"{stood}{self.title} = {value}{module.newline}"))
         taken.add(f"self.{name}" if method else name)
         what = f"the method `{name}`" if method else f"the module-level function `{name}`"
         message = f"local function `{self.title}` cannot be pickled for workers: now {what}"
-        return Proposal(module.span(node.name)[0], message, joined(edits), imports)
+        return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
 
     def _check(self) -> None:
         module, node = self.module, self.node
@@ -206,9 +168,9 @@ class _Lifted:
             raise NotMovable("it has type parameters")
         if any(isinstance(module.parents[use], cst.Del) for use in self.uses):
             raise NotMovable("its name is deleted")
-        check_body(module, node)
-        self.import_lines = import_lines(module, self.imports)
-        check_values(module, node, self.captured.values())
+        movability.check_body(module, node)
+        self.import_lines = move.import_lines(module, self.imports)
+        movability.check_values(module, node, self.captured.values())
 
     def _is_plain(self) -> bool:
         """Whether the definition is the only one of its name, straight in the body of the function."""
@@ -222,11 +184,16 @@ class _Lifted:
         namesakes = [
             one for one in module.find(cst.FunctionDef) if one.name.value == title and _said(module, one) != said
         ]
-        if goes and title not in taken and not namesakes and is_unused(module, self.project, title, self.scope):
+        if (
+            goes
+            and title not in taken
+            and not namesakes
+            and movability.is_unused(module, self.project, title, self.scope)
+        ):
             return title
         bare = title.strip("_")
         wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []
-        wishes.append(f"_{outer_name(module, self.node)}_{bare}")
+        wishes.append(f"_{movability.outer_name(module, self.node)}_{bare}")
         if method is not None:
-            return method_name(module, self.project, method, wishes, taken)
-        return free_name(module, wishes, taken)
+            return movability.method_name(module, self.project, method, wishes, taken)
+        return move.free_name(module, wishes, taken)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
-from chirp_migrate.analysis.devices.device_moves import is_dtype, may_be_device
+from chirp_migrate.analysis.devices.device_moves import is_dtype
+from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
-from chirp_migrate.edits.call_arguments import insert_arguments
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.rules.api import CallEdit, Edit, Module, Project, Proposal, Rule, Safety, own_nodes
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 #: Devices to which copies from pinned memory run beside Python.
@@ -55,16 +50,16 @@ class NonBlockingTransfer(Rule):
     - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
     """
 
-    code: ClassVar[str] = "CHP013"
-    name: ClassVar[str] = "non-blocking-transfer"
-    reason: ClassVar[str] = (
+    code = "CHP013"
+    name = "non-blocking-transfer"
+    reason = (
         "Copying a batch to the device makes Python wait until the copy is done. Loaders pin their batches where there "
         "is an accelerator, and from pinned memory `non_blocking=True` lets Python go on with the next operations, "
         "which the device runs behind the copy: same values. From other memory the copy stays an ordinary one."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    for_the_curious: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = (".to(", ".cuda(")
+    safety = Safety.SAFE
+    for_the_curious = True
+    trigger = (".to(", ".cuda(")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a word for a loader, and a transfer that may block."""
@@ -106,7 +101,7 @@ def _in_loop(
             yield Proposal(offset, message, why="not-surely-safe")
         else:
             message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap"
-            yield Proposal(offset, message, tuple(_argument(module, call) for call, _ in transfers))
+            yield Proposal(offset, message, tuple(edit for call, _ in transfers for edit in _argument(module, call)))
 
 
 def _pins(project: Project, loader: Loader) -> bool:
@@ -117,16 +112,16 @@ def _pins(project: Project, loader: Loader) -> bool:
     return not all(is_name(one.get("pin_memory"), "False") for one in given)
 
 
-def _argument(module: Module, call: cst.Call) -> Edit:
-    if call.args:
-        start, end = module.span(call.args[-1])
-        rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
-        if rest is not None:  # a comment on this argument stays on its line
-            behind = end + rest.end()
-            return Edit(behind, behind, f"{module.newline}{module.indentation(start)}non_blocking=True,")
-        return insert_arguments(module, call, ["non_blocking=True"], range(len(call.args)))
-    end = module.span(call)[1] - 1
-    return Edit(end, end, "non_blocking=True")
+def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
+    start, end = module.span(call.args[-1] if call.args else call)
+    rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
+    if call.args and rest is not None:  # a comment on this argument stays on its line
+        behind = end + rest.end()
+        yield Edit(behind, behind, f"{module.newline}{module.indentation(start)}non_blocking=True,")
+        return
+    change = CallEdit(module, call)
+    change.add("non_blocking=True")
+    yield from change.edits()
 
 
 def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
@@ -141,7 +136,7 @@ def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
     if len(positional) > 2 or (len(positional) == 2 and not is_dtype(module, positional[1])):
         return False
     device = positional[0] if positional else given.get("device")
-    return device is not None and may_be_device(module, device, _PINNING)
+    return device is not None and device_value(module, device).may_be(_PINNING)
 
 
 def _collates_tensors(loader: Loader) -> bool:

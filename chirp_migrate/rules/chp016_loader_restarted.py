@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_names import LoaderNames, may_use_loader
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, walk
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 class LoaderRestarted(Rule):
-    code: ClassVar[str] = "CHP016"
-    name: ClassVar[str] = "loader-restarted-in-loop"
-    reason: ClassVar[str] = (
+    code = "CHP016"
+    name = "loader-restarted-in-loop"
+    reason = (
         "`next(iter(loader))` begins a new epoch each time: the loader starts its workers anew, they load several "
         "batches ahead, and all but the first are thrown away. Each turn sees only the beginning of an epoch, which "
         "without shuffling is always the same batch."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    trigger: ClassVar[tuple[str, ...]] = ("next",)
+    safety = Safety.ADVICE
+    trigger = ("next",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that take the first of something, and have a word for a loader."""

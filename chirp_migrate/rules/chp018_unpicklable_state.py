@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_call_of, resolves_to
 
 _OPEN_LATER = "open it on first use in the worker, drop it in `__getstate__`"
 _FILES = (
@@ -83,15 +79,15 @@ Kind = tuple[str, str, str]
 
 
 class UnpicklableState(Rule):
-    code: ClassVar[str] = "CHP018"
-    name: ClassVar[str] = "unpicklable-state"
-    reason: ClassVar[str] = (
+    code = "CHP018"
+    name = "unpicklable-state"
+    reason = (
         "Worker processes get the dataset pickled, or as it was when they were forked. Open files, connections and "
         "locks survive neither: the first fails, the second shares what was not made to be shared."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    finds_bugs: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = ("__getitem__", "__iter__", "Dataset")
+    safety = Safety.ADVICE
+    finds_bugs = True
+    trigger = ("__getitem__", "__iter__", "Dataset")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules whose classes may be datasets and open or lock something when they are made."""
@@ -114,16 +110,10 @@ def _kind(module: Module, project: Project, value: cst.BaseExpression) -> Kind |
     if isinstance(value, cst.GeneratorExp):
         return _GENERATORS
     if isinstance(value, cst.Subscript):
-        inner = value.value
         group = isinstance(value.slice[0].slice, cst.Index) and isinstance(value.slice[0].slice.value, cst.SimpleString)
-        named = isinstance(inner, cst.Call) and any(map(_HDF5_PART.fullmatch, module.qualified_names(inner.func)))
-        return _HDF5 if group and named else None
+        return _HDF5 if group and is_call_of(module, value.value, _HDF5_PART) else None
     if not isinstance(value, cst.Call):
         return None
     if moves_to_cuda(module, value):
         return _CUDA
-    names = project.resolved_names(module, value.func)
-    for pattern, kind in _KINDS.items():
-        if names and all(pattern.fullmatch(name) for name in names):
-            return kind
-    return None
+    return next((kind for names, kind in _KINDS.items() if resolves_to(module, value, names, project)), None)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.cuda_use import cuda_uses, moves_to_cuda
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, walk
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
 _MOVES = re.compile(r"\.cuda\(|[\"']cuda")
@@ -21,15 +17,15 @@ _CONTEXTS = frozenset({"multiprocessing.get_context", "torch.multiprocessing.get
 
 
 class ForkAfterCuda(Rule):
-    code: ClassVar[str] = "CHP019"
-    name: ClassVar[str] = "fork-after-cuda"
-    reason: ClassVar[str] = (
+    code = "CHP019"
+    name = "fork-after-cuda"
+    reason = (
         "A process forked from one that has used CUDA cannot use it: PyTorch raises `Cannot re-initialize CUDA in "
         "forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in the training loop."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    finds_bugs: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = ("cuda",)
+    safety = Safety.ADVICE
+    finds_bugs = True
+    trigger = ("cuda",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with CUDA beside a start method asked for, or beside what makes samples."""

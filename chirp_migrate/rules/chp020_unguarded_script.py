@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, walk
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
@@ -26,15 +21,15 @@ _TOP_LEVEL = re.compile(
 
 
 class UnguardedScript(Rule):
-    code: ClassVar[str] = "CHP020"
-    name: ClassVar[str] = "unguarded-script"
-    reason: ClassVar[str] = (
+    code = "CHP020"
+    name = "unguarded-script"
+    reason = (
         "Workers that are not forked (macOS, Windows, and Linux from Python 3.14 on) import the main script. Without "
         '`if __name__ == "__main__":` that runs it again in every worker.'
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    for_the_curious: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = _WORKERS
+    safety = Safety.ADVICE
+    for_the_curious = True
+    trigger = _WORKERS
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that name a number of workers and run something at their top level."""

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
 
 
 class ValidationDropsSamples(Rule):
-    code: ClassVar[str] = "CHP021"
-    name: ClassVar[str] = "validation-drops-samples"
-    reason: ClassVar[str] = (
+    code = "CHP021"
+    name = "validation-drops-samples"
+    reason = (
         "With drop_last=True the last, smaller batch is left out. In training another one is each epoch; read in order "
         "it is always the same samples, which no metric ever sees, and the metric depends on the batch size."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    finds_bugs: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = ("drop_last",)
+    safety = Safety.ADVICE
+    finds_bugs = True
+    trigger = ("drop_last",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.loaders.loader_calls import is_name
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety
 
 _MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
 
 
 class PickledMemoryMap(Rule):
-    code: ClassVar[str] = "CHP022"
-    name: ClassVar[str] = "pickled-memory-map"
-    reason: ClassVar[str] = (
+    code = "CHP022"
+    name = "pickled-memory-map"
+    reason = (
         "NumPy pickles a memory map with everything in it. A worker that is not forked (macOS, Windows, and Linux from "
         "Python 3.14 on) so gets a copy of the whole file in its memory, where the map was to spare it that."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    trigger: ClassVar[tuple[str, ...]] = ("memmap", "mmap_mode")
+    safety = Safety.ADVICE
+    trigger = ("memmap", "mmap_mode")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that map files and define classes with a constructor."""

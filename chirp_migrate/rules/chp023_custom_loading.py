@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, listed
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
 #: Arguments of a loader that do the same.
@@ -27,16 +23,16 @@ _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
 
 
 class CustomLoadingCode(Rule):
-    code: ClassVar[str] = "CHP023"
-    name: ClassVar[str] = "custom-loading"
-    reason: ClassVar[str] = (
+    code = "CHP023"
+    name = "custom-loading"
+    reason = (
         "Worker pools, prefetch threads and CUDA streams around a dataset or loader are what PyTorch's DataLoader has "
         "already: workers that seed themselves, hand batches over in shared memory and end with the loader, batches "
         "loaded ahead in their order, pinned memory and copies that do not wait. Code of one's own has to get all of "
         "that right again. docs/migration-notes.md says what replaces each attribute and habit."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    trigger: ClassVar[tuple[str, ...]] = (
+    safety = Safety.ADVICE
+    trigger = (
         "PoolExecutor",
         "Pool(",
         "Thread(",
@@ -79,18 +75,14 @@ def _machinery(module: Module, found: CustomLoading) -> str:
         line = module.position(module.span(first[kind].node)[0])[0]
         what = "a prefetch process" if first[kind].name.endswith("Process") else _WHAT[kind]
         parts.append(f"{what} (line {line})")
-    return _listed(parts)
+    return listed(parts)
 
 
 def _advice(found: CustomLoading, kinds: Sequence[str]) -> str:
     settings = [f"`{name}`" for kind in kinds for name in _INSTEAD[kind]]
     if found.around_loader:
         moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in kinds else ""
-        return f"the loader underneath can do that itself, by {_listed(settings)}{moving}"
+        return f"the loader underneath can do that itself, by {listed(settings)}{moving}"
     if isinstance(found.node, cst.ClassDef):
-        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {_listed(settings)} for that"
-    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {_listed(settings)}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {listed(settings)} for that"
+    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {listed(settings)}"

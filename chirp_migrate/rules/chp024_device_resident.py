@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
-
-import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import batch_uses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import loader_flow
-from chirp_migrate.edits.call_arguments import insert_arguments, one_per_line
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
@@ -38,9 +31,9 @@ class DeviceResident(Rule):
       it anew.
     """
 
-    code: ClassVar[str] = "CHP024"
-    name: ClassVar[str] = "device-resident"
-    reason: ClassVar[str] = (
+    code = "CHP024"
+    name = "device-resident"
+    reason = (
         "A loop that moves each batch to the device copies the same samples there in every epoch. With `device=` the "
         "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on the "
         "device; others it brings there through pinned memory, ahead of the computation. The `.to(device)` of the loop "
@@ -48,9 +41,9 @@ class DeviceResident(Rule):
         "other values, and the samples take memory of the device, so it is opt-in. It is proposed where every loop "
         "over the loader is seen, and all of them move what they use of a batch to one device before anything else."
     )
-    safety: ClassVar[Safety] = Safety.BEHAVIOUR
-    for_the_curious: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = (_FACTORY,)
+    safety = Safety.BEHAVIOUR
+    for_the_curious = True
+    trigger = (_FACTORY,)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules in which the factory builds a loader, by now."""
@@ -97,20 +90,13 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
     if problems:
         return Proposal(offset, f"loops move the batches to a device; `device=` not added: {problems[0]}")
     device = devices.pop()
+    change = CallEdit(module, call, project.code_style)
+    # Where this very run wrote the callee, the argument belongs to that rewrite and to no other: naming it says so.
+    change.rename(module.source(call.func).strip())
+    change.add(f"device={device}")
     return Proposal(
         offset,
         f"every loop moves its batches to `{device}` first: with `device=` the loader yields them there, from GPU "
         "memory if the dataset fits",
-        tuple(_edits(module, project, call, f"device={device}")),
+        change.edits(),
     )
-
-
-def _edits(module: Module, project: Project, call: cst.Call, argument: str) -> list[Edit]:
-    kept = range(len(call.args))
-    in_place = [insert_arguments(module, call, [argument], kept)]
-    callee = module.source(call.func).strip()
-    whole = one_per_line(module, call, callee, [], kept, [argument], in_place, project.code_style)
-    # Where this very run wrote the callee, the argument belongs to that rewrite and to no other: touching the callee,
-    # without changing it, says so.
-    inside = module.span(call.func)[0] + 1
-    return whole or [Edit(inside, inside, ""), *in_place]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -13,10 +12,7 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
 from chirp_migrate.analysis.loops.loop_accumulators import NotProven, summed_on_device
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, listed, quoted
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
 _GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))
@@ -45,9 +41,9 @@ class ItemInLoop(Rule):
     - `not-timed`: no clock is read in the loop.
     """
 
-    code: ClassVar[str] = "CHP025"
-    name: ClassVar[str] = "item-in-loop"
-    reason: ClassVar[str] = (
+    code = "CHP025"
+    name = "item-in-loop"
+    reason = (
         "`loss.item()` makes Python wait until the device has computed everything that was queued, so that the next "
         "step is queued only when the device is idle. Sums that nothing looks at before the loop is over are kept on "
         "the device and read once, where the result is the same to the bit: counts of a comparison are exact, and a "
@@ -55,9 +51,9 @@ class ItemInLoop(Rule):
         "that is not proven (the device is an argument and may have no float64; the loss may be something else; the "
         "sum is divided, shown or compared in the loop), or where the loop would wait for something else anyway."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    for_the_curious: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = (".item", "float(", "int(")
+    safety = Safety.SAFE
+    for_the_curious = True
+    trigger = (".item", "float(", "int(")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""
@@ -96,9 +92,8 @@ def _listed(module: Module, there: DeviceLoop, numbers: list[Wait], reason: str)
 
 
 def _shown(module: Module, waits: list[Wait]) -> str:
-    texts = [f"`{' '.join(module.source(one.node).split())}`" for one in waits]
-    every = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-    return f"{every} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
+    texts = [quoted(module, one.node) for one in waits]
+    return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
 def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
-from chirp_migrate.analysis.loops.batch_uses import is_load
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.rules.api import Mention, Module, Project, Proposal, Rule, Safety, mention, own_nodes, resolves_to
 
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
 _GROW = m.Name("append") | m.Name("extend")
@@ -25,17 +19,17 @@ _JOINS = re.compile(r"(torch|numpy)\.(cat|concat|concatenate|vstack|hstack|stack
 
 
 class CopiesInLoop(Rule):
-    code: ClassVar[str] = "CHP026"
-    name: ClassVar[str] = "copies-in-loop"
-    reason: ClassVar[str] = (
+    code = "CHP026"
+    name = "copies-in-loop"
+    reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of what the device computed wait for it, in every step, although nothing "
         "needs the values before the loop is over. Tensors that are collected as they are can be copied at once behind "
         "the loop. It is not rewritten, because the collected tensors take memory of the device meanwhile, which the "
         "code does not tell, and because a model that runs as a CUDA graph writes its next output over the last one."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    for_the_curious: ClassVar[bool] = True
-    trigger: ClassVar[tuple[str, ...]] = (".cpu", ".numpy", ".tolist")
+    safety = Safety.ADVICE
+    for_the_curious = True
+    trigger = (".cpu", ".numpy", ".tolist")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that copy tensors, move something to a device, and have a word for a loader."""
@@ -72,7 +66,7 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
         reads = [
             one
             for one in own_nodes(loop.body)
-            if isinstance(one, cst.Name) and one.value == name and is_load(module, one)
+            if isinstance(one, cst.Name) and one.value == name and mention(module, one) is Mention.READ
             if not start <= module.span(one)[0] < end
         ]
         return later if reads and all(_is_collected(module, one) for one in reads) else None
@@ -106,7 +100,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     names = module.qualified_names(call.func)
     if names == {"builtins.list"}:
         return _is_collected(module, call)
-    if not names or not all(_JOINS.fullmatch(one) for one in names):
+    if not resolves_to(module, call.func, _JOINS):
         return False
     statement = module.parents[call]
     return isinstance(statement, cst.Assign) and _is_joined_to_itself(module, statement, call)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
 from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
-from chirp_migrate.plans.plan import Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, quoted, resolves_to
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")
@@ -23,17 +18,17 @@ _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.(cuda|xpu|mps)\.Event|t
 
 
 class CacheEmptiedInLoop(Rule):
-    code: ClassVar[str] = "CHP027"
-    name: ClassVar[str] = "cache-emptied-in-loop"
-    reason: ClassVar[str] = (
+    code = "CHP027"
+    name = "cache-emptied-in-loop"
+    reason = (
         "`torch.cuda.empty_cache()` waits for the device and gives memory back to the driver that the next step asks "
         "for again, which waits once more. It frees nothing that is in use: PyTorch reuses what is free by itself. "
         "`gc.collect()` beside it goes through all objects of the program, and `torch.cuda.synchronize()` waits for "
         "the device without a use, unless steps are timed. They are not removed, because other programs may wait for "
         "the memory, and because a model that nearly fills the device may owe its fitting to them."
     )
-    safety: ClassVar[Safety] = Safety.ADVICE
-    trigger: ClassVar[tuple[str, ...]] = ("empty_cache", "synchronize")
+    safety = Safety.ADVICE
+    trigger = ("empty_cache", "synchronize")
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with such a call and a word for a loader."""
@@ -45,25 +40,20 @@ class CacheEmptiedInLoop(Rule):
             calls = [one for one in own_nodes(loop.body) if isinstance(one, cst.Call)]
             calls = [one for one in calls if is_each_step(module, loop, one)]
             calls.sort(key=lambda one: module.span(one)[0])
-            emptying = [one for one in calls if _is(module, project, one, _EMPTIES)]
+            emptying = [one for one in calls if resolves_to(module, one, _EMPTIES, project)]
             collecting = [one for one in calls if project.resolved_names(module, one.func) & _COLLECTS]
-            waiting = [one for one in calls if _is(module, project, one, _WAITS)]
+            waiting = [one for one in calls if resolves_to(module, one, _WAITS, project)]
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"{_shown(module, [*emptying, *collecting])} after each batch forces a sync and allocates anew: "
+                    f"{quoted(module, *emptying, *collecting)} after each batch forces a sync and allocates anew: "
                     "remove it, or call it once after the loop; if memory is short, take smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
                 yield Proposal(
                     module.span(waiting[0])[0],
-                    f"{_shown(module, waiting)} after each batch forces a sync that nothing here needs: remove it",
+                    f"{quoted(module, *waiting)} after each batch forces a sync that nothing here needs: remove it",
                 )
-
-
-def _is(module: Module, project: Project, call: cst.Call, pattern: re.Pattern[str]) -> bool:
-    names = project.resolved_names(module, call.func)
-    return bool(names) and all(pattern.fullmatch(one) for one in names)
 
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
@@ -72,8 +62,3 @@ def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
     around = own_nodes(function if function is not None else module.tree)
     names = (project.resolved_names(module, one.func) for one in around if isinstance(one, cst.Call))
     return any(_CLOCKS.fullmatch(name) for found in names for name in found)
-
-
-def _shown(module: Module, calls: list[cst.Call]) -> str:
-    texts = list(dict.fromkeys(f"`{' '.join(module.source(one).split())}`" for one in calls))
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.onlookers import has_subclass, is_quoted, passed_by_name
 from chirp_migrate.analysis.datasets.transform_shapes import SUPER_INIT, DelegatingTransform, handing_on
-from chirp_migrate.edits.imports import runtime
 from chirp_migrate.edits.statements import block_deletion, line_deletion
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
 
 #: What augmentation that the runtime can do for whole batches is written with.
 _AUGMENTS = ("time_mask_param", "randn_like")
@@ -40,15 +35,15 @@ class ComposedTransforms(Rule):
     - `no-subclass`: then, and where `__init__` calls `super().__init__()`, no class inherits from it.
     """
 
-    code: ClassVar[str] = "CHP028"
-    name: ClassVar[str] = "composed-transforms"
-    reason: ClassVar[str] = (
+    code = "CHP028"
+    name = "composed-transforms"
+    reason = (
         "A dataset cannot see into a class of the project's own that only calls other transforms, so masks and noise "
         "inside are drawn sample by sample. The shipped Compose and Lambda do the same, and are taken apart: what "
         "they hold is applied to a whole batch where it can be. The class keeps its name and constructor."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("__call__",)
+    safety = Safety.SAFE
+    trigger = ("__call__",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with callable classes, in a project that has masks or noise of its own."""

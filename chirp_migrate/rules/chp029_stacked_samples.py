@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
-from chirp_migrate.edits.imports import runtime
-from chirp_migrate.plans.plan import Edit, Safety
-from chirp_migrate.rules.base import Proposal, Rule
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.edits.scan_call import scan_arguments
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"
@@ -51,17 +46,17 @@ class StackedSamples(Rule):
     - `no-comment`: there is no `#` in it, which would be lost.
     """
 
-    code: ClassVar[str] = "CHP029"
-    name: ClassVar[str] = "stacked-samples"
-    reason: ClassVar[str] = (
+    code = "CHP029"
+    name = "stacked-samples"
+    reason = (
         "`torch.stack([dataset[i][0] for i in indices])`, usually made for a mean and a deviation, reads every sample "
         "by itself before it copies them all. The runtime gathers rows that are in memory at once into the same "
         "tensor, so that what is computed from it stays the same to the last bit; other datasets are read sample by "
         "sample, as before. `streaming_standardization_stats` needs no second copy of the data, but its last digits "
         "differ."
     )
-    safety: ClassVar[Safety] = Safety.SAFE
-    trigger: ClassVar[tuple[str, ...]] = ("stack",)
+    safety = Safety.SAFE
+    trigger = ("stack",)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that stack a list they write down."""
@@ -81,26 +76,17 @@ class StackedSamples(Rule):
 
 
 def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> Proposal:
-    offset = module.span(call)[0]
-    dataset, iterable = module.source(scan.dataset).strip(), module.source(scan.iterable).strip()
-    if isinstance(scan.iterable, cst.Tuple) and not scan.iterable.lpar:
-        iterable = f"({iterable})"
-    problem = why_too_early(module, project, scan)
-    computed = scan.index is not None and not m.matches(scan.index, m.Name())
+    offset, problem = module.span(call)[0], why_too_early(module, project, scan)
+    computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
-        problem = f"`{iterable}` may be computed in between"
+        problem = f"`{module.source(scan.iterable).strip()}` may be computed in between"
     if problem is None and "#" in module.source(call):
         problem = "a comment stands in between"
     if problem is not None:
+        dataset = module.source(scan.dataset).strip()
         return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Left alone: {problem}")
-    if scan.index is None:
-        indices = ""
-    elif not computed:
-        indices = f", {iterable}"
-    else:
-        indices = f", ({module.source(scan.index).strip()} for {module.source(scan.target).strip()} in {iterable})"
     message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
-    edit = Edit(*module.span(call), f"{_RUNTIME}({dataset}{indices})")
+    edit = Edit(*module.span(call), f"{_RUNTIME}({scan_arguments(module, scan)})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
 
 
@@ -115,5 +101,4 @@ def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
 
 
 def _is_made(module: Module, value: cst.BaseExpression) -> bool:
-    names = module.qualified_names(value) if isinstance(value, cst.Call) else set()
-    return isinstance(value, _DISPLAYS) or (bool(names) and all(_MAKES_ALL.fullmatch(name) for name in names))
+    return isinstance(value, _DISPLAYS) or is_call_of(module, value, _MAKES_ALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 
 import libcst as cst
 import libcst.matchers as m
@@ -39,6 +40,89 @@ def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]
     found += [one for one in (scope.params.star_arg, scope.params.star_kwarg) if isinstance(one, cst.Param)]
     return {one.name.value: one for one in found}
+
+
+def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+    """Whether a node stands within the text of another one."""
+    start, end = module.span(outer)
+    return start <= module.span(inner)[0] < end
+
+
+class Mention(Enum):
+    """What a name is where it stands.
+
+    ``READ``: its value is asked for. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the
+    target of ``+=`` and the like. ``DELETED``: it loses its value. ``DECLARED``: a definition, parameter or import has
+    that name. ``SHARED``: it is said to be ``global`` or ``nonlocal``. ``LABEL``: it is no variable, but an attribute
+    or keyword of that spelling.
+    """
+
+    READ = "read"
+    BOUND = "bound"
+    CHANGED = "changed"
+    DELETED = "deleted"
+    DECLARED = "declared"
+    SHARED = "shared"
+    LABEL = "label"
+
+
+def mention(module: Module, name: cst.CSTNode) -> Mention:
+    """What a name, or an attribute, is where it stands."""
+    child, parent = name, module.parents[name]
+    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+        child, parent = parent, module.parents[parent]
+    match parent:
+        case cst.Attribute(attr=label) | cst.Arg(keyword=label) if label is child:
+            return Mention.LABEL
+        case cst.AssignTarget():
+            return Mention.BOUND
+        case cst.AsName():
+            is_import = isinstance(module.parents[parent], cst.ImportAlias)
+            return Mention.DECLARED if is_import else Mention.BOUND
+        case cst.MatchAs(name=bound) | cst.MatchStar(name=bound) | cst.MatchMapping(rest=bound) if bound is child:
+            return Mention.BOUND
+        case cst.For() | cst.CompFor() | cst.AnnAssign() | cst.NamedExpr() if parent.target is child:
+            return Mention.BOUND
+        case cst.AugAssign(target=target) if target is child:
+            return Mention.CHANGED
+        case cst.Param() | cst.FunctionDef() | cst.ClassDef() if parent.name is child:
+            return Mention.DECLARED
+        case cst.ImportAlias():
+            return Mention.DECLARED
+        case cst.NameItem():
+            return Mention.SHARED
+        case cst.Del():
+            return Mention.DELETED
+    return Mention.READ
+
+
+def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
+    """Methods of a class by name; of several of one name the last, as Python has it."""
+    return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
+
+
+def target_names(target: cst.CSTNode) -> set[str]:
+    """Names that an assignment to ``target`` binds, also as parts of tuples and lists."""
+    if isinstance(target, cst.Name):
+        return {target.value}
+    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+    return {name for part in parts for name in target_names(part.value)}
+
+
+def names_bound(function: cst.FunctionDef) -> set[str]:
+    """Names that a function binds, its parameters and those of comprehensions included."""
+    bound = set(parameters(function))
+    for node in own_nodes(function.body):
+        match node:
+            case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
+                bound |= target_names(node.target)
+            case cst.AsName():
+                bound |= target_names(node.name)
+            case cst.ImportAlias(asname=None):
+                bound.add(node.evaluated_name.partition(".")[0])
+            case cst.FunctionDef() | cst.ClassDef():
+                bound.add(node.name.value)
+    return bound
 
 
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:

@@ -10,6 +10,7 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
 from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind
 
 __all__ = ["early_binding_problem", "has_value"]
@@ -45,7 +46,7 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
     if any(_may_follow(module, place, one.node) for one in later):
         return f"`{name}` is assigned again after it"
     for loop in _loops(module, place, function):
-        if any(_inside(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
+        if any(holds(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
             return f"it may outlive the iteration of the loop in which `{name}` is assigned"
     if not has_value(module, place, captured):
         return f"`{name}` may have no value yet where it is defined"
@@ -76,7 +77,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
         holder = node.iter
     elif binding.kind is not Kind.VALUE:
         holder = None
-    return holder is not None and _inside(module, holder, place)
+    return holder is not None and holds(module, holder, place)
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
@@ -121,7 +122,7 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
         (one for one in walk(loop) if isinstance(one, cst.SimpleStatementLine)), key=lambda one: module.span(one)[0]
     )
     for line in (one for one in lines if module.span(one)[0] >= start):
-        if _inside(module, place, line):
+        if holds(module, place, line):
             continue
         names, targets = _names(line), _targets(line)
         if line is not first and not names & carriers:
@@ -214,8 +215,3 @@ def _leaves(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]
     return isinstance(last, ways)
-
-
-def _inside(module: Module, node: cst.CSTNode, other: cst.CSTNode) -> bool:
-    start, end = module.span(node)
-    return start <= module.span(other)[0] < end

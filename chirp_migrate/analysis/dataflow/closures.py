@@ -11,7 +11,7 @@ import libcst.matchers as m
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
-__all__ = ["Capture", "bindings", "captures", "is_read", "is_target", "is_variable", "mentions", "reads_of"]
+__all__ = ["Capture", "bindings", "captures", "is_read", "is_variable", "mentions", "reads_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,17 +91,6 @@ def is_variable(module: Module, name: cst.CSTNode) -> bool:
     if isinstance(parent, cst.Attribute):
         return parent.value is name
     return not (isinstance(parent, cst.Arg) and parent.keyword is name)
-
-
-def is_target(module: Module, name: cst.Name) -> bool:
-    """Whether a name is given a value where it stands, and not read."""
-    child: cst.CSTNode = name
-    parent = module.parents[child]
-    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        child, parent = parent, module.parents[parent]
-    if isinstance(parent, cst.For | cst.CompFor | cst.AnnAssign | cst.NamedExpr):
-        return parent.target is child
-    return isinstance(parent, cst.AssignTarget)
 
 
 def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:

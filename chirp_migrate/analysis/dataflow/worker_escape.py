@@ -13,11 +13,22 @@ from weakref import WeakKeyDictionary
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import DATASET, FACTORY, inherits, is_call_of
 from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    Chosen,
+    Default,
+    Entry,
+    Given,
+    Kept,
+    Returned,
+    step_of,
+)
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["DATASETS", "Destinations", "base_names", "is_kept_by_workers", "may_have_destinations"]
+__all__ = ["Destinations", "base_names", "may_have_destinations"]
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
@@ -29,19 +40,13 @@ _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
-_LOADERS = re.compile(
-    r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
-)
-DATASETS = re.compile(
-    r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
-)
+_LOADERS = re.compile(rf"torch\.utils\.data\.(dataloader\.)?DataLoader|{FACTORY}")
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
 _LOADER_WORDS = re.compile(r"collate|worker_init", re.IGNORECASE)
 _SAYS_TRANSFORM = re.compile(r"(\w+_)?transforms?(_fn|_func)?")
 _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
-_BASES_LIMIT = 8
 
 _ELSEWHERE: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
@@ -51,14 +56,6 @@ def may_have_destinations(text: str) -> bool:
     if any(word in text for word in _WORDS):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
-
-
-def is_kept_by_workers(project: Project, qualified: str, depth: int = 0) -> bool:
-    """Whether a qualified name is a dataset class, of PyTorch, the runtime, or of the project."""
-    if DATASETS.fullmatch(qualified):
-        return True
-    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
-    return any(is_kept_by_workers(project, name, depth + 1) for name in bases or ())
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
@@ -96,31 +93,25 @@ class Destinations:
     def of_class(self, node: cst.ClassDef) -> str | None:
         """The name of a local class if it makes datasets."""
         names = base_names(self._module, self._project, node)
-        return node.name.value if any(is_kept_by_workers(self._project, name) for name in names) else None
+        return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
         return next((found for one in nodes if (found := self.of(one)) is not None), None)
 
     def _direct(self, node: cst.CSTNode) -> str | None:
-        parent = self._module.parents[node]
-        if isinstance(parent, cst.Element | cst.StarredElement | cst.List | cst.Tuple | cst.Set):
-            return self.of(parent)
-        if isinstance(parent, cst.IfExp) and parent.test is not node:
-            return self.of(parent)
-        if isinstance(parent, cst.BooleanOperation):
-            return self.of(parent)
-        if isinstance(parent, cst.Arg):
-            call = self._module.parents[parent]
-            return self._argument(parent, call) if isinstance(call, cst.Call) and not parent.star else None
-        if isinstance(parent, cst.DictElement) and parent.value is node:
-            return self._key(parent.key, self._module.parents[parent])
-        if isinstance(parent, cst.Assign | cst.AnnAssign | cst.NamedExpr) and parent.value is node:
-            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
-            return next((found for one in targets if (found := self._target(one, parent)) is not None), None)
-        if isinstance(parent, cst.Param) and parent.default is node:
-            return self._parameter(parent)
-        if isinstance(parent, cst.Return):
-            return self._returned(parent, node)
+        match step_of(self._module, node):
+            case Chosen(whole) | Kept(_, cst.List() | cst.Tuple() | cst.Set() as whole):
+                return self.of(whole)
+            case Given(argument, call) if not argument.star:
+                return self._argument(argument, call)
+            case Entry(key, display):
+                return self._key(key, display)
+            case Assigned(targets, statement):
+                return next((found for one in targets if (found := self._target(one, statement)) is not None), None)
+            case Default(parameter):
+                return self._parameter(parameter)
+            case Returned(statement):
+                return self._returned(statement, node)
         return None
 
     def _argument(self, argument: cst.Arg, call: cst.Call) -> str | None:
@@ -128,9 +119,12 @@ class Destinations:
         keyword = argument.keyword.value if argument.keyword is not None else ""
         position = next(n for n, one in enumerate(call.args) if one is argument)
         called = project.resolved_names(module, call.func)
-        is_loader = bool(called) and all(_LOADERS.fullmatch(name) for name in called)
         starred = any(one.star for one in call.args)
-        if not keyword and is_loader and not any(one.star for one in call.args[:position]):
+        if (
+            not keyword
+            and is_call_of(module, call, _LOADERS, project)
+            and not any(one.star for one in call.args[:position])
+        ):
             keyword = _POSITIONS.get(position, "")
         names = [] if keyword or starred else [name for one in called for name in self._parameter_names(one)]
         named = names[position] if position < len(names) else keyword
@@ -143,14 +137,14 @@ class Destinations:
             return _assigned_name(module, call) or "transform"
         if "dataclasses.field" in called and keyword == "default":
             return self.of(call)
-        if any(is_kept_by_workers(project, name) for name in called):
+        if any(inherits(project, name, DATASET) for name in called):
             return named or "function"
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
         """Whether what is called is about data, by its names: other things take a ``transform`` too."""
         names = {*called, self._module.source(call.func)}
-        return any(_DATA.search(one) or is_kept_by_workers(self._project, one) for one in names)
+        return any(_DATA.search(one) or inherits(self._project, one, DATASET) for one in names)
 
     def _is_transform(self, called: set[str]) -> bool:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)

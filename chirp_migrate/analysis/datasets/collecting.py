@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.syntax.module import Module, matching
-from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes, parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -21,6 +21,7 @@ _FRESH = re.compile(
 #: Context managers that let exceptions pass.
 _TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
 _GROWING = m.Name("append") | m.Name("add") | m.Name("extend") | m.Name("update")
+_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
@@ -150,8 +151,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
         return True
     if isinstance(value, cst.BinaryOperation):
         return _is_new(module, value.left) or _is_new(module, value.right)
-    names = module.qualified_names(value.func) if isinstance(value, cst.Call) else set()
-    return bool(names) and all(_FRESH.fullmatch(name) for name in names)
+    return is_call_of(module, value, _FRESH)
 
 
 def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
@@ -161,11 +161,9 @@ def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
             return None
         if isinstance(ancestor, cst.Try | cst.TryStar):
             return "the `try` around it could go on with what was collected before an error"
-        if isinstance(ancestor, cst.With):
-            for item in ancestor.items:
-                names = module.qualified_names(item.item.func) if isinstance(item.item, cst.Call) else set()
-                if not names or not all(_TRANSPARENT.fullmatch(name) for name in names):
-                    return "the `with` around it could go on with what was collected before an error"
+        items = ancestor.items if isinstance(ancestor, cst.With) else ()
+        if not all(is_call_of(module, one.item, _TRANSPARENT) for one in items):
+            return "the `with` around it could go on with what was collected before an error"
     return None
 
 
@@ -173,14 +171,13 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
     """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
     scope = scope_of(module, loop)
     start, end = module.span(loop)
-    for mention in matching(scope, m.Name(name)):
-        offset = module.span(mention)[0]
-        if start <= offset < end or not is_variable(module, mention) or _is_target(module, mention):
+    for one in matching(scope, m.Name(name)):
+        if start <= module.span(one)[0] < end or mention(module, one) not in _USED:
             continue
-        if _is_given_first(module, mention, name, (start, end)):
+        if _is_given_first(module, one, name, (start, end)):
             continue
-        binders = (a for a in module.ancestors(mention) if a is not scope)
-        if not any(_binds(module, binder, mention, name) for binder in binders):
+        binders = (a for a in module.ancestors(one) if a is not scope)
+        if not any(_binds(module, binder, one, name) for binder in binders):
             return True
     return False
 
@@ -205,15 +202,6 @@ def _names(target: cst.CSTNode, name: str) -> bool:
     """Whether ``name`` is bound by an assignment to ``target``."""
     parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
     return m.matches(target, m.Name(name)) or any(_names(part.value, name) for part in parts)
-
-
-def _is_target(module: Module, mention: cst.CSTNode) -> bool:
-    parent = module.parents[mention]
-    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        mention, parent = parent, module.parents[parent]
-    if isinstance(parent, cst.For | cst.CompFor):
-        return parent.target is mention
-    return isinstance(parent, cst.AssignTarget | cst.AsName | cst.Param | cst.ImportAlias)
 
 
 def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str) -> bool:

@@ -13,9 +13,11 @@ from collections.abc import Callable
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import FACTORY, inherits, is_call_of, resolves_to
+from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, binds, dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import binding_scope, binds, dotted, parameters
 
 #: Names that people give to datasets.
 DATASET_NAME = re.compile(
@@ -28,7 +30,7 @@ _TORCH = re.compile(
 )
 _TAKES_DATASETS = re.compile(
     r"torch\.utils\.data\.(dataset\.|dataloader\.)?(DataLoader|Subset|random_split)"
-    r"|chirpid_patch\.(OptimalDataLoaderFactory\.create_\w+|BatchedDataLoader|WorkerSafe\w+)"
+    rf"|{FACTORY}|chirpid_patch\.(BatchedDataLoader|WorkerSafe\w+)"
 )
 _OTHERS = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
@@ -50,7 +52,6 @@ _LITERALS = (
     cst.GeneratorExp,
     cst.Lambda,
 )
-_BASES_LIMIT = 8
 
 
 def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
@@ -59,7 +60,8 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if name is None:
         return False
     scope = binding_scope(module, node, name)
-    values, annotations = _origins(module, scope, name)
+    given, annotations = origins(module, scope, name)
+    values = [one.value for one in given]
     named = [part for one in annotations for part in matching(one, m.Name() | m.Attribute() | m.SimpleString())]
     if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
         return True
@@ -74,28 +76,6 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 def is_variable_somewhere(module: Module, name: str) -> bool:
     """Whether a function of the module has ``name`` as a parameter or assigns to it."""
     return name in module.text and any(binds(one, name) for one in module.find(cst.FunctionDef, cst.Lambda))
-
-
-def _origins(
-    module: Module, scope: cst.CSTNode, name: str
-) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]]:
-    """Values assigned to ``name`` in ``scope`` (for a tuple target: what is taken apart), and its annotations."""
-    values: list[cst.BaseExpression] = []
-    annotations: list[cst.BaseExpression] = []
-    nodes = matching(scope, m.Assign() | m.AnnAssign()) if isinstance(scope, cst.ClassDef) else own_nodes(scope)
-    for node in nodes:
-        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name:
-            annotations.append(node.annotation.annotation)
-            values += [node.value] if node.value is not None else []
-        elif isinstance(node, cst.Assign):
-            for target in node.targets:
-                parts = target.target.elements if isinstance(target.target, cst.Tuple | cst.List) else ()
-                if dotted(target.target) == name or any(dotted(part.value) == name for part in parts):
-                    values.append(node.value)
-    parameter = parameters(scope).get(name)
-    if parameter is not None and parameter.annotation is not None:
-        annotations.append(parameter.annotation.annotation)
-    return values, annotations
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
@@ -122,19 +102,15 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
     return computed or project.search(rf"\bdef\s+{re.escape(attribute)}\s*\(")
 
 
-def is_dataset_class(project: Project, qualified: str, depth: int = 0) -> bool:
+def is_dataset_class(project: Project, qualified: str) -> bool:
     """Whether a qualified name is a dataset class of PyTorch, torchvision, the runtime, or one of the project."""
-    if _TORCH.fullmatch(qualified):
-        return True
-    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
-    return any(is_dataset_class(project, name, depth + 1) for name in bases or ())
+    return inherits(project, qualified, _TORCH)
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Whether an annotation or the function that makes a value names something that is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
-    names = project.resolved_names(module, bare) if isinstance(bare, cst.Name | cst.Attribute) else set()
-    return bool(names) and all(_OTHERS.fullmatch(name) for name in names)
+    return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, _OTHERS, project)
 
 
 def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
@@ -145,10 +121,8 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
     """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
     start, end = module.span(scope)
     for call in module.once(_given).get(name, ()):
-        if start <= module.span(call)[0] < end:
-            names = project.resolved_names(module, call.func)
-            if names and all(_TAKES_DATASETS.fullmatch(one) for one in names):
-                return True
+        if start <= module.span(call)[0] < end and is_call_of(module, call, _TAKES_DATASETS, project):
+            return True
     return False
 
 

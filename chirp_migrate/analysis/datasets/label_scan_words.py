@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 
 #: Words of which one has to be there for a name to be known as a dataset by more than itself.
 DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
@@ -17,8 +19,13 @@ DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*lo
 _Loop = ast.For | ast.AsyncFor | ast.comprehension
 
 
-def may_scan(tree: ast.Module, text: str) -> bool:
+@lru_cache(maxsize=64)
+def may_scan(text: str) -> bool:
     """Whether some loop or comprehension may only use the labels of a dataset, or stacks its samples."""
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return False  # not worth telling in a file that no other rule looks at
     facts = DATASET_FACTS.search(text) is not None
 
     def dataset(node: ast.expr) -> bool:

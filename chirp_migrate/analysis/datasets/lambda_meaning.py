@@ -1,4 +1,4 @@
-"""Lambdas that do what something shipped does for whole batches: standardise a sample, or stack samples."""
+"""Lambdas that do what another function does: one that they only call, or a shipped one that takes whole batches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.scopes import Kind
 
-__all__ = ["Shipped", "shipped_meaning"]
+__all__ = ["Forwarded", "Shipped", "instead_of"]
 
 _SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
+
+
+@dataclass(frozen=True)
+class Forwarded:
+    """The function that a lambda only calls."""
+
+    function: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,70 @@ class Shipped:
     does: str
 
 
-def shipped_meaning(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
+def instead_of(module: Module, project: Project, node: cst.Lambda) -> Forwarded | Shipped | None:
+    """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
+    if not _means_the_same_early(module, project, node):
+        return None
+    forwarded = _forwarded(module, project, node)
+    if forwarded is not None:
+        return Forwarded(forwarded)
+    shipped = _shipped(module, project, node)
+    owner = module.scopes.lookup(shipped.name, node) if shipped is not None else None
+    return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
+
+
+def _means_the_same_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+    """Whether every name in the lambda means where it stands what it will mean when it is called, by position."""
+    if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
+        return False
+    if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
+        return False
+    names = (one for one in walk(node.body) if isinstance(one, cst.Name) and is_variable(module, one))
+    return all(_is_settled(module, project, node, one.value, one) for one in names)
+
+
+def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
+    """Whether a name of the module gets its value once, above; others are checked before."""
+    owner = module.scopes.lookup(name, use)
+    if owner is None or not isinstance(owner[0].node, cst.Module):
+        return owner is not None or module.scopes.is_builtin(name)
+    (place, *more) = owner[1]
+    top = module.top_level_statement(place.node)
+    once = not more and (top is place.node or isinstance(top, cst.SimpleStatementLine))
+    return once and module.span(top)[1] <= module.span(node)[0] and not is_replaced(module, project, name)
+
+
+def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None:
+    """``f`` for ``lambda a, b: f(a, b)``; of attributes only those of modules, and methods, that nothing replaces."""
+    parameters, body = node.params, node.body
+    names = [one.name.value for one in parameters.params]
+    plain = m.matches(parameters, m.Parameters(params=[m.ZeroOrMore(m.Param(default=None))], kwonly_params=[]))
+    others = parameters.posonly_params or isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg
+    if not isinstance(body, cst.Call) or not plain or others:
+        return None
+    given = [
+        one.value.value for one in body.args if isinstance(one.value, cst.Name) and not one.star and not one.keyword
+    ]
+    path = dotted(body.func)
+    if given != names or len(body.args) != len(names) or path is None or path.partition(".")[0] in names:
+        return None
+    if "." not in path:
+        return path
+    owner, last = module.scopes.lookup(path.partition(".")[0], body.func), path.rpartition(".")[2]
+    is_import = owner is not None and all(one.kind is Kind.IMPORT for one in owner[1])
+    fixed = not is_assigned(project, last) and not is_quoted(project, last)
+    return path if fixed and (is_import or _is_method(module, node, path)) else None
+
+
+def _is_method(module: Module, node: cst.Lambda, path: str) -> bool:
+    """Whether ``path`` is ``self.name`` for a method of the class around."""
+    owner, (first, _, name) = module.enclosing_class(node), path.partition(".")
+    body = owner.body.body if owner is not None else ()
+    methods = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+    return first == "self" and len(methods) == 1 and not methods[0].decorators
+
+
+def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
     """What is shipped for this lambda; None where it does something else."""
     parameters = node.params
     plain = m.matches(parameters, m.Parameters(params=[m.Param(default=None)], kwonly_params=[], posonly_params=[]))

@@ -7,6 +7,7 @@ import re
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_super_init, own_nodes, parameters
@@ -45,8 +46,7 @@ def _module_class(project: Project, qualified: str) -> tuple[Module, cst.ClassDe
     found = project.class_definition(qualified)
     if found is None or len(found[1].bases) != 1:
         return None
-    names = project.resolved_names(found[0], found[1].bases[0].value)
-    return found if names and all(_MODULE.fullmatch(name) for name in names) else None
+    return found if resolves_to(found[0], found[1].bases[0].value, _MODULE, project) else None
 
 
 def _only_stores(project: Project, qualified: str) -> bool:

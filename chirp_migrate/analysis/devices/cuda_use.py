@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import assigned_value
+from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import own_nodes, parameters
+from chirp_migrate.syntax.queries import own_nodes
 
 #: Functions of ``torch.cuda`` that initialise CUDA when they are called.
 _INITIALISING = re.compile(
@@ -17,7 +17,6 @@ _INITIALISING = re.compile(
     r"|get_device_(name|properties|capability)|current_stream|default_stream|current_blas_handle|Event|Stream"
     r"|reset_(max|peak)_memory_\w+)"
 )
-_DEPTH = 4
 
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
@@ -29,68 +28,26 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
     if method == "to":
         first = call.args[0] if call.args and call.args[0].keyword is None and not call.args[0].star else None
         device = first.value if device is None and first is not None else device
-        return device is not None and names_cuda(module, device)
-    if device is None or not names_cuda(module, device):
+        return device is not None and _names_cuda(module, device)
+    if device is None or not _names_cuda(module, device):
         return False
     return any(one.startswith("torch.") and one != "torch.device" for one in module.qualified_names(call.func))
 
 
-def cuda_use(module: Module, call: cst.Call) -> bool:
-    """Whether a call initialises CUDA: it moves something there, or asks something that only CUDA knows."""
-    if moves_to_cuda(module, call):
-        return True
-    return any(_INITIALISING.fullmatch(one) for one in module.qualified_names(call.func))
-
-
 def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
-    """Calls in ``scope`` that use CUDA; those in functions and classes inside it only with ``nested``."""
+    """Calls in ``scope`` that initialise CUDA, because they move something there or ask something that only CUDA knows.
+
+    ``nested``: also those in functions and classes inside it.
+    """
     for node in walk(scope) if nested else own_nodes(scope):
-        if isinstance(node, cst.Call) and cuda_use(module, node):
+        if isinstance(node, cst.Call) and (moves_to_cuda(module, node) or _initialises(module, node)):
             yield node
 
 
-def names_cuda(module: Module, device: cst.BaseExpression, depth: int = 0) -> bool:
+def _initialises(module: Module, call: cst.Call) -> bool:
+    return any(_INITIALISING.fullmatch(one) for one in module.qualified_names(call.func))
+
+
+def _names_cuda(module: Module, device: cst.BaseExpression) -> bool:
     """Whether an expression names a CUDA device, where there is one: also ``"cuda" if … else "cpu"``."""
-    if depth > _DEPTH:
-        return False
-    if isinstance(device, cst.SimpleString | cst.ConcatenatedString | cst.FormattedString):
-        return re.match(r"[rfbuRFBU]*[\"']+cuda\b", module.source(device)) is not None
-    parts: list[cst.BaseExpression] = []
-    if isinstance(device, cst.IfExp):
-        parts = [device.body, device.orelse]
-    elif isinstance(device, cst.Call) and "torch.device" in module.qualified_names(device.func):
-        parts = [a.value for a in device.args[:1]]
-    elif isinstance(device, cst.Name):
-        parts = _values_of_name(module, device)
-    elif isinstance(device, cst.Attribute) and isinstance(device.value, cst.Name) and device.value.value == "self":
-        parts = _values_of_attribute(module, device)
-    return any(names_cuda(module, part, depth + 1) for part in parts)
-
-
-def _values_of_name(module: Module, name: cst.Name) -> list[cst.BaseExpression]:
-    """Values that a name is given in the nearest scope that binds it; for a parameter its default."""
-    for scope in (*(a for a in module.ancestors(name) if isinstance(a, cst.FunctionDef)), module.tree):
-        values = [
-            value
-            for node in own_nodes(scope)
-            if isinstance(node, cst.Name)
-            and node.value == name.value
-            and (value := assigned_value(module, node)) is not None
-        ]
-        parameter = parameters(scope).get(name.value)
-        if parameter is not None and parameter.default is not None:
-            values.append(parameter.default)
-        if values or parameter is not None:
-            return values
-    return []
-
-
-def _values_of_attribute(module: Module, attribute: cst.Attribute) -> list[cst.BaseExpression]:
-    owner = module.enclosing_class(attribute)
-    return [
-        value
-        for node in (walk(owner) if owner is not None else ())
-        if isinstance(node, cst.Attribute)
-        and node.deep_equals(attribute)
-        and (value := assigned_value(module, node)) is not None
-    ]
+    return "cuda" in device_value(module, device).kinds

@@ -14,10 +14,10 @@ from functools import cached_property
 
 import libcst as cst
 
+from chirp_migrate.analysis.catalogue import LOADER, inherits, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
-from chirp_migrate.analysis.loaders.loader_names import is_loader_class
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
@@ -91,8 +91,7 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
     """Whether a name or attribute stands for one of these."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
-    names = project.resolved_names(module, node)
-    if names and all(pattern.fullmatch(name) for name in names):
+    if resolves_to(module, node, pattern, project):
         return True
     if not isinstance(node, cst.Attribute) or not _LAST.fullmatch(node.attr.value):
         return False
@@ -250,7 +249,7 @@ class _Loading:
         if owner is None or not isinstance(method, cst.Attribute) or method.attr.value != "__iter__":
             return False
         bases = [name for base in owner.bases for name in self._project.resolved_names(self._module, base.value)]
-        found = any(is_loader_class(self._project, name) for name in bases)
+        found = any(inherits(self._project, name, LOADER) for name in bases)
         self.reading.from_loader |= found
         return found
 

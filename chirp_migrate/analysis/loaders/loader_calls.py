@@ -11,6 +11,8 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
+#: PyTorch's class, by the names that it has.
+DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 _LOADERS = re.compile(
     r"torch\.utils\.data\.(dataloader\.)?(?P<torch>DataLoader)"
     r"|chirpid_patch\.(factory\.)?OptimalDataLoaderFactory\.create_(?P<role>training_|validation_|test_|)loader"
@@ -70,6 +72,14 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         arguments = {a.keyword.value: a.value for a in plain if a.keyword is not None}
         arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
+
+
+def argument_positions(call: cst.Call) -> dict[str, int]:
+    """Where a call of ``DataLoader`` without stars gives each parameter; what it does not take is missing."""
+    named = ((one.keyword.value if one.keyword else None, place) for place, one in enumerate(call.args))
+    positional = dict(enumerate(TORCH_POSITIONAL))
+    found = ((keyword or positional.get(place), place) for keyword, place in named)
+    return {name: place for name, place in found if name is not None}
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:

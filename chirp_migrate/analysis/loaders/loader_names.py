@@ -16,6 +16,7 @@ from functools import lru_cache
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.project import Project
@@ -25,7 +26,6 @@ __all__ = [
     "Evidence",
     "Loader",
     "LoaderNames",
-    "is_loader_class",
     "may_use_loader",
 ]
 
@@ -35,12 +35,11 @@ _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.M
 _NAME = re.compile(r"\w*loader(_?(\d+|[a-rt-z][a-z]*))?|_*(\w+_)?dl", re.IGNORECASE)
 #: Names of what holds loaders.
 _PLURAL = re.compile(r"\w*loaders?(_\w+)?|_*(\w+_)?dls?", re.IGNORECASE)
-_TORCH = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.BatchedDataLoader")
-_FACTORY = re.compile(r"chirpid_patch\.OptimalDataLoaderFactory\.create_\w+")
+_FACTORY = re.compile(FACTORY)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-_WRAPPERS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track|builtins\.iter|itertools\.islice")
+_WRAPPERS = re.compile(rf"{PROGRESS}|builtins\.iter|itertools\.islice")
 _OTHERS = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
@@ -76,18 +75,6 @@ class Loader:
     evidence: Evidence
     calls: tuple[tuple[Module, cst.Call], ...] = ()
     complete: bool = False
-
-
-def is_loader_class(project: Project, qualified: str, depth: int = 0) -> bool:
-    """Whether a qualified name is PyTorch's ``DataLoader``, the runtime's, or a subclass of one in the project."""
-    if _TORCH.fullmatch(qualified):
-        return True
-    found = project.class_definition(qualified) if depth < _DEPTH_LIMIT else None
-    if found is None:
-        return False
-    owner, definition = found
-    bases = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in definition.bases]
-    return any(is_loader_class(project, n, depth + 1) for base in bases for n in project.resolved_names(owner, base))
 
 
 class LoaderNames:
@@ -129,7 +116,7 @@ class LoaderNames:
             if called == {"builtins.zip"}:
                 pairs = zip(parts, given, strict=True) if len(parts) == len(given) else ()
                 return [found for part, one in pairs for found in self.iterated(part, one, depth + 1)]
-            if called and given and all(_WRAPPERS.fullmatch(name) for name in called):
+            if given and resolves_to(self._module, value.func, _WRAPPERS, self._project):
                 return self.iterated(target, given[0], depth + 1)
         loader = self.loader(iterable)
         return [(target, loader)] if loader is not None else []
@@ -162,10 +149,9 @@ class LoaderNames:
     def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
-        if names and whole and all(_FACTORY.fullmatch(n) or is_loader_class(self._project, n) for n in names):
+        if names and whole and all(_FACTORY.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
             return Loader(Evidence.VALUE, ((module, call),), complete=True)
-        wrapped = names and all(_WRAPPERS.fullmatch(n) for n in names)
-        if wrapped and call.args and not call.args[0].star:
+        if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self._functions(module, call, names):
             returned = [n.value for n in own_nodes(function) if isinstance(n, cst.Return) and n.value is not None]
@@ -233,13 +219,13 @@ class LoaderNames:
             return any(self._annotates(module, one, inside) for one in (node.left, node.right))
         if isinstance(node, cst.Subscript):
             head = self._project.resolved_names(module, node.value)
-            if any(is_loader_class(self._project, one) for one in head):
+            if any(inherits(self._project, one, LOADER) for one in head):
                 return not inside
             transparent = any(_SAME.fullmatch(one) for one in head)
             parts = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
             return (transparent or inside) and any(self._annotates(module, p, inside and transparent) for p in parts)
         names = self._project.resolved_names(module, node)
-        return not inside and any(is_loader_class(self._project, one) for one in names)
+        return not inside and any(inherits(self._project, one, LOADER) for one in names)
 
     def _is_other(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
         if isinstance(value, _LITERALS) or (isinstance(value, _CONTAINERS) and not inside):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from enum import Enum
+from functools import lru_cache
 
 import libcst as cst
-import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Scope
 
-__all__ = ["Use", "UseKind", "use_of"]
+__all__ = ["Built", "CalledLater", "HandedOn", "Named", "Subclassed", "Use", "loader_mentions", "may_build", "use_of"]
 
 #: Functions that look at a class and make nothing of it.
 _LOOKS = re.compile(
@@ -22,76 +25,117 @@ _LOOKS = re.compile(
     r"|inspect\.\w+|typing\.(cast|TypeVar|NewType|get_type_hints)"
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
+_CALL = re.compile(r"\bDataLoader\s*\(")
+#: Methods of the factory.
+_METHOD = re.compile(r"create_(\w+_)?loader")
 _PARTIAL = frozenset({"functools.partial"})
 
 
-class UseKind(Enum):
-    """What a mention of the class is for."""
+def may_build(text: str, spellings: frozenset[str]) -> bool:
+    """Whether a text with one of these names may build a loader; decides who is parsed by LibCST."""
+    return any(word in text for word in spellings) and (_CALL.search(text) is not None or _names_one(text, spellings))
 
-    CALL = "call"
-    NAMED = "named"
-    CALLABLE = "callable"
-    SUBCLASS = "subclass"
-    VALUE = "value"
+
+@lru_cache(maxsize=64)
+def _names_one(text: str, spellings: frozenset[str]) -> bool:
+    """Whether the class, or the factory, is more than imported and annotated with."""
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return True  # whoever reads it next says why not
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if name in spellings or (isinstance(node, ast.alias) and node.asname and node.name in spellings):
+            return True
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns"):
+                pending += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST)]
+    return False
+
+
+def loader_mentions(module: Module, spellings: Collection[str]) -> list[cst.Name | cst.Attribute]:
+    """Names that may be the class, and attributes that may be the factory's methods, in order of the text."""
+    names = [one for one in module.find(cst.Name) if one.value in spellings]
+    attributes = [
+        one for one in module.find(cst.Attribute) if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)
+    ]
+    return sorted([*names, *attributes], key=lambda one: module.span(one)[0])
 
 
 @dataclass(frozen=True)
-class Use:
-    """How a mention of the class is used.
+class Built:
+    """A loader is built from it by ``call``."""
 
-    Attributes:
-        kind: ``CALL``: it is called; ``NAMED``: nothing is built from it here; ``CALLABLE``: it is only ever called
-            with a loader's arguments, later; ``SUBCLASS``: a class inherits from it; ``VALUE``: anything else.
-        call: the call, for ``CALL``.
-        where: for ``VALUE`` and ``SUBCLASS``, where it goes, in words.
-    """
+    call: cst.Call
 
-    kind: UseKind
-    call: cst.Call | None = None
-    where: str = ""
+
+@dataclass(frozen=True)
+class Named:
+    """Nothing is built from it here."""
+
+
+@dataclass(frozen=True)
+class CalledLater:
+    """It is only ever called with a loader's arguments, later."""
+
+
+@dataclass(frozen=True)
+class Subclassed:
+    """The class ``by`` inherits from it."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """It goes where it is not seen any more, in words."""
+
+    where: str
+
+
+Use = Built | Named | CalledLater | Subclassed | HandedOn
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
     """How the mention ``node`` of the class is used."""
     top: cst.CSTNode = node
-    parent = module.parents[top]
-    if isinstance(parent, cst.Subscript) and parent.value is top:
-        top, parent = parent, module.parents[parent]  # DataLoader[Batch](…)
-    if isinstance(parent, cst.Call) and parent.func is top:
-        return Use(UseKind.CALL, parent)
-    while isinstance(parent, cst.IfExp | cst.BooleanOperation) and not (
-        isinstance(parent, cst.IfExp) and parent.test is top
-    ):
-        top, parent = parent, module.parents[parent]
-    if isinstance(parent, cst.Arg):
-        return _as_argument(module, parent)
-    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
-        return _assigned(module, project, parent.targets[0].target)
-    if isinstance(parent, cst.Param) and parent.default is top:
-        return _held(module, project, parent.name)
-    return Use(UseKind.NAMED) if _only_names(module, node) else Use(UseKind.VALUE, where=_where(module, node))
+    if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
+        top = generic  # DataLoader[Batch](…)
+    step = step_of(module, top)
+    while isinstance(step, Chosen):
+        step = step_of(module, step.whole)
+    match step:
+        case Called(call) if call.func is top:
+            return Built(call)
+        case Inherited(definition):
+            return Subclassed(definition.name.value)
+        case Given(argument, call):
+            return _as_argument(module, argument, call)
+        case Assigned((target,), cst.Assign()):
+            return _assigned(module, project, target)
+        case Default(parameter):
+            return _held(module, project, parameter.name)
+    return Named() if _only_names(module, node) else HandedOn(_where(module, node))
 
 
-def _as_argument(module: Module, argument: cst.Arg) -> Use:
-    owner = module.parents[argument]
-    if isinstance(owner, cst.ClassDef):
-        return Use(UseKind.SUBCLASS, where=owner.name.value)
-    assert isinstance(owner, cst.Call)
-    names = module.qualified_names(owner.func)
-    if names and names <= _PARTIAL and owner.args[0] is argument and not argument.star:
-        return Use(UseKind.CALLABLE)
-    if names and all(_LOOKS.fullmatch(name) for name in names):
-        return Use(UseKind.NAMED)
-    return Use(UseKind.VALUE, where=f"given to {module.source(owner.func).strip()}(…)")
+def _as_argument(module: Module, argument: cst.Arg, call: cst.Call) -> Use:
+    names = module.qualified_names(call.func)
+    if names and names <= _PARTIAL and call.args[0] is argument and not argument.star:
+        return CalledLater()
+    if resolves_to(module, call.func, _LOOKS):
+        return Named()
+    return HandedOn(f"given to {module.source(call.func).strip()}(…)")
 
 
 def _assigned(module: Module, project: Project, target: cst.BaseExpression) -> Use:
-    if isinstance(target, cst.Name):
-        return _held(module, project, target)
-    if m.matches(target, m.Attribute(m.Name("self"), m.Name())):
-        assert isinstance(target, cst.Attribute)
-        return _held_by_attribute(module, project, target.attr.value)
-    return Use(UseKind.VALUE, where=f"kept in {module.source(target).strip()}")
+    match target:
+        case cst.Name():
+            return _held(module, project, target)
+        case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=attribute)):
+            return _held_by_attribute(module, project, attribute)
+    return HandedOn(f"kept in {module.source(target).strip()}")
 
 
 def _held(module: Module, project: Project, name: cst.Name) -> Use:
@@ -99,19 +143,19 @@ def _held(module: Module, project: Project, name: cst.Name) -> Use:
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
         return _held_by_attribute(module, project, name.value)
-    elsewhere = Use(UseKind.VALUE, where=f"kept in {name.value}")
+    elsewhere = HandedOn(f"kept in {name.value}")
     if scope is module.scopes.module and project.imported_elsewhere(module, name.value):
         return elsewhere
-    return Use(UseKind.CALLABLE) if _only_called(module, scope, name.value) else elsewhere
+    return CalledLater() if _only_called(module, scope, name.value) else elsewhere
 
 
 def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
-    elsewhere = Use(UseKind.VALUE, where=f"kept in the attribute {attribute}")
+    elsewhere = HandedOn(f"kept in the attribute {attribute}")
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     if not reads or project.mentions(attribute, besides=module.path):
         return elsewhere
-    return Use(UseKind.CALLABLE) if all(_is_called(module, one) for one in reads) else elsewhere
+    return CalledLater() if all(_is_called(module, one) for one in reads) else elsewhere
 
 
 def _only_called(module: Module, scope: Scope, name: str) -> bool:
@@ -146,8 +190,7 @@ def _only_names(module: Module, node: cst.CSTNode) -> bool:
         if isinstance(ancestor, cst.BinaryOperation) and isinstance(ancestor.operator, cst.BitOr):
             return True
         if isinstance(ancestor, cst.Call):
-            names = module.qualified_names(ancestor.func)
-            return child is not ancestor.func and bool(names) and all(_LOOKS.fullmatch(name) for name in names)
+            return child is not ancestor.func and is_call_of(module, ancestor, _LOOKS)
         if isinstance(ancestor, cst.Expr):
             return child is node
         if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.syntax.queries import Mention, holds, mention, own_nodes
 
 __all__ = ["Batch", "Path", "statement_of"]
 
@@ -22,6 +23,8 @@ _READS = re.compile(
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
 )
 _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
+
+_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 #: Where in a batch a value lies: keys and positions as they are written, ``*`` for "some".
 Path = tuple[str, ...]
@@ -85,7 +88,7 @@ class Batch:
         begin = self._module.span(inner[-1] if inner else statement)[0]
         stored = self._stored(call, path)
         for name in walk(self._loop.body):
-            if not isinstance(name, cst.Name) or name.value in stored or not self._is_read(name):
+            if not isinstance(name, cst.Name) or name.value in stored or mention(self._module, name) not in _USED:
                 continue
             place = self._module.span(name)[0]
             if start <= place < end:
@@ -145,17 +148,13 @@ class Batch:
                 break
             if isinstance(ancestor, cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp):
                 clause: cst.CompFor | None = ancestor.for_in
-                while clause is not None and not self._holds(clause.iter, place):
+                while clause is not None and not holds(self._module, clause.iter, name):
                     for bound, path in self._elements(clause.target, clause.iter):
                         if bound == name.value:
                             return path
                     clause = clause.inner_for_in
         before = [one.path for one in self._bound.get(name.value, ()) if one.offset <= place]
         return before[-1] if before else None
-
-    def _holds(self, node: cst.CSTNode, place: int) -> bool:
-        start, end = self._module.span(node)
-        return start <= place < end
 
     def _bind(self, names: Iterable[tuple[str, Path | None]], offset: int, node: cst.CSTNode) -> None:
         kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -231,29 +230,13 @@ class Batch:
                 found |= {base.value} if isinstance(base, cst.Name) else set()
         return found
 
-    def _is_read(self, name: cst.Name) -> bool:
-        child: cst.CSTNode = name
-        while isinstance(parent := self._module.parents[child], cst.Element | cst.Tuple | cst.List):
-            child = parent
-        if isinstance(parent, cst.For | cst.CompFor | cst.AssignTarget):
-            return parent.target is not child
-        if isinstance(parent, cst.Attribute):
-            return parent.value is name
-        if isinstance(parent, cst.Arg):
-            return parent.keyword is not name
-        if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
-            return parent.name is not name
-        return not isinstance(parent, cst.NameItem | cst.AsName)
-
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Whether what is done with a value can neither write to its memory nor give it to something that could."""
         parent = self._module.parents[node]
         if isinstance(parent, cst.Attribute):
             return _READS.fullmatch(parent.attr.value) is not None
         if isinstance(parent, cst.Arg):
-            called = self._module.parents[parent]
-            names = self._module.qualified_names(called.func) if isinstance(called, cst.Call) else set()
-            return bool(names) and all(_READING.fullmatch(name) for name in names)
+            return is_call_of(self._module, self._module.parents[parent], _READING)
         if isinstance(parent, cst.Element):
             around = self._module.parents[parent]
             node, parent = around, self._module.parents[around]

@@ -11,6 +11,7 @@ from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.devices.device_moves import is_dtype, moved_to
 from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
 from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import Mention, mention
 
 __all__ = ["BatchUses", "batch_uses"]
 
@@ -59,7 +60,7 @@ class _Reading:
             (one for one in walk(self._loop.body) if isinstance(one, cst.Name)),
             key=lambda one: self._module.span(one)[0],
         ):
-            if not is_load(self._module, name) or self._batch.path(name) is None:
+            if mention(self._module, name) is not Mention.READ or self._batch.path(name) is None:
                 continue
             outer = self._outermost(name)
             path = self._batch.path(outer)
@@ -189,22 +190,6 @@ class _Reading:
         for name in {one.value for one in walk(self._target) if isinstance(one, cst.Name)} - bound:
             if is_read_outside(self._module, self._loop, name):
                 yield f"`{name}` may be used again behind the loop"
-
-
-def is_load(module: Module, name: cst.CSTNode) -> bool:
-    """Whether a name, or an attribute, is read where it stands: no target, keyword, definition or deletion."""
-    child = name
-    while isinstance(parent := module.parents[child], cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        child = parent
-    if isinstance(parent, cst.For | cst.CompFor | cst.AssignTarget | cst.AnnAssign | cst.AugAssign | cst.NamedExpr):
-        return parent.target is not child
-    if isinstance(parent, cst.Attribute):
-        return parent.value is name
-    if isinstance(parent, cst.Arg):
-        return parent.keyword is not name
-    if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
-        return parent.name is not name
-    return not isinstance(parent, cst.NameItem | cst.AsName | cst.ImportAlias | cst.Del)
 
 
 def _covers(moved: Path, path: Path) -> bool:

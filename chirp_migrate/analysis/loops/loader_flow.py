@@ -13,17 +13,28 @@ from enum import Enum
 
 import libcst as cst
 
+from chirp_migrate.analysis.catalogue import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.dataflow.value_flow import (
+    Assigned,
+    Chosen,
+    Given,
+    Inherited,
+    Iterated,
+    Kept,
+    Member,
+    Returned,
+    step_of,
+)
 from chirp_migrate.analysis.loaders.loader_names import LoaderNames
-from chirp_migrate.analysis.loops.batch_uses import is_load
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, parameters
+from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters
 
 __all__ = ["Flow", "LoaderLoop", "Step", "StepKind", "argument_for", "loader_flow"]
 
-_SHOWN = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
+_SHOWN = re.compile(PROGRESS)
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
 #: What of a loader, or of a progress bar around it, is asked or told without reading a batch.
 _MEMBERS = frozenset(
@@ -31,10 +42,8 @@ _MEMBERS = frozenset(
     | {"pin_memory", "persistent_workers", "prefetch_factor", "decision", "shutdown", "set_epoch"}
     | {"set_postfix", "set_postfix_str", "set_description", "set_description_str", "update", "refresh", "close"}
 )
-#: Decorators that hand a function's arguments on as they are.
-_PLAIN = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 #: Statements and expressions that only ask whether there is one, or show it.
-_NEUTRAL = cst.If | cst.While | cst.Assert | cst.Expr | cst.Del | cst.FormattedStringExpression
+_NEUTRAL = cst.If | cst.IfExp | cst.While | cst.Assert | cst.Expr | cst.Del | cst.FormattedStringExpression
 _NEUTRAL |= cst.Comparison | cst.ComparisonTarget | cst.UnaryOperation
 _STEPS = 8
 
@@ -137,30 +146,31 @@ class _Following:
         if (node, inside, steps) in self._seen:
             return
         self._seen.add((node, inside, steps))
-        parent = module.parents[node]
-        if isinstance(parent, cst.IfExp | cst.BooleanOperation):
-            if not (isinstance(parent, cst.IfExp) and parent.test is node):
-                self.value(module, parent, inside, steps)
-        elif isinstance(parent, cst.Assign):
-            for one in parent.targets:
-                self._bound(module, one.target, inside, steps)
-        elif isinstance(parent, cst.AnnAssign | cst.NamedExpr) and parent.value is node:
-            self._bound(module, parent.target, inside, steps)
-            if isinstance(parent, cst.NamedExpr):
-                self.value(module, parent, inside, steps)
-        elif isinstance(parent, cst.Element):
-            self._element(module, parent, inside, steps)
-        elif isinstance(parent, cst.Return):
-            self._returned(module, parent, None, inside, steps)
-        elif isinstance(parent, cst.Arg):
-            self._given(module, parent, inside, steps)
-        elif isinstance(parent, cst.For) and parent.iter is node:
-            self._looped(module, parent, inside, steps)
-        elif isinstance(parent, cst.Attribute):
-            if parent.attr.value not in _MEMBERS:
-                self._end(f"`{_short(module, parent)}` is more than a look at it")
-        elif not isinstance(parent, _NEUTRAL) or _looks_inside(parent):
-            self._end(f"`{_short(module, parent)}` does more with it than a loop")
+        match step_of(module, node):
+            case Chosen(whole):
+                self.value(module, whole, inside, steps)
+            case Assigned(targets, statement):
+                for one in targets:
+                    self._bound(module, one, inside, steps)
+                if isinstance(statement, cst.NamedExpr):
+                    self.value(module, statement, inside, steps)
+            case Kept(cst.Element() as element):
+                self._element(module, element, inside, steps)
+            case Returned(statement):
+                self._returned(module, statement, None, inside, steps)
+            case Given(argument, call) if not argument.star:
+                self._given(module, argument, call, inside, steps)
+            case Given(_, holder) | Inherited(holder):
+                self._end(f"`{_short(module, holder)}` is given it")
+            case Iterated(loop):
+                self._looped(module, loop, inside, steps)
+            case Member(attribute):
+                if attribute.attr.value not in _MEMBERS:
+                    self._end(f"`{_short(module, attribute)}` is more than a look at it")
+            case _:
+                parent = module.parents[node]
+                if not isinstance(parent, _NEUTRAL) or _looks_inside(parent):
+                    self._end(f"`{_short(module, parent)}` does more with it than a loop")
 
     def _bound(
         self, module: Module, target: cst.BaseExpression, inside: tuple[int, ...], steps: tuple[Step, ...]
@@ -174,7 +184,7 @@ class _Following:
             if shared or target.value in scope.elsewhere:
                 self._end(f"other code may use `{target.value}`, too")
             for name in module.find(cst.Name):
-                if name.value == target.value and is_variable(module, name) and is_load(module, name):
+                if name.value == target.value and is_variable(module, name) and mention(module, name) is Mention.READ:
                     owner = module.scopes.lookup(name.value, name)
                     if owner is not None and owner[0] is scope:
                         self.value(module, name, inside, steps)
@@ -190,7 +200,7 @@ class _Following:
             self._end(f"other files may use `self.{name}`, too")
             return
         for one in module.find(cst.Attribute):
-            if one.attr.value == name and is_load(module, one):
+            if one.attr.value == name and mention(module, one) is Mention.READ:
                 if dotted(one) == f"self.{name}" and module.enclosing_class(one) is owner:
                     self.value(module, one, inside, steps)
                 else:
@@ -250,11 +260,8 @@ class _Following:
     def _unlike_its_calls(self, module: Module, function: cst.FunctionDef) -> str | None:
         """Why what a function returns or is given may not be what its calls get or give."""
         name = function.name.value
-        for decorator in function.decorators:
-            node = decorator.decorator
-            names = module.qualified_names(node.func if isinstance(node, cst.Call) else node)
-            if not names or not all(_PLAIN.fullmatch(one) for one in names):
-                return f"a decorator may change what `{name}` does"
+        if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in function.decorators):
+            return f"a decorator may change what `{name}` does"
         if function.asynchronous is not None:
             return f"`{name}` is a coroutine"
         owner = _owner(module, function)
@@ -277,7 +284,7 @@ class _Following:
         else:
             if self._project.imported_elsewhere(module, name):
                 yield None
-            names = (one for one in module.find(cst.Name) if one.value == name and is_load(module, one))
+            names = (one for one in module.find(cst.Name) if one.value == name and mention(module, one) is Mention.READ)
             uses = [one for one in names if module.qualified_names(one) & qualified]
         for use in uses:
             parent = module.parents[use]
@@ -287,20 +294,18 @@ class _Following:
                 mine = module.qualified_names(use) == qualified
             yield parent if mine and isinstance(parent, cst.Call) and parent.func is use else None
 
-    def _given(self, module: Module, argument: cst.Arg, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
-        call = module.parents[argument]
-        if not isinstance(call, cst.Call) or argument.star:
-            self._end(f"`{_short(module, module.parents[argument])}` is given it")
-            return
+    def _given(
+        self, module: Module, argument: cst.Arg, call: cst.Call, inside: tuple[int, ...], steps: tuple[Step, ...]
+    ) -> None:
         names = self._project.resolved_names(module, call.func)
         place = list(call.args).index(argument)
-        if names and all(_ASKED.fullmatch(one) for one in names):
+        if resolves_to(module, call, _ASKED, self._project):
             return
         if names == {"builtins.enumerate"} and place == 0:
             self.value(module, call, (1, *inside), steps)
         elif names == {"builtins.zip"} and argument.keyword is None:
             self.value(module, call, (place, *inside), steps)
-        elif names and place == 0 and all(_SHOWN.fullmatch(one) for one in names):
+        elif place == 0 and resolves_to(module, call, _SHOWN, self._project):
             self.value(module, call, inside, steps)
         else:
             self._passed(module, call, argument, inside, steps)

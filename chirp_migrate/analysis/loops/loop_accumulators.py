@@ -20,20 +20,20 @@ from itertools import chain, takewhile
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
-from chirp_migrate.analysis.devices.device_moves import device_types
+from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, own_nodes
+from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes
 
 __all__ = ["NotProven", "summed_on_device"]
 
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
 _LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
-_DECORATORS = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 #: Context managers that let exceptions pass, and leave the device's stream as it is.
 _TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
@@ -76,7 +76,7 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
         if backend_holds(project, r"\b(DTensor|distribute_tensor|loss_parallel)\b"):
             raise NotProven("the loss may be a `DTensor`")
-        kinds = [device_types(module, project, device) for device in there.moves.values()]
+        kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
             raise NotProven("the device may lack float64 (MPS), and would round the sums differently")
     for name in dict.fromkeys(one.name for one in sums):
@@ -169,8 +169,7 @@ def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
         return bool(matching(loop.body, backward | scaled)) or _is_loss(module, loop, values[0])
     if not isinstance(node, cst.Call):
         return False
-    names = module.qualified_names(node.func)
-    if names and all(_LOSS_FUNCTION.fullmatch(one) for one in names):
+    if resolves_to(module, node.func, _LOSS_FUNCTION):
         return True
     name = dotted(node.func)
     made = origins(module, scope_of(module, node.func, name), name)[0] if name is not None else []
@@ -208,16 +207,12 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     for ancestor in chain.from_iterable(inside):
         if isinstance(ancestor, cst.Try | cst.TryStar):
             raise NotProven("the `try` around the loop could see the sums before it is over")
-        for item in ancestor.items if isinstance(ancestor, cst.With) else ():
-            names = module.qualified_names(item.item.func) if isinstance(item.item, cst.Call) else set()
-            if not names or not all(_TRANSPARENT.fullmatch(one) for one in names):
-                raise NotProven("the `with` around the loop could go on before it is over")
-    if function is not None:
-        for decorator in function.decorators:
-            named = decorator.decorator
-            names = module.qualified_names(named.func if isinstance(named, cst.Call) else named)
-            if not names or not all(_DECORATORS.fullmatch(one) for one in names):
-                raise NotProven("a decorator may compile the loop, and round differently")
+        items = ancestor.items if isinstance(ancestor, cst.With) else ()
+        if not all(is_call_of(module, one.item, _TRANSPARENT) for one in items):
+            raise NotProven("the `with` around the loop could go on before it is over")
+    decorators = function.decorators if function is not None else ()
+    if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in decorators):
+        raise NotProven("a decorator may compile the loop, and round differently")
     for node in own_nodes(function if function is not None else module.tree):
         if isinstance(node, cst.Yield | cst.Await):
             raise NotProven("the function is a generator or coroutine, and others run in between")
@@ -242,27 +237,27 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         raise NotProven(f"`{name}` is added to in several ways")
     start, end = module.span(loop)
     added = {one.statement for one in sums}
-    for mention in (one for one in module.find(cst.Name) if one.value == name and is_variable(module, one)):
-        owner = module.scopes.lookup(name, mention)
+    for use in (one for one in module.find(cst.Name) if one.value == name and is_variable(module, one)):
+        owner = module.scopes.lookup(name, use)
         if owner is None or owner[0] is not scope:
             continue
-        around = next(a for a in module.ancestors(mention) if isinstance(a, cst.FunctionDef | cst.Lambda | cst.Module))
+        around = next(a for a in module.ancestors(use) if isinstance(a, cst.FunctionDef | cst.Lambda | cst.Module))
         if around is not home:
             raise NotProven(f"a function inside uses `{name}`")
-        inside = start <= module.span(mention)[0] < end
-        parent = module.parents[mention]
+        inside = start <= module.span(use)[0] < end
+        parent = module.parents[use]
         if inside:
             if parent not in added:
                 raise NotProven(f"`{name}` is used before the loop is over")
             continue
-        value = _value_for(module, mention)
+        value = _value_for(module, use)
         if value is not None:
             if not isinstance(value, cst.Integer if kinds == {True} else cst.Float):
                 raise NotProven(f"`{name}` does not start as a literal number of that type")
-        elif isinstance(parent, cst.AugAssign) and parent.target is mention:
+        elif isinstance(parent, cst.AugAssign) and parent.target is use:
             if not _adds_the_same(module, parent, kinds == {True}):
                 raise NotProven(f"`{name}` is changed elsewhere, too")
-        elif _is_bound_otherwise(module, mention):
+        elif mention(module, use) is not Mention.READ:
             raise NotProven(f"`{name}` is changed elsewhere, too")
 
 
@@ -283,17 +278,6 @@ def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
     if not isinstance(value, cst.Tuple | cst.List) or len(value.elements) != len(around.elements):
         return value
     return next(one.value for one, target in zip(value.elements, around.elements, strict=True) if target is parent)
-
-
-def _is_bound_otherwise(module: Module, mention: cst.Name) -> bool:
-    """Whether a mention is a target of something that is no plain assignment."""
-    child: cst.CSTNode = mention
-    while isinstance(parent := module.parents[child], cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        child = parent
-    if isinstance(parent, cst.For | cst.CompFor | cst.NamedExpr):
-        return parent.target is child
-    patterns = cst.MatchAs | cst.MatchStar | cst.MatchMapping
-    return isinstance(parent, cst.AssignTarget | cst.AsName | cst.Param | cst.Del | patterns)
 
 
 def _adds_the_same(module: Module, statement: cst.AugAssign, count: bool) -> bool:

@@ -19,10 +19,9 @@ from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch, statement_of
-from chirp_migrate.analysis.loops.batch_uses import is_load
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.syntax.queries import Mention, holds, mention, own_nodes, target_names
 
 __all__ = ["DeviceLoop", "Wait", "WaitKind", "batch_loops", "is_each_step"]
 
@@ -145,7 +144,7 @@ class DeviceLoop:
                 parts = [one.value for one in call.args]
             names = (name for part in parts for name in walk(part) if isinstance(name, cst.Name))
             if device is not None and any(
-                is_load(self._module, one) and self._batch.path(one) is not None for one in names
+                mention(self._module, one) is Mention.READ and self._batch.path(one) is not None for one in names
             ):
                 found[call] = device
         return found
@@ -224,7 +223,7 @@ class DeviceLoop:
             if isinstance(ancestor, _COMPREHENSIONS):
                 clause: cst.CompFor | None = ancestor.for_in
                 while clause is not None:
-                    if name.value in _targets(clause.target) and not _holds(self._module, clause.iter, place):
+                    if name.value in target_names(clause.target) and not holds(self._module, clause.iter, name):
                         return self._element_is_there(clause.target, clause.iter, name.value)
                     clause = clause.inner_for_in
         before = [there for offset, there in self._bound.get(name.value, ()) if offset <= place]
@@ -245,7 +244,7 @@ class DeviceLoop:
             if self.is_there(node.value):
                 self._bind(node.target, True, end)
         elif isinstance(node, cst.For):
-            for name in _targets(node.target):
+            for name in target_names(node.target):
                 there = self._element_is_there(node.target, node.iter, name)
                 self._bound.setdefault(name, []).append((self._module.span(node.body)[0], there))
 
@@ -268,7 +267,7 @@ class DeviceLoop:
             if there and isinstance(base, cst.Name) and base.value != "self":
                 self._bound.setdefault(base.value, []).append((offset, True))
             return
-        for name in _targets(target):
+        for name in target_names(target):
             self._bound.setdefault(name, []).append((offset, there))
 
     def _element_is_there(self, target: cst.BaseExpression, iterable: cst.BaseExpression, name: str) -> bool:
@@ -278,28 +277,15 @@ class DeviceLoop:
             called = self._module.qualified_names(iterable.func)
             given = [one.value for one in iterable.args]
             if called == {"builtins.enumerate"} and len(parts) == 2 and given:
-                return name in _targets(parts[1]) and self._element_is_there(parts[1], given[0], name)
+                return name in target_names(parts[1]) and self._element_is_there(parts[1], given[0], name)
             if called == {"builtins.zip"} and len(parts) == len(given):
                 pairs = zip(parts, given, strict=True)
-                return any(name in _targets(one) and self._element_is_there(one, it, name) for one, it in pairs)
+                return any(name in target_names(one) and self._element_is_there(one, it, name) for one, it in pairs)
             method = iterable.func.attr.value if isinstance(iterable.func, cst.Attribute) else ""
-            if method == "items" and len(parts) == 2 and name in _targets(parts[0]):
+            if method == "items" and len(parts) == 2 and name in target_names(parts[0]):
                 return False
         return self.is_there(iterable)
 
     def statement(self, wait: Wait) -> cst.CSTNode:
         """The statement that a wait is part of."""
         return statement_of(self._module, wait.node)
-
-
-def _targets(target: cst.CSTNode) -> set[str]:
-    if isinstance(target, cst.Name):
-        return {target.value}
-    if isinstance(target, cst.Tuple | cst.List):
-        return {name for one in target.elements for name in _targets(one.value)}
-    return set()
-
-
-def _holds(module: Module, node: cst.CSTNode, place: int) -> bool:
-    start, end = module.span(node)
-    return start <= place < end

@@ -1,0 +1,157 @@
+"""Where the value of an expression goes from where it stands: one step, which whoever follows it takes again.
+
+Loaders, functions and classes go the same ways; what a step means for them is the business of who follows them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module
+
+__all__ = [
+    "Assigned",
+    "Called",
+    "Chosen",
+    "Default",
+    "Elsewhere",
+    "Entry",
+    "Given",
+    "Inherited",
+    "Iterated",
+    "Kept",
+    "Member",
+    "Returned",
+    "Step",
+    "step_of",
+]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """It may be the value of ``whole``, a conditional expression, ``and`` or ``or``."""
+
+    whole: cst.IfExp | cst.BooleanOperation
+
+
+@dataclass(frozen=True)
+class Kept:
+    """It is an element of ``display``, or with a star several."""
+
+    element: cst.Element | cst.StarredElement
+    display: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class Entry:
+    """It is kept under a key of ``display``."""
+
+    key: cst.BaseExpression
+    display: cst.CSTNode
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Each of ``targets`` gets it."""
+
+    targets: tuple[cst.BaseExpression, ...]
+    statement: cst.Assign | cst.AnnAssign | cst.NamedExpr
+
+
+@dataclass(frozen=True)
+class Default:
+    """It is what a parameter is where none is given."""
+
+    parameter: cst.Param
+
+
+@dataclass(frozen=True)
+class Given:
+    """A call is given it."""
+
+    argument: cst.Arg
+    call: cst.Call
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """A class inherits from it, or has it as a keyword."""
+
+    definition: cst.ClassDef
+
+
+@dataclass(frozen=True)
+class Called:
+    """It is called."""
+
+    call: cst.Call
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A function returns it."""
+
+    statement: cst.Return
+
+
+@dataclass(frozen=True)
+class Iterated:
+    """A loop iterates over it."""
+
+    loop: cst.For
+
+
+@dataclass(frozen=True)
+class Member:
+    """It is asked for an attribute."""
+
+    attribute: cst.Attribute
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Anything else that is done with it, by ``parent``."""
+
+    parent: cst.CSTNode
+
+
+Step = (
+    Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called | Returned | Iterated | Member | Elsewhere
+)
+
+
+def step_of(module: Module, node: cst.CSTNode) -> Step:
+    """Where the value of ``node`` goes."""
+    parent = module.parents[node]
+    match parent:
+        case cst.BooleanOperation():
+            return Chosen(parent)
+        case cst.IfExp(test=test) if test is not node:
+            return Chosen(parent)
+        case cst.Element() | cst.StarredElement():
+            return Kept(parent, module.parents[parent])
+        case cst.DictElement(key=key, value=value) if value is node:
+            return Entry(key, module.parents[parent])
+        case cst.Assign():
+            return Assigned(tuple(one.target for one in parent.targets), parent)
+        case cst.AnnAssign(target=target, value=value) | cst.NamedExpr(target=target, value=value) if value is node:
+            return Assigned((target,), parent)
+        case cst.Param(default=default) if default is node:
+            return Default(parent)
+        case cst.Arg():
+            match module.parents[parent]:
+                case cst.Call() as call:
+                    return Given(parent, call)
+                case cst.ClassDef() as definition:
+                    return Inherited(definition)
+        case cst.Call(func=function) if function is node:
+            return Called(parent)
+        case cst.Return():
+            return Returned(parent)
+        case cst.For(iter=iterable) if iterable is node:
+            return Iterated(parent)
+        case cst.Attribute(value=value) if value is node:
+            return Member(parent)
+    return Elsewhere(parent)

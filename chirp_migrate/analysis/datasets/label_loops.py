@@ -1,0 +1,127 @@
+"""Comprehensions and loops that only use the labels of a dataset, and why one cannot read them all at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from chirp_migrate.analysis.catalogue import resolves_to
+from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.symbolic import statements_of
+from chirp_migrate.analysis.datasets.collecting import is_collecting, is_read_outside, problem_of, scope_of
+from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+__all__ = ["Comprehension", "LabelLoop", "label_comprehension", "label_loop"]
+
+Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
+#: Calls that take all of a generator at once, and keep nothing of it when it raises.
+_AT_ONCE = re.compile(
+    r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
+)
+
+
+@dataclass(frozen=True)
+class LabelLoop:
+    """A loop that uses nothing but labels.
+
+    Attributes:
+        node: the loop or comprehension.
+        scan: what it reads.
+        names: the code in which a name for the label has to be free.
+        problem: why labels cannot be read before its first iteration; ``None`` when they can.
+    """
+
+    node: Comprehension | cst.For
+    scan: Scan
+    names: tuple[cst.CSTNode, ...]
+    problem: str | None
+
+
+def label_comprehension(
+    module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
+) -> LabelLoop | None:
+    """A comprehension as one that uses labels only, if it is one."""
+    loops = [node.for_in]
+    while loops[-1].inner_for_in is not None:
+        loops.append(loops[-1].inner_for_in)
+    if any(loop.asynchronous is not None for loop in loops) or isinstance(scope_of(module, node), cst.ClassDef):
+        return None  # the body of a class is no scope to its comprehensions
+    results = (node.key, node.value) if isinstance(node, cst.DictComp) else (node.elt,)
+    tests = [condition.test for loop in loops for condition in loop.ifs]
+    for position, loop in enumerate(loops):
+        code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
+        scan = read_scan(module, is_dataset, loop.target, loop.iter, code)
+        if scan is not None:
+            problem = "it has more than one `for`" if len(loops) > 1 else "it has an `if`" if tests else scan.problem
+            problem = (
+                problem
+                or _effect_in(module, results)
+                or _condition(module, scan, node)
+                or why_too_early(module, project, scan)
+            )
+            if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
+                problem = problem or "a generator reads them lazily"
+            return LabelLoop(node, scan, results, problem)
+    return None
+
+
+def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> LabelLoop | None:
+    """A ``for`` statement as one that uses labels only, if it is one."""
+    if node.orelse is not None or node.asynchronous is not None:
+        return None
+    body, scope = statements_of(node.body), scope_of(module, node)
+    scan = read_scan(module, is_dataset, node.target, node.iter, body)
+    statements = body if scan is None or scan.opening is None else body[1:]
+    if scan is None or isinstance(scope, cst.ClassDef) or not is_collecting(statements):
+        return None
+    early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
+    problem = (
+        scan.problem
+        or problem_of(module, node, statements, early)
+        or (None if scan.opening else _condition(module, scan, node))
+        or why_too_early(module, project, scan)
+    )
+    for name in scan.dropped:
+        if is_read_outside(module, node, name):
+            problem = problem or f"`{name}` may be read after the loop"
+        if isinstance(scope, cst.Module) and project.imported_elsewhere(module, name):
+            problem = problem or f"another module may import `{name}`"
+    return LabelLoop(node, scan, (scope,), problem)
+
+
+def _effect_in(module: Module, code: Iterable[cst.CSTNode]) -> str | None:
+    found = next((f for one in code if (f := effect(module, one)) is not None), None)
+    return None if found is None else f"`{found}` may do more than compute"
+
+
+def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
+    """Why a sample that is read where its label is used might not be read in every iteration."""
+    for read in scan.reads if scan.index is not None else ():
+        inner = read
+        for ancestor in module.ancestors(read):
+            if ancestor is node:
+                break
+            match ancestor:
+                case cst.IfExp(test=first) | cst.If(test=first) | cst.BooleanOperation(left=first):
+                    decides = inner is not first
+                case cst.Comparison(left=first, comparisons=[second, *_]):
+                    decides = inner is not first and inner is not second
+                case _:
+                    decides = False
+            if decides:
+                return "a condition decides whether a sample is read"
+            inner = ancestor
+    return None
+
+
+def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
+    argument = module.parents[node]
+    call = module.parents[argument]
+    if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:
+        return False
+    return resolves_to(module, call.func, _AT_ONCE) and all(effect(module, other) is None for other in call.args[1:])

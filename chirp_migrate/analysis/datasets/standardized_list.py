@@ -1,0 +1,168 @@
+"""Lists of standardised samples that a comprehension, or a loop with ``append``, makes one sample at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Made, Name, NotStraightLine, Value, item
+from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import Mention, holds, mention
+
+__all__ = ["StandardizedList", "appended_to", "in_comprehension", "in_loop", "may_be_read_outside"]
+
+_SAMPLE = Name("<sample>")
+
+
+@dataclass(frozen=True)
+class StandardizedList:
+    """``(dataset[i] standardised for i in indices)``; ``indices`` None: all of them.
+
+    All but ``eps`` are names.
+    """
+
+    dataset: Value
+    indices: Value
+    mean: Value
+    std: Value
+    eps: float
+
+    @property
+    def names(self) -> set[str]:
+        """The names that it is made from."""
+        return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"None"}
+
+
+def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> StandardizedList | None:
+    """The list that a comprehension makes, if it is one of standardised samples."""
+    loop = node.for_in
+    if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
+        return None
+    if any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node)):
+        return None
+    return _built(module, project, loop.target, loop.iter, node.elt, ())
+
+
+def appended_to(node: cst.For) -> tuple[str, cst.BaseExpression] | None:
+    """The name of the list that the last statement of a plain loop appends to, and what it appends."""
+    if node.orelse is not None or node.asynchronous is not None:
+        return None
+    match node.body.body[-1]:
+        case cst.SimpleStatementLine(
+            body=[
+                cst.Expr(
+                    value=cst.Call(
+                        func=cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="append")),
+                        args=[cst.Arg(value=element, keyword=None, star="")],
+                    )
+                )
+            ]
+        ):
+            return name, element
+    return None
+
+
+def in_loop(module: Module, project: Project, node: cst.For) -> StandardizedList | None:
+    """The list that a loop appends to, if it is one of standardised samples."""
+    appended = appended_to(node)
+    if appended is None:
+        return None
+    found = _built(module, project, node.target, node.iter, appended[1], node.body.body[:-1])
+    return None if found is None or appended[0] in found.names else found
+
+
+def _built(
+    module: Module,
+    project: Project,
+    target: cst.BaseExpression,
+    source: cst.BaseExpression,
+    element: cst.BaseExpression,
+    body: Sequence[cst.CSTNode],
+) -> StandardizedList | None:
+    """Meaning of one iteration of the loop, if it standardises one sample."""
+    evaluator = Evaluator(module.source, traced=True)
+    env: dict[str, Value]
+    index = None
+    match target:
+        case cst.Name(value=each):
+            index = Name(each)
+            env = {each: index}
+        case cst.Tuple(elements=[cst.Element(value=cst.Name(value=x)), cst.Element(value=cst.Name(value=y))]):
+            env = {x: item(_SAMPLE, Const("0")), y: item(_SAMPLE, Const("1"))}
+        case _:
+            return None
+    try:
+        evaluator.block(body, env)
+        value = evaluator.expression(element, env)
+    except NotStraightLine:
+        return None
+    parts = standardized_pair(value)
+    if parts is None or not isinstance(source, cst.Name):
+        return None
+    if any(isinstance(one, Made) or not is_part(one.value, value) for one in evaluator.trace):
+        return None
+    mentioned = (one for part in (element, *body) for one in matching(part, m.Name("torch")))
+    if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
+        return None
+    match parts:
+        case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
+            found = StandardizedList(evaluator.expression(source, {}), Const("None"), mean, std, eps)
+        case Item(dataset, at), mean, std, eps if at == index:
+            found = StandardizedList(dataset, Name(source.value), mean, std, eps)
+        case _:
+            return None
+    clear = env.keys().isdisjoint(found.names) and all(_surely_has_value(module, source, one) for one in found.names)
+    return found if clear else None
+
+
+def _surely_has_value(module: Module, node: cst.CSTNode, name: str) -> bool:
+    """Whether a name has a value where ``node`` stands, and is none of a class body, which comprehensions cannot see.
+
+    For functions, what the module binds on every way through it has one.
+    """
+    owner = module.scopes.lookup(name, node)
+    if owner is None or isinstance(owner[0].node, cst.ClassDef):
+        return False
+    is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
+    return has_value(module, module.tree.body[-1] if is_later else node, Capture(name, *owner))
+
+
+def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
+    """Whether what a loop bound to ``name`` may be read outside of it."""
+    owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
+    if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
+        return False
+    if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
+        return True
+    if scope.parent is None and project.imported_elsewhere(module, name):
+        return True
+    outside = Capture(name, scope, [one for one in owner[1] if not holds(module, loop, one.node)])
+    others = (one for one in reads_of(module, name, scope) if not holds(module, loop, one))
+    return any(
+        mention(module, one) is not Mention.BOUND and not _is_bound_anew(module, loop, one, outside) for one in others
+    )
+
+
+def _is_bound_anew(module: Module, loop: cst.For, read: cst.Name, name: Capture) -> bool:
+    """Whether a name read outside of ``loop`` does not have the value from it, because of the bindings of ``name``."""
+    around = list(module.ancestors(read))
+    inner = around[: around.index(name.scope.node)]
+    if any(isinstance(one, cst.FunctionDef | cst.Lambda | cst.GeneratorExp) for one in inner):
+        return False
+    start, end = module.span(loop)
+    if module.span(read)[0] > start:
+        later = [one for one in name.bindings if module.span(one.node)[0] >= end]
+    else:
+        both = (one for one in module.ancestors(loop) if isinstance(one, cst.For | cst.While) and one in inner)
+        outer = next(both, None)
+        if outer is None:
+            return True
+        later = [one for one in name.bindings if holds(module, outer, one.node)]
+    return has_value(module, read, Capture(name.name, name.scope, later))

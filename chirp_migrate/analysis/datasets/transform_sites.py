@@ -1,0 +1,217 @@
+"""Transforms that a class makes for every sample, and whether they could be made once, in its ``__init__``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.catalogue import resolves_to
+from chirp_migrate.analysis.dataflow.attribute_changes import is_changed
+from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, methods_of, names_bound, own_nodes, parameters, target_names
+
+__all__ = ["NotOnce", "SampleTransforms"]
+
+_ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
+_BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
+_LIBRARIES = ("torch.", "torchvision.", "torchaudio.", "numpy.", "math.")
+#: Methods that say how attributes are kept, and may know only those of today.
+_OWN_STATE = frozenset({"__slots__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__setattr__"})
+_LITERALS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
+_CONDITIONS = (cst.If, cst.IfExp, cst.For, cst.While, cst.Try, cst.BooleanOperation, cst.ExceptHandler, cst.Match)
+#: What says how tensors are made from now on.
+_DEFAULTS = r"\bset_default_(dtype|device|tensor_type)\b"
+#: Ways to give attributes values without naming them.
+_SET_BY_NAME = r"\b(setattr|vars)\s*\(|__(dict|new|setattr|setstate)__|\bcopyreg\b"
+_OWN = m.Attribute(m.Name("self"))
+
+
+class NotOnce(Exception):
+    """Why a transform cannot surely be made once, in words."""
+
+
+class SampleTransforms:
+    """What the methods of a class that run for each sample make.
+
+    Args:
+        module: where the class stands.
+        project: the backend it belongs to.
+        definition: the class.
+    """
+
+    def __init__(self, module: Module, project: Project, definition: cst.ClassDef) -> None:
+        self._module, self._project, self._definition = module, project, definition
+        self._methods = methods_of(definition)
+        self._running = [name for name in self._methods if _ENTRY.fullmatch(name)]
+        for name in self._running:  # and what these call on ``self``
+            for node in own_nodes(self._methods[name]):
+                match node:
+                    case cst.Call(func=cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called))):
+                        if called in self._methods.keys() - {"__init__", *self._running}:
+                            self._running.append(called)
+
+    @property
+    def init(self) -> cst.FunctionDef:
+        """The ``__init__`` in which they could be made; :meth:`check` sees that there is one."""
+        return self._methods["__init__"]
+
+    def calls(self) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
+        """Outermost calls that make a transform of nothing that belongs to the sample, with their methods."""
+        bases = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in self._definition.bases]
+        if not all(resolves_to(self._module, base, _BASE, self._project) for base in bases):
+            return
+        for method in (self._methods[name] for name in self._running):
+            local = names_bound(method) - {"self"}
+            found = {node for node in own_nodes(method.body) if isinstance(node, cst.Call) and self._makes(node)}
+            outermost = (call for call in found if not found.intersection(self._around(call, method)))
+            for call in sorted(outermost, key=lambda one: self._module.span(one)[0]):
+                if not any(isinstance(one, cst.Name) and one.value in local for one in walk(call)):
+                    yield method, call
+
+    def _makes(self, call: cst.Call) -> bool:
+        named = isinstance(call.func, cst.Name | cst.Attribute)
+        return named and is_transform(self._project, self._project.resolved_names(self._module, call.func))
+
+    def _around(self, node: cst.CSTNode, method: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+        for ancestor in self._module.ancestors(node):
+            if ancestor is method:
+                return
+            yield ancestor
+
+    def check(self, method: cst.FunctionDef, call: cst.Call) -> None:
+        """See that a call can be made in ``__init__`` instead.
+
+        Raises:
+            NotOnce: it cannot, for the reason given.
+        """
+        module, project = self._module, self._project
+        attributes = self._attributes(call)
+        if not is_made_once(project, project.resolved_names(module, call.func)):
+            raise NotOnce("it may draw random numbers when it is made, or remember something between calls")
+        if backend_holds(project, _DEFAULTS):
+            raise NotOnce("what it holds may get another dtype or device: the project changes the default")
+        self._check_use(method, call)
+        self._check_class(method)
+        self._check_init()
+        names = {one.value for one in walk(call) if isinstance(one, cst.Name)} - {"self"}
+        shadowed = names_bound(self.init) & (names - attributes)
+        if shadowed:
+            raise NotOnce(f"`{min(shadowed)}` means something else in `__init__`")
+        conditional = any(isinstance(one, _CONDITIONS) for one in self._around(call, method))
+        leaves = (module.span(one)[1] for one in own_nodes(method) if isinstance(one, cst.Return | cst.Raise))
+        returned = any(end < module.span(call)[0] for end in leaves)
+        if attributes and (conditional or returned or not _ENTRY.fullmatch(method.name.value)):
+            raise NotOnce(f"it is only made under a condition, and `self.{min(attributes)}` may not fit otherwise")
+
+    def _attributes(self, call: cst.Call) -> set[str]:
+        """Attributes of ``self`` that a call is made from; it may not be made from anything else that changes."""
+        attributes: set[str] = set()
+        pending: list[cst.CSTNode] = list(call.args)
+        while pending:
+            node = pending.pop()
+            match node:
+                case cst.Arg(star=""):
+                    pending.append(node.value)
+                case cst.Element():
+                    pending.append(node.value)
+                case cst.DictElement():
+                    pending += [node.value, node.key]
+                case cst.Tuple() | cst.List() | cst.Dict():
+                    pending += node.elements
+                case cst.UnaryOperation():
+                    pending.append(node.expression)
+                case cst.BinaryOperation():
+                    pending += [node.left, node.right]
+                case cst.Call():
+                    if not is_made_once(self._project, self._project.resolved_names(self._module, node.func)):
+                        raise NotOnce(f"`{self._module.source(node).strip()}` may give something else each time")
+                    pending += node.args
+                case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)) if self._is_set_once(name):
+                    attributes.add(name)
+                case cst.Arg():
+                    raise NotOnce(f"what `{self._module.source(node).strip()}` holds may change")
+                case _:
+                    if m.matches(node, _OWN) or not (isinstance(node, _LITERALS) or self._is_constant(node)):
+                        raise NotOnce(f"`{self._module.source(node).strip()}` may change between samples")
+        return attributes
+
+    def _is_constant(self, node: cst.CSTNode) -> bool:
+        """Whether a name is one of a library's or Python's constants, or one that the module gives its only value.
+
+        Other files must not assign to an attribute of that name, nor any file by ``globals()``.
+        """
+        module, name = self._module, dotted(node)
+        if name in ("True", "False", "None"):
+            return True
+        names = module.qualified_names(node)
+        if names and all(one.startswith(_LIBRARIES) for one in names):
+            return True
+        kinds = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For
+        given = [t for t in own_nodes(module.tree) if isinstance(t, kinds) and name in target_names(t.target)]
+        if len(given) != 1 or any(one.name.value == name for one in module.find(cst.NameItem)):
+            return False
+        statement = module.parents[given[0]]
+        constant = isinstance(statement, cst.Assign) and isinstance(statement.value, (*_LITERALS, cst.Tuple))
+        if not constant or not isinstance(module.parents[module.parents[statement]], cst.Module):
+            return False
+        return not backend_holds(self._project, rf"\.{name}\s*=(?!=)|\bglobals\(")
+
+    def _is_set_once(self, attribute: str) -> bool:
+        """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the project.
+
+        Classes of other files may have an attribute of that name of their own: this one has no subclasses.
+        """
+        module, init = self._module, self._methods.get("__init__")
+        target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
+        given = (one for one in module.find(cst.AssignTarget) if m.matches(one, target))
+        lines = (module.parents[module.parents[module.parents[one]]] for one in given)
+        at_top = init is not None and any(line is init.body for line in lines)
+        project = self._project
+        return at_top and not is_changed(module, project, attribute) and not backend_holds(project, _SET_BY_NAME)
+
+    def _check_use(self, method: cst.FunctionDef, call: cst.Call) -> None:
+        match self._module.parents[call]:
+            case cst.Call(func=function) if function is call:
+                return
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
+                uses = (node for node in walk(method.body) if m.matches(node, m.Name(name)))
+            case _:
+                raise NotOnce("it is used for more than being called")
+        for node in uses:
+            around = self._module.parents[node]
+            is_called = isinstance(around, cst.Call) and around.func is node
+            if not is_called and not isinstance(around, cst.AssignTarget):
+                raise NotOnce(f"`{name}` is used for more than being called")
+
+    def _check_class(self, method: cst.FunctionDef) -> None:
+        definition, project, init = self._definition, self._project, self._methods.get("__init__")
+        if init is None or not isinstance(init.body, cst.IndentedBlock) or init.decorators:
+            raise NotOnce("the class has no `__init__` of the usual form")
+        firsts = [next(iter(parameters(one)), "") for one in (init, method)]
+        named = {one.value for one in walk(definition.body) if isinstance(one, cst.Name)}
+        if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
+            raise NotOnce("the class defines how its attributes are set or read")
+        if backend_holds(project, r"__new__"):
+            raise NotOnce("objects may be made without `__init__`")
+        if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(definition.name.value)}\b"):
+            raise NotOnce(f"a subclass of {definition.name.value} may have an `__init__` of its own")
+
+    def _check_init(self) -> None:
+        initialises = m.Call(m.Name("super") | m.Attribute(attr=m.Name("__init__")))
+        for node in own_nodes(self.init.body):
+            if isinstance(node, cst.Return):
+                raise NotOnce("`__init__` may return early")
+            if m.matches(node, m.Name("self")):
+                match self._module.parents[node]:
+                    case cst.Attribute(attr=cst.Name(value=used)):
+                        if used in self._running:
+                            raise NotOnce(f"`__init__` already uses `{used}`")
+                    case around:
+                        if not m.matches(self._module.parents[around], initialises):
+                            raise NotOnce("`__init__` already hands the object on")

@@ -1,0 +1,125 @@
+"""The distributed sampler that shuffles the samples of a loader, and whether anything tells it the epoch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.catalogue import resolves_to
+from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
+from chirp_migrate.analysis.loaders.loader_calls import is_name
+from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
+from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, own_nodes
+from chirp_migrate.syntax.scopes import Kind
+
+__all__ = ["DistributedSampler", "is_told_the_epoch", "sampler_of"]
+
+_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
+_SET = r"\.\s*set_epoch\s*\("
+_SETS_EPOCH = m.Call(m.Attribute(attr=m.Name("set_epoch")))
+#: Position of ``sampler`` in ``DataLoader(…)`` and of ``shuffle`` in ``DistributedSampler(…)``.
+_POSITION = 3
+
+
+@dataclass(frozen=True)
+class DistributedSampler:
+    """A distributed sampler that shuffles, as a place can name it.
+
+    Attributes:
+        name: the expression.
+        made: where in the module it is bound.
+        guard: its class as the module names it, where it may be something else.
+        is_known: whether it surely is one, or can be asked.
+    """
+
+    name: str
+    made: tuple[int, ...]
+    guard: str = ""
+    is_known: bool = True
+
+
+def sampler_of(
+    module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
+) -> DistributedSampler | None:
+    """The sampler of the loader that ``node`` stands for at ``place``, when it is or may be a distributed one."""
+    given = [(owner, value) for owner, call in loader.calls if (value := _argument(call, "sampler")) is not None]
+    made = [(owner, value, *_made(owner, project, value)) for owner, value in given]
+    known = [one for one in made if one[2]]
+    if not known:
+        return None
+    owner, value, calls, certain = known[0]
+    name = dotted(value)
+    if owner is module and name is not None and len(known) == 1:
+        scope = scope_of(module, value, name)
+        if scope_of(module, place, name) is scope:
+            guard = "" if certain else module.source(calls[0].func).strip()
+            is_known = certain or _is_imported(module, calls[0].func)
+            return DistributedSampler(name, _bound_at(module, scope, name), guard, is_known)
+    loader_name = dotted(node)
+    if loader_name is None:
+        return None
+    bound = _bound_at(module, scope_of(module, node, loader_name), loader_name)
+    always = certain and loader.complete and len(known) == len(loader.calls)
+    return DistributedSampler(f"{loader_name}.sampler", bound, is_known=always)
+
+
+def _bound_at(module: Module, scope: cst.CSTNode, name: str) -> tuple[int, ...]:
+    return tuple(module.span(one.value)[0] for one in origins(module, scope, name)[0])
+
+
+def _argument(call: cst.Call, keyword: str) -> cst.BaseExpression | None:
+    for position, one in enumerate(call.args):
+        if one.keyword.value == keyword if one.keyword else position == _POSITION and not one.star:
+            return one.value
+    return None
+
+
+def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
+    """Calls that make a shuffling distributed sampler of a value, and whether nothing else can be there."""
+    name = dotted(value)
+    values = [value]
+    if name is not None:
+        found = origins(module, scope_of(module, value, name), name)[0]
+        if not found or any(one.part is not None for one in found):
+            return [], False
+        values = [one.value for one in found]
+    values = [part for one in values for part in ((one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,))]
+    calls = [one for one in values if isinstance(one, cst.Call) and _is_sampler(module, project, one)]
+    return calls, bool(calls) and len(calls) == len(values)
+
+
+def _is_sampler(module: Module, project: Project, call: cst.Call) -> bool:
+    shuffles = not is_name(_argument(call, "shuffle"), "False")
+    return shuffles and resolves_to(module, call.func, _SAMPLER, project)
+
+
+def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
+    """Whether the name that an expression starts with is imported at the top of the module."""
+    bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
+    lines = (module.parents[one.node] for one in bindings if one.kind is Kind.IMPORT)
+    return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
+
+
+def is_told_the_epoch(
+    module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
+) -> bool:
+    """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
+    if re.search(_SET, module.text) is None and not backend_holds(project, _SET):
+        return False
+    if matching(module.enclosing_function(loop) or module.tree, _SETS_EPOCH):
+        return True
+    named = dotted(loader) or ""
+    receivers = {sampler.name, named, f"{named}.sampler", f"{named}.batch_sampler"}
+    telling = (call.func for call in module.find(cst.Call) if m.matches(call, _SETS_EPOCH))
+    if any(dotted(one.value) in receivers for one in telling if isinstance(one, cst.Attribute)):
+        return True
+    names = module.once(LoaderNames, project)
+    called: Iterable[cst.Call] = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
+    definitions = (one for call in called for one in names.functions(call))
+    return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

@@ -1,0 +1,148 @@
+"""Whether a dataset class inside a function can move to the module, and what it takes along from the function."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+import libcst.matchers as m
+
+from chirp_migrate.analysis.catalogue import DATASET
+from chirp_migrate.analysis.dataflow.closures import Capture, bindings, captures, reads_of
+from chirp_migrate.analysis.dataflow.worker_escape import base_names
+from chirp_migrate.edits.import_time import check_class
+from chirp_migrate.edits.movability import check_body, check_values
+from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
+from chirp_migrate.edits.statements import is_dispensable
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import holds, methods_of
+
+__all__ = ["KEPT", "LocalClass"]
+
+#: Bases without a constructor that would have to be called.
+_BARE = re.compile(
+    r"torch\.utils\.data\.((dataset|sampler)\.)?(Dataset|IterableDataset|Sampler)|typing\.Generic|abc\.ABC"
+)
+_BASES_LIMIT = 8
+
+
+#: Methods with which a class makes, copies or looks at its objects and their attributes itself.
+_OWN_STATE = re.compile(
+    r"__(new|getattr|getattribute|setattr|getstate|setstate|reduce|reduce_ex|copy|deepcopy|getnewargs|getnewargs_ex)__"
+)
+#: What attributes for captured values begin with.
+KEPT = "_captured_"
+#: Attributes that tell where a class was defined, or what its objects keep.
+_TELLING = frozenset({"__dict__", "__qualname__"})
+
+
+class LocalClass:
+    """A class inside a function.
+
+    Attributes:
+        values: what it takes from the functions around, but for imports.
+        imports: what it uses of their imports.
+        methods: those that it defines, in order.
+        init: its constructor, if it has one.
+    """
+
+    def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
+        self.module, self.project, self.node = module, project, node
+        self.scope = module.scopes.scope_of(node)
+        self.title = node.name.value
+        captured = captures(module, node.body)
+        captured.pop(self.title, None)
+        self.imports = [one for one in captured.values() if one.is_import]
+        self.values = [one for one in captured.values() if not one.is_import]
+        self.methods = [one for one in node.body.body if isinstance(one, cst.FunctionDef)]
+        self.init = next((one for one in self.methods if one.name.value == "__init__"), None)
+
+    def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
+        """The method in whose body a name is read."""
+        around = set(self.module.ancestors(read))
+        return next((one for one in self.methods if one.body in around), None)
+
+    def check(self) -> None:
+        """See that it can move, and objects keep what it takes along.
+
+        Raises:
+            NotMovable: it cannot, for the reason given.
+        """
+        node, module = self.node, self.module
+        if not isinstance(self.scope.node, cst.FunctionDef):
+            raise NotMovable("it is defined in the body of another class")
+        if not is_dispensable(module, node):
+            raise NotMovable("it is the only statement of its block")
+        if node.decorators or node.keywords:
+            raise NotMovable("it is decorated or takes class keywords")
+        check_body(module, node)
+        self._check_class_state()
+        for name in captures(module, *(one.value for one in node.bases)):
+            raise NotMovable(f"its base class comes from `{name}` of the function")
+        for one in (*self.values, *self.imports):
+            if re.fullmatch(r"__\w*[^\W_]", one.name):
+                raise NotMovable(f"`{one.name}` would be mangled inside of a class")
+            self._check_reads(one)
+        check_values(module, node, self.values)
+        check_class(module, self.project, node, insertion_offset(module, node))
+        if KEPT in module.source(node):
+            raise NotMovable(f"names with `{KEPT}` in it are taken")
+        if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
+            raise NotMovable("its base class may look at the classes made from it, or keep its state in its own way")
+        if self.values:
+            self._check_constructor()
+
+    def _check_class_state(self) -> None:
+        """See that nothing tells the class that every call made from the one that all share then."""
+        for read in reads_of(self.module, self.title, self.scope):
+            parent = self.module.parents[read]
+            of_super = isinstance(parent, cst.Arg) and m.matches(self.module.parents[parent], m.Call(m.Name("super")))
+            if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
+                raise NotMovable("it uses itself by its name")
+        own = m.Call(m.Name("type")) | m.Attribute(attr=m.Name("__class__")) | m.Name("cls") | m.Name(self.title)
+        for one in (one for one in walk(self.node) if isinstance(one, cst.Attribute)):
+            is_set = isinstance(self.module.parents[one], cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Del)
+            if one.attr.value in _TELLING or (is_set and m.matches(one.value, own)):
+                raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
+
+    def _check_constructor(self) -> None:
+        """See that the constructor can take what is captured, and that objects keep it."""
+        if any(_OWN_STATE.fullmatch(one.name.value) for one in self.methods):
+            raise NotMovable("it makes or keeps its objects in its own way")
+        if self.init is None:
+            if not all(_BARE.fullmatch(base) for base in base_names(self.module, self.project, self.node)):
+                raise NotMovable("the constructor of its base class would have to be called")
+        elif not isinstance(self.init.body, cst.IndentedBlock):
+            raise NotMovable("its constructor is written in one line")
+        elif any(one.name in {name for name, _ in bindings(self.module, self.init)} for one in self.values):
+            raise NotMovable("its constructor has a name of its own for what another method captures")
+
+    def _check_reads(self, captured: Capture) -> None:
+        """See that a captured name is only read in methods, where ``self`` is known."""
+        for read in captured.reads:
+            method = self.method_of(read)
+            if method is None:
+                raise NotMovable(f"its class body uses `{read.value}` of the function")
+            if captured.is_import or method is self.init:
+                continue
+            own = self.module.scopes.lookup("self", read)
+            first = method.params.params[:1]
+            if method.decorators or own is None or [one.node for one in own[1]] != list(first):
+                raise NotMovable(f"`{read.value}` of the function is used where `self` is not known")
+
+
+def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
+    """Whether a base does nothing when a class is made from it, and lets its objects have any attributes."""
+    if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
+        return True
+    found = project.class_definition(qualified)
+    if found is None or found[1].keywords or found[1].decorators or depth >= _BASES_LIMIT:
+        return False
+    module, node = found
+    methods = methods_of(node)
+    if any(_OWN_STATE.fullmatch(one) for one in methods) or "__init_subclass__" in methods:
+        return False
+    if KEPT in module.source(node):
+        return False
+    return all(_is_plain(project, one, depth + 1) for one in base_names(module, project, node))

@@ -1,0 +1,42 @@
+"""What rules are made of: a rule imports this, and what its own analysis and edits are called.
+
+The tree and names of a module, the project around it, changes of calls, and what a rule says of both.
+"""
+
+from __future__ import annotations
+
+from chirp_migrate.analysis.catalogue import DATASET, LOADER, PROGRESS, inherits, is_call_of, resolves_to
+from chirp_migrate.edits.call_arguments import CallEdit
+from chirp_migrate.edits.imports import runtime
+from chirp_migrate.plans.plan import Edit, Safety
+from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
+from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import Mention, binds, dotted, mention, own_nodes, parameters
+
+__all__ = [
+    "DATASET",
+    "LOADER",
+    "PROGRESS",
+    "CallEdit",
+    "Edit",
+    "Mention",
+    "Module",
+    "Project",
+    "Proposal",
+    "Rule",
+    "Safety",
+    "binds",
+    "dotted",
+    "inherits",
+    "is_call_of",
+    "listed",
+    "matching",
+    "mention",
+    "own_nodes",
+    "parameters",
+    "quoted",
+    "resolves_to",
+    "runtime",
+    "walk",
+]
