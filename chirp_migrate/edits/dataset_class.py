@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.dataflow.closures import bindings, is_variable
+from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Evaluator,
@@ -41,9 +41,9 @@ from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.statements import block_deletion, line_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_super_init
+from chirp_migrate.syntax.queries import is_super_init, names_bound
 
 _DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
 
@@ -199,8 +199,7 @@ class _DeclaredReader:
         return None if name is None else f"`{name}` may be rebound"
 
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
-        for found in matching(method.body, m.Name()):
-            assert isinstance(found, cst.Name)
+        for found in (one for one in walk(method.body) if isinstance(one, cst.Name)):
             owner = self._module.scopes.lookup(found.value, found)
             if not is_variable(self._module, found) or (owner is not None and owner[0].node is method):
                 continue
@@ -251,13 +250,13 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 def _held_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
     found: dict[str, str] = {}
-    own = m.Attribute(m.Name("self"), m.Name())
-    for one in matching(methods["__init__"], m.Assign([m.AssignTarget(own)], own)) if "__init__" in methods else ():
-        assert isinstance(one, cst.Assign)
-        target, value = one.targets[0].target, one.value
-        assert isinstance(target, cst.Attribute) and isinstance(value, cst.Attribute)
-        if value.attr.value in methods:
-            found[target.attr.value] = value.attr.value
+    for one in walk(methods["__init__"]) if "__init__" in methods else ():
+        match one:
+            case cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Attribute(value=cst.Name(value="self"), attr=target))],
+                value=cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=method)),
+            ) if method in methods:
+                found[target.value] = method
     return found
 
 
@@ -304,7 +303,7 @@ def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Eva
         definition = owner[1][0].node
         if not isinstance(definition, cst.FunctionDef):
             return None
-        own = {one for one, _ in bindings(module, definition)} - {one.name.value for one in definition.params.params}
+        own = names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
         # Inside, such a name has no value yet where it is read first; outside, it is another one.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
@@ -358,9 +357,8 @@ def _stores(
                 return False
             pairs = [(t.value, v.value) for t, v in zip(targets[0].elements, value.elements, strict=True)]
         for target, expression in pairs:
-            if not m.matches(target, m.Attribute(m.Name("self"), m.Name())):
+            if not isinstance(target, cst.Attribute) or not m.matches(target.value, m.Name("self")):
                 return False
-            assert isinstance(target, cst.Attribute)
             kept = reader.expression(expression, env)
             if str(kept) != read.module.source(expression):
                 kept = Opaque(read.module.source(expression))
@@ -404,9 +402,9 @@ def _store_by_branch(statement: cst.If, read: DatasetClass, reader: Evaluator, e
 
 def _assigned_names(statement: cst.CSTNode) -> set[str]:
     names: set[str] = set()
-    for target in matching(statement, m.AssignTarget() | m.AnnAssign() | m.AugAssign()):
-        inner = target.target  # type: ignore[attr-defined]
-        names |= {inner.value} if isinstance(inner, cst.Name) else names_in_code(inner)
+    for one in walk(statement):
+        if isinstance(one, cst.AssignTarget | cst.AnnAssign | cst.AugAssign):
+            names |= names_in_code(one.target)
     return names
 
 

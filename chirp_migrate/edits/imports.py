@@ -178,8 +178,7 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
     if following is None:
         offset, lead, _ = _behind(module, block[-1][1])
         return Edit(offset, offset, f"{lead}{line}{module.newline}")
-    assert isinstance(following, cst.SimpleStatementLine)
-    if following.leading_lines:
+    if getattr(following, "leading_lines", ()):
         return None  # a comment is about what it stands above
     offset = module.line_start(module.span(following)[0])
     return Edit(offset, offset, f"{line}{module.newline}")

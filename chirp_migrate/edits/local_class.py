@@ -8,7 +8,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import DATASET
-from chirp_migrate.analysis.dataflow.closures import Capture, bindings, captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import base_names
 from chirp_migrate.edits.import_time import check_class
 from chirp_migrate.edits.movability import check_body, check_values
@@ -16,7 +16,7 @@ from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds, methods_of
+from chirp_migrate.syntax.queries import holds, methods_of, names_bound
 
 __all__ = ["KEPT", "LocalClass"]
 
@@ -115,7 +115,7 @@ class LocalClass:
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
-        elif any(one.name in {name for name, _ in bindings(self.module, self.init)} for one in self.values):
+        elif any(one.name in names_bound(self.init, nested=True) for one in self.values):
             raise NotMovable("its constructor has a name of its own for what another method captures")
 
     def _check_reads(self, captured: Capture) -> None:

@@ -81,8 +81,10 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     Raises:
         NotMovable: they use a name that has no value there.
     """
-    future = (one for one in module.find(cst.ImportFrom) if m.matches(one, m.ImportFrom(m.Name("__future__"))))
-    if any(one.evaluated_name == "annotations" for line in future for one in line.names):  # type: ignore[union-attr]
+    annotations = m.ImportFrom(
+        m.Name("__future__"), [m.ZeroOrMore(), m.ImportAlias(m.Name("annotations")), m.ZeroOrMore()]
+    )
+    if any(m.matches(one, annotations) for one in module.find(cst.ImportFrom)):
         return
     own = [node.returns, *(part for part in _pieces(node.params) if isinstance(part, cst.Param))]
     found = [one.annotation if isinstance(one, cst.Param) else one for one in own]

@@ -17,7 +17,7 @@ from chirp_migrate.analysis.datasets.mask_meaning import (
 )
 from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, runtime
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, runtime, walk
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.
@@ -108,8 +108,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
     """``random``, ``torch`` and others must be the modules, and nothing may stand for Python's own functions."""
-    for call in matching(node, m.Call()):
-        assert isinstance(call, cst.Call)
+    for call in (one for one in walk(node) if isinstance(one, cst.Call)):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled
         meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.loaders.config_uses import taken_whole
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
@@ -63,16 +62,11 @@ class ConfigDefaults(Rule):
         ):
             return
         for assign in module.find(cst.Assign):
-            if not m.matches(assign, m.Assign(targets=[m.AssignTarget(m.Name())], value=m.Dict())):
-                continue
-            assert isinstance(assign.value, cst.Dict)
-            target = assign.targets[0].target
-            assert isinstance(target, cst.Name)
-            if target.value.lower() != "default_config":
-                continue
-            proposal = _complete(module, project, assign.value)
-            if proposal is not None:
-                yield proposal
+            match assign:
+                case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Dict() as defaults):
+                    proposal = _complete(module, project, defaults) if name.lower() == "default_config" else None
+                    if proposal is not None:
+                        yield proposal
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:

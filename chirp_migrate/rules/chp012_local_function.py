@@ -174,9 +174,8 @@ class _Lifted:
 
     def _is_plain(self) -> bool:
         """Whether the definition is the only one of its name, straight in the body of the function."""
-        owner = self.scope.node
-        assert isinstance(owner, cst.FunctionDef)
-        return len(self.scope.bindings[self.title]) == 1 and self.module.parents[self.node] is owner.body
+        block = self.module.parents[self.node]
+        return len(self.scope.bindings[self.title]) == 1 and self.module.parents[block] is self.scope.node
 
     def _name(self, goes: bool, method: cst.FunctionDef | None, taken: set[str]) -> str:
         module, title = self.module, self.title

@@ -11,38 +11,9 @@ from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
 from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_call_of, resolves_to
 
-_OPEN_LATER = "open it on first use in the worker, drop it in `__getstate__`"
-_FILES = (
-    "an open file",
-    "cannot be pickled, and forked workers share its position",
-    _OPEN_LATER,
-)
-_HDF5 = (
-    "an open HDF5 file",
-    "cannot be pickled, and forked workers may read wrong data from it",
-    _OPEN_LATER,
-)
-_LMDB = (
-    "an open LMDB environment",
-    "cannot be pickled, and LMDB forbids its use in a forked process",
-    _OPEN_LATER,
-)
-_CONNECTIONS = (
-    "an open connection",
-    "cannot be pickled, and forked workers must not share it",
-    _OPEN_LATER.replace("open it", "connect"),
-)
-_THREADING = (
-    "an object of `threading`",
-    "cannot be pickled, and each forked worker has its own",
-    "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
-)
-_THREADS = (
-    "threads",
-    "cannot be pickled, and do not exist in forked workers, which may wait forever",
-    "start them on first use in the worker, drop them in `__getstate__`",
-)
-_GENERATORS = (
+_LATER = "open it on first use in the worker, drop it in `__getstate__`"
+_HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
+_GENERATOR = (
     "a generator",
     "cannot be pickled, and each forked worker runs through it, so that items repeat",
     "make it where it is used, in the worker",
@@ -52,21 +23,37 @@ _CUDA = (
     "forked workers cannot use CUDA, and others open a CUDA context each",
     "keep them on the CPU and move batches in the training loop",
 )
+#: By what makes it: what it is, what becomes of it in workers, and what to do instead.
 _KINDS = {
-    re.compile(r"(builtins|io|gzip|bz2|lzma|codecs)\.open|tempfile\.(Named)?TemporaryFile"): _FILES,
     re.compile(
-        r"gzip\.GzipFile|zipfile\.ZipFile|tarfile\.(open|TarFile(\.\w*open)?)|_?csv\.(reader|DictReader)"
-    ): _FILES,
-    re.compile(r"cv2\.VideoCapture|av\.open|soundfile\.SoundFile"): _FILES,
-    re.compile(r"os\.(scandir|walk)|glob\.iglob"): _GENERATORS,
+        r"(builtins|io|gzip|bz2|lzma|codecs)\.open|tempfile\.(Named)?TemporaryFile|gzip\.GzipFile|zipfile\.ZipFile"
+        r"|tarfile\.(open|TarFile(\.\w*open)?)|_?csv\.(reader|DictReader)|cv2\.VideoCapture|av\.open|soundfile\.SoundFile"
+    ): ("an open file", "cannot be pickled, and forked workers share its position", _LATER),
+    re.compile(r"os\.(scandir|walk)|glob\.iglob"): _GENERATOR,
     re.compile(r"h5py\.File|tables\.open_file"): _HDF5,
-    re.compile(r"lmdb\.(open|Environment)"): _LMDB,
+    re.compile(r"lmdb\.(open|Environment)"): (
+        "an open LMDB environment",
+        "cannot be pickled, and LMDB forbids its use in a forked process",
+        _LATER,
+    ),
+    re.compile(r"sqlite3\.connect|socket\.(socket|create_connection)|psycopg2?\.connect|pymysql\.connect"): (
+        "an open connection",
+        "cannot be pickled, and forked workers must not share it",
+        _LATER.replace("open it", "connect"),
+    ),
+    re.compile(r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)"): (
+        "an object of `threading`",
+        "cannot be pickled, and each forked worker has its own",
+        "make it in the worker, drop it in `__getstate__`, or use `multiprocessing`'s",
+    ),
     re.compile(
-        r"sqlite3\.connect|socket\.(socket|create_connection)|psycopg2?\.connect|pymysql\.connect"
-    ): _CONNECTIONS,
-    re.compile(r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)"): _THREADING,
-    re.compile(r"threading\.(Thread|Timer)|concurrent\.futures\.(\w+\.)?ThreadPoolExecutor"): _THREADS,
-    re.compile(r"multiprocessing\.(pool\.ThreadPool|dummy\.Pool)"): _THREADS,
+        r"threading\.(Thread|Timer)|concurrent\.futures\.(\w+\.)?ThreadPoolExecutor"
+        r"|multiprocessing\.(pool\.ThreadPool|dummy\.Pool)"
+    ): (
+        "threads",
+        "cannot be pickled, and do not exist in forked workers, which may wait forever",
+        "start them on first use in the worker, drop them in `__getstate__`",
+    ),
 }
 #: What makes one of these, other than in a ``with``.
 _WORDS = re.compile(
@@ -108,7 +95,7 @@ class UnpicklableState(Rule):
 
 def _kind(module: Module, project: Project, value: cst.BaseExpression) -> Kind | None:
     if isinstance(value, cst.GeneratorExp):
-        return _GENERATORS
+        return _GENERATOR
     if isinstance(value, cst.Subscript):
         group = isinstance(value.slice[0].slice, cst.Index) and isinstance(value.slice[0].slice.value, cst.SimpleString)
         return _HDF5 if group and is_call_of(module, value.value, _HDF5_PART) else None

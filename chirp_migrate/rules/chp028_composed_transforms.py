@@ -52,9 +52,7 @@ class ComposedTransforms(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite top-level classes that hand their argument on, to one callable or to several in turn."""
         for statement in module.tree.body:
-            hands_on = handing_on(statement) if isinstance(statement, cst.ClassDef) else None
-            if hands_on is not None:
-                assert isinstance(statement, cst.ClassDef)
+            if isinstance(statement, cst.ClassDef) and (hands_on := handing_on(statement)) is not None:
                 yield _examine(module, project, statement, hands_on)
 
 

@@ -68,7 +68,6 @@ class StackedSamples(Rule):
             return  # a variable of that name would be called instead of the runtime's function
         stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):
-            assert isinstance(call, cst.Call)
             scan = stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(nearest_scope(module, call), cst.ClassDef):
                 continue

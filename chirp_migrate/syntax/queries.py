@@ -8,7 +8,7 @@ from enum import Enum
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.syntax.module import Module, code_children, matching
+from chirp_migrate.syntax.module import Module, code_children, matching, walk
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
@@ -109,18 +109,35 @@ def target_names(target: cst.CSTNode) -> set[str]:
     return {name for part in parts for name in target_names(part.value)}
 
 
-def names_bound(function: cst.FunctionDef) -> set[str]:
-    """Names that a function binds, its parameters and those of comprehensions included."""
-    bound = set(parameters(function))
-    for node in own_nodes(function.body):
+def assigned_pairs(
+    target: cst.BaseExpression, value: cst.BaseExpression
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Each target of an assignment with its value; ``a, b = x, y`` is taken apart."""
+    displays = cst.Tuple | cst.List
+    if isinstance(target, displays) and isinstance(value, displays) and len(target.elements) == len(value.elements):
+        for one, other in zip(target.elements, value.elements, strict=True):
+            yield from assigned_pairs(one.value, other.value)
+    else:
+        yield target, value
+
+
+def names_bound(scope: cst.FunctionDef | cst.ClassDef, *, nested: bool = False) -> set[str]:
+    """Names that a function or class binds, parameters and those of comprehensions included.
+
+    ``nested``: also those that the functions and classes inside it bind.
+    """
+    bound = set(parameters(scope))
+    for node in walk(scope) if nested else own_nodes(scope.body):
         match node:
+            case cst.Param():
+                bound.add(node.name.value)
             case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
                 bound |= target_names(node.target)
             case cst.AsName():
                 bound |= target_names(node.name)
             case cst.ImportAlias(asname=None):
                 bound.add(node.evaluated_name.partition(".")[0])
-            case cst.FunctionDef() | cst.ClassDef():
+            case cst.FunctionDef() | cst.ClassDef() if node is not scope:
                 bound.add(node.name.value)
     return bound
 

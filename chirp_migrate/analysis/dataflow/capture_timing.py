@@ -129,7 +129,8 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
             continue
         grown = (targets - carriers if line is not first else targets) & _read(line)
         kept = m.AssignTarget(m.Subscript() | m.Attribute()) | m.Yield() | m.AugAssign()
-        calls = (one.func.attr.value for one in walk(line) if m.matches(one, m.Call(m.Attribute())))  # type: ignore[attr-defined]
+        methods = (one.func for one in walk(line) if isinstance(one, cst.Call))
+        calls = (one.attr.value for one in methods if isinstance(one, cst.Attribute))
         if grown or matching(line, kept) or any(_KEEPS.match(called) for called in calls):
             return True
         carriers |= targets
@@ -137,8 +138,8 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
 
 
 def _targets(line: cst.CSTNode) -> set[str]:
-    found = {name.value for one in matching(line, m.AssignTarget()) for name in _plain(one)}
-    return found | {name.value for one in matching(line, m.AnnAssign()) for name in _plain(one.target)}  # type: ignore[attr-defined]
+    targets = (one.target for one in walk(line) if isinstance(one, cst.AssignTarget | cst.AnnAssign))
+    return {name.value for target in targets for name in _plain(target)}
 
 
 def _plain(target: cst.CSTNode) -> list[cst.Name]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-import libcst.matchers as m
 
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
-__all__ = ["Capture", "bindings", "captures", "is_read", "is_variable", "mentions", "reads_of"]
+__all__ = ["Capture", "captures", "is_read", "is_variable", "mentions", "reads_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,28 +99,3 @@ def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:
     if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
         return parent.name is not name
     return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)
-
-
-def bindings(module: Module, scope: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> Iterator[tuple[str, int]]:
-    """Names bound anywhere inside ``scope`` (parameters, targets, imports, definitions), with their offsets."""
-    for parameter in matching(scope, m.Param()):
-        assert isinstance(parameter, cst.Param)
-        yield parameter.name.value, module.span(parameter)[0]
-    targets = m.AssignTarget() | m.AnnAssign() | m.AugAssign() | m.For() | m.CompFor() | m.NamedExpr() | m.AsName()
-    for node in matching(scope, targets):
-        target = node.name if isinstance(node, cst.AsName) else node.target  # type: ignore[attr-defined]
-        pending = [target]
-        while pending:
-            one = pending.pop()
-            if isinstance(one, cst.Name):
-                yield one.value, module.span(node)[0]
-            elif isinstance(one, cst.Tuple | cst.List):
-                pending += [element.value for element in one.elements]
-    for alias in matching(scope, m.ImportAlias()):
-        assert isinstance(alias, cst.ImportAlias)
-        if alias.asname is None:
-            yield alias.evaluated_name.partition(".")[0], module.span(alias)[0]
-    for definition in matching(scope, m.FunctionDef() | m.ClassDef()):
-        assert isinstance(definition, cst.FunctionDef | cst.ClassDef)
-        if definition is not scope:
-            yield definition.name.value, module.span(definition)[0]

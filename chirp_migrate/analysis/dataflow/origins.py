@@ -11,7 +11,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, own_nodes, parameters
 
 __all__ = ["Origin", "backend_holds", "origins", "scope_of"]
 
@@ -82,13 +82,9 @@ def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
 
 
 def _assigned(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, Origin]]:
-    name = dotted(target)
-    if name is not None:
-        yield name, Origin(value)
-    elif isinstance(target, cst.Tuple | cst.List):
-        pairwise = isinstance(value, cst.Tuple | cst.List) and len(value.elements) == len(target.elements)
-        for position, element in enumerate(target.elements):
-            if pairwise and isinstance(value, cst.Tuple | cst.List):
-                yield from _assigned(element.value, value.elements[position].value)
-            elif (name := dotted(element.value)) is not None:
-                yield name, Origin(value, position)
+    for one, given in assigned_pairs(target, value):
+        if (name := dotted(one)) is not None:
+            yield name, Origin(given)
+        for position, element in enumerate(one.elements if isinstance(one, cst.Tuple | cst.List) else ()):
+            if (name := dotted(element.value)) is not None:
+                yield name, Origin(given, position)

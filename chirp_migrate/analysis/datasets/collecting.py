@@ -10,8 +10,9 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes, parameters
 
 _FRESH = re.compile(
@@ -20,7 +21,7 @@ _FRESH = re.compile(
 )
 #: Context managers that let exceptions pass.
 _TRANSPARENT = re.compile(r"torch\.(no_grad|inference_mode|enable_grad|autocast|amp\.autocast)|builtins\.open|tqdm\..*")
-_GROWING = m.Name("append") | m.Name("add") | m.Name("extend") | m.Name("update")
+_GROWING = frozenset({"append", "add", "extend", "update"})
 _USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
@@ -47,13 +48,15 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 def _store(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
     """What a statement assigns to or grows, and the expressions it computes; ``None`` for other statements."""
-    if isinstance(small, cst.Assign):
-        return [target.target for target in small.targets], [small.value]
-    if isinstance(small, cst.AugAssign):
-        return [small.target], [small.value]
-    if m.matches(small, m.Expr(m.Call(m.Attribute(attr=_GROWING), args=[m.Arg(keyword=None, star="")]))):
-        call = small.value  # type: ignore[attr-defined]
-        return [call.func.value], [call.args[0].value]
+    match small:
+        case cst.Assign():
+            return [target.target for target in small.targets], [small.value]
+        case cst.AugAssign():
+            return [small.target], [small.value]
+        case cst.Expr(
+            value=cst.Call(func=cst.Attribute() as method, args=[cst.Arg(value=given, keyword=None, star="")])
+        ):
+            return ([method.value], [given]) if method.attr.value in _GROWING else None
     return None
 
 
@@ -73,8 +76,9 @@ def problem_of(
         return name is not None and _is_fresh(module, scope, name)
 
     early = {str(dotted(part)) for one in read for part in matching(one, m.Name() | m.Attribute())}
-    for line in (one for s in statements for one in matching(s, m.SimpleStatementLine() | m.SimpleStatementSuite())):
-        for small in line.body:  # type: ignore[attr-defined]
+    every = [one for statement in statements for one in walk(statement)]
+    for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
+        for small in line.body:
             store = _store(small)
             if store is None:
                 continue
@@ -86,7 +90,7 @@ def problem_of(
                 found = effect(module, value, is_container=is_own)
                 if found is not None:
                     return f"`{found}` may do more than compute"
-    for test in (one.test for s in statements for one in matching(s, m.If()) if isinstance(one, cst.If)):
+    for test in (one.test for one in every if isinstance(one, cst.If)):
         found = effect(module, test, is_container=is_own)
         if found is not None:
             return f"`{found}` may do more than compute"
@@ -98,12 +102,14 @@ def _target_problem(
 ) -> str | None:
     if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
         return f"`{target.value}` is assigned in it" if target.value in early else None
-    container, computed = target, list[cst.CSTNode]()
-    if isinstance(target, cst.Subscript):
-        container, computed = target.value, [*target.slice]
-    elif isinstance(target, cst.Call) and m.matches(target.func, m.Attribute(attr=m.Name("setdefault"))):
-        assert isinstance(target.func, cst.Attribute)
-        container, computed = target.func.value, [*target.args]
+    computed: Sequence[cst.CSTNode] = ()
+    match target:
+        case cst.Subscript(value=container, slice=computed):
+            pass
+        case cst.Call(func=cst.Attribute(value=container, attr=cst.Name(value="setdefault")), args=computed):
+            pass
+        case container:
+            pass
     for one in computed:
         found = effect(module, one)
         if found is not None:
@@ -121,27 +127,11 @@ def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Whether every value of ``name`` in its function is a new container or number."""
     if name in parameters(scope):
         return False
-    values: list[cst.BaseExpression] = []
-    for node in own_nodes(scope):
-        if isinstance(node, cst.AnnAssign) and dotted(node.target) == name and node.value is not None:
-            values.append(node.value)
-        elif isinstance(node, cst.Assign):
-            pairs = (pair for target in node.targets for pair in _taken_apart(target.target, node.value))
-            values += [value for target, value in pairs if dotted(target) == name]
-        elif isinstance(node, cst.Global | cst.Nonlocal) and any(one.name.value == name for one in node.names):
-            return False
-    return bool(values) and all(_is_new(module, value) for value in values)
-
-
-def _taken_apart(
-    target: cst.BaseExpression, value: cst.BaseExpression
-) -> Iterable[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Each target with its value, for ``a, b = x, y`` too; a part of anything else has an unknown one."""
-    if not isinstance(target, cst.Tuple | cst.List):
-        return [(target, value)]
-    same = isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements)
-    values = [one.value for one in value.elements] if same else [cst.Ellipsis()] * len(target.elements)  # type: ignore[attr-defined]
-    return [(one.value, other) for one, other in zip(target.elements, values, strict=True)]
+    shared = (one for one in own_nodes(scope) if isinstance(one, cst.Global | cst.Nonlocal))
+    if any(item.name.value == name for one in shared for item in one.names):
+        return False
+    values = origins(module, scope, name)[0]
+    return bool(values) and all(one.part is None and _is_new(module, one.value) for one in values)
 
 
 def _is_new(module: Module, value: cst.BaseExpression) -> bool:
@@ -214,5 +204,6 @@ def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
         start, end = module.span(binder.for_in.iter)
         first = start <= module.span(mention)[0] < end  # evaluated outside of the comprehension
-        return not first and any(matching(one.target, m.Name(name)) for one in matching(binder, m.CompFor()))  # type: ignore[attr-defined]
+        targets = (one.target for one in walk(binder) if isinstance(one, cst.CompFor))
+        return not first and any(matching(target, m.Name(name)) for target in targets)
     return False

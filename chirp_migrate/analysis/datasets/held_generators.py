@@ -104,11 +104,14 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
     """The call that makes the generator, also behind ``.manual_seed(…)``."""
     for one in contents(module.tree, value):
-        seeded = isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute) and one.func.attr.value in _RESEEDING
-        made = one.func.value if seeded else one  # type: ignore[attr-defined]
+        match one:
+            case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
+                pass
+            case made:
+                pass
         names = project.resolved_names(module, made.func) if isinstance(made, cst.Call) else set()
-        if names and names <= _GENERATORS:
-            return one  # type: ignore[return-value]
+        if isinstance(one, cst.Call) and names and names <= _GENERATORS:
+            return one
     return None
 
 

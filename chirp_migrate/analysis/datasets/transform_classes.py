@@ -56,8 +56,8 @@ def _only_stores(project: Project, qualified: str) -> bool:
         return False
     module, definition = found
     methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef)]
-    stored = matching(definition, _STORED)
-    own = {one.name.value for one in methods} | {one.target.attr.value for one in stored}  # type: ignore[attr-defined]
+    stored = (one.target for one in matching(definition, _STORED) if isinstance(one, cst.AssignTarget))
+    own = {one.name.value for one in methods} | {one.attr.value for one in stored if isinstance(one, cst.Attribute)}
     for position, statement in enumerate(definition.body.body):
         if isinstance(statement, cst.FunctionDef):
             initialises = statement.name.value == "__init__"

@@ -13,7 +13,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import Mention, holds, mention, own_nodes
+from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, mention, own_nodes
 
 __all__ = ["Batch", "Path", "statement_of"]
 
@@ -181,14 +181,8 @@ class Batch:
             self._bind(_names(node.name, None), start, node)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int, node: cst.CSTNode) -> None:
-        sides = (target, value)
-        if all(isinstance(side, cst.Tuple | cst.List) for side in sides):
-            left, right = (side.elements for side in sides)  # type: ignore[attr-defined]
-            if len(left) == len(right):
-                for one, other in zip(left, right, strict=True):
-                    self._assign(one.value, other.value, offset, node)
-                return
-        self._bind(_names(target, self.path(value)), offset, node)
+        for one, given in assigned_pairs(target, value):
+            self._bind(_names(one, self.path(given)), offset, node)
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, Path | None]]:
         """Names that a loop through ``iterable`` binds, with what they are bound to."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
-from chirp_migrate.analysis.loops.loader_flow import LoaderLoop, Step, StepKind, argument_for
+from chirp_migrate.analysis.loops.loader_flow import ByAttribute, ByCall, LoaderLoop, Step, argument_for
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters
@@ -83,31 +83,25 @@ def _before(device: _Device, step: Step) -> _Device | None:
     """What stands for a device one step nearer to where the loader is built."""
     if device.scope is None and device.owner is None:
         return device
-    if step.call is None or step.function is None or step.owner is None:
+    if isinstance(step, ByAttribute):
         return device if device.owner is not None or _is_global(step.module, device) else None
     if device.owner is not None:
         on_self = (dotted(step.call.func) or "").startswith("self.")
-        same = step.owner is step.module and step.module.enclosing_class(step.call) is device.owner
-        if on_self and same:
+        if on_self and step.owner is step.module and step.module.enclosing_class(step.call) is device.owner:
             return device
-        return _as_parameter(device, step) if step.kind is StepKind.RETURN else None
-    if step.kind is StepKind.ARGUMENT:
-        if device.scope is not None and device.scope.node is step.function:
-            bindings = device.scope.bindings[device.text]
-            if any(one.kind is not Kind.PARAMETER for one in bindings):
-                return None
-            return _with(
-                _read(step.module, argument_for(step.call, step.function, device.text), step.call), device.setting
-            )
-        return device if step.owner is step.module and _is_global(step.module, device) else None
+        return _as_parameter(device, step) if step.returns else None
+    if not step.returns and device.scope is not None and device.scope.node is step.function:
+        if any(one.kind is not Kind.PARAMETER for one in device.scope.bindings[device.text]):
+            return None
+        given = _read(step.module, argument_for(step.call, step.function, device.text), step.call)
+        return _with(given, device.setting)
     if _is_global(step.module, device):
-        return device
-    return _as_parameter(device, step)
+        return device if step.returns or step.owner is step.module else None
+    return _as_parameter(device, step) if step.returns else None
 
 
-def _as_parameter(device: _Device, step: Step) -> _Device | None:
+def _as_parameter(device: _Device, step: ByCall) -> _Device | None:
     """The parameter that a function was given the device for which it is called with, by the same name."""
-    assert step.call is not None and step.function is not None and step.owner is not None
     for name in parameters(step.function):
         given = argument_for(step.call, step.function, name)
         same = _read(step.module, given, step.call) if given is not None and dotted(given) is not None else None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
@@ -32,7 +31,7 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters
 
-__all__ = ["Flow", "LoaderLoop", "Step", "StepKind", "argument_for", "loader_flow"]
+__all__ = ["ByAttribute", "ByCall", "Flow", "LoaderLoop", "Step", "argument_for", "loader_flow"]
 
 _SHOWN = re.compile(PROGRESS)
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
@@ -48,30 +47,33 @@ _NEUTRAL |= cst.Comparison | cst.ComparisonTarget | cst.UnaryOperation
 _STEPS = 8
 
 
-class StepKind(Enum):
-    """How a loader goes from one function to another."""
+@dataclass(frozen=True)
+class ByAttribute:
+    """From one method to another, by an attribute of ``self``."""
 
-    ARGUMENT = "argument"
-    RETURN = "return"
-    ATTRIBUTE = "attribute"
+    module: Module
 
 
 @dataclass(frozen=True)
-class Step:
-    """From one function to another: by a call that is given it, or returns it, or by an attribute of ``self``.
+class ByCall:
+    """From one function to another, by a call.
 
     Attributes:
         module: that of the call.
-        call: the call; ``None`` for an attribute.
+        call: what is given it, or gives it back.
         function: what is called.
         owner: the module of ``function``.
+        returns: whether the call gives it back.
     """
 
-    kind: StepKind
     module: Module
-    call: cst.Call | None = None
-    function: cst.FunctionDef | None = None
-    owner: Module | None = None
+    call: cst.Call
+    function: cst.FunctionDef
+    owner: Module
+    returns: bool
+
+
+Step = ByAttribute | ByCall
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Flow:
 def loader_flow(module: Module, project: Project, call: cst.Call) -> Flow:
     """Follow the loader that ``call`` in ``module`` builds."""
     following = _Following(project)
-    following.value(module, call, (), ())
+    following.value(_Way(module), call)
     return following.flow
 
 
@@ -131,39 +133,58 @@ def _is_bound(call: cst.Call, function: cst.FunctionDef) -> bool:
     return isinstance(call.func, cst.Attribute) and first in ("self", "cls")
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How far a loader has come.
+
+    Attributes:
+        module: where it is now.
+        inside: the positions in the elements of what is iterated over at which a batch lies.
+        steps: how it came there.
+    """
+
+    module: Module
+    inside: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    def __add__(self, step: Step) -> _Way:
+        return replace(self, steps=(*self.steps, step))
+
+
 class _Following:
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._seen: set[tuple[cst.CSTNode, tuple[int, ...], tuple[Step, ...]]] = set()
+        self._seen: set[tuple[cst.CSTNode, _Way]] = set()
         self.flow = Flow()
 
     def _end(self, reason: str) -> None:
         if reason not in self.flow.ends:
             self.flow.ends.append(reason)
 
-    def value(self, module: Module, node: cst.BaseExpression, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
-        """Follow ``node``: the loader, or what is iterated with a batch at the positions ``inside`` of its elements."""
-        if (node, inside, steps) in self._seen:
+    def value(self, way: _Way, node: cst.BaseExpression) -> None:
+        """Follow ``node``: the loader, or what is iterated over with its batches inside."""
+        if (node, way) in self._seen:
             return
-        self._seen.add((node, inside, steps))
+        self._seen.add((node, way))
+        module = way.module
         match step_of(module, node):
             case Chosen(whole):
-                self.value(module, whole, inside, steps)
+                self.value(way, whole)
             case Assigned(targets, statement):
                 for one in targets:
-                    self._bound(module, one, inside, steps)
+                    self._bound(way, one)
                 if isinstance(statement, cst.NamedExpr):
-                    self.value(module, statement, inside, steps)
+                    self.value(way, statement)
             case Kept(cst.Element() as element):
-                self._element(module, element, inside, steps)
+                self._element(way, element)
             case Returned(statement):
-                self._returned(module, statement, None, inside, steps)
+                self._returned(way, statement, None)
             case Given(argument, call) if not argument.star:
-                self._given(module, argument, call, inside, steps)
+                self._given(way, argument, call)
             case Given(_, holder) | Inherited(holder):
                 self._end(f"`{_short(module, holder)}` is given it")
             case Iterated(loop):
-                self._looped(module, loop, inside, steps)
+                self._looped(way, loop)
             case Member(attribute):
                 if attribute.attr.value not in _MEMBERS:
                     self._end(f"`{_short(module, attribute)}` is more than a look at it")
@@ -172,9 +193,8 @@ class _Following:
                 if not isinstance(parent, _NEUTRAL) or _looks_inside(parent):
                     self._end(f"`{_short(module, parent)}` does more with it than a loop")
 
-    def _bound(
-        self, module: Module, target: cst.BaseExpression, inside: tuple[int, ...], steps: tuple[Step, ...]
-    ) -> None:
+    def _bound(self, way: _Way, target: cst.BaseExpression) -> None:
+        module = way.module
         if isinstance(target, cst.Name):
             found = module.scopes.lookup(target.value, target)
             if found is None:
@@ -187,51 +207,46 @@ class _Following:
                 if name.value == target.value and is_variable(module, name) and mention(module, name) is Mention.READ:
                     owner = module.scopes.lookup(name.value, name)
                     if owner is not None and owner[0] is scope:
-                        self.value(module, name, inside, steps)
+                        self.value(way, name)
         elif isinstance(target, cst.Attribute) and dotted(target) == f"self.{target.attr.value}":
-            self._kept(module, target, inside, (*steps, Step(StepKind.ATTRIBUTE, module)))
+            self._kept(way + ByAttribute(way.module), target)
         else:
             self._end(f"it is kept in `{_short(module, target)}`")
 
-    def _kept(self, module: Module, target: cst.Attribute, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+    def _kept(self, way: _Way, target: cst.Attribute) -> None:
         """The loader is an attribute of ``self``."""
-        name, owner = target.attr.value, module.enclosing_class(target)
-        if owner is None or len(steps) > _STEPS or self._project.mentions(name, besides=module.path):
+        module, name = way.module, target.attr.value
+        owner = module.enclosing_class(target)
+        if owner is None or len(way.steps) > _STEPS or self._project.mentions(name, besides=module.path):
             self._end(f"other files may use `self.{name}`, too")
             return
         for one in module.find(cst.Attribute):
             if one.attr.value == name and mention(module, one) is Mention.READ:
                 if dotted(one) == f"self.{name}" and module.enclosing_class(one) is owner:
-                    self.value(module, one, inside, steps)
+                    self.value(way, one)
                 else:
                     self._end(f"`{_short(module, one)}` may be the same loader")
 
-    def _element(self, module: Module, element: cst.Element, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+    def _element(self, way: _Way, element: cst.Element) -> None:
+        module = way.module
         around = module.parents[element]
         parent = module.parents[around]
         if isinstance(around, cst.Tuple | cst.List):
             place = list(around.elements).index(element)
             if isinstance(parent, cst.Return):
-                self._returned(module, parent, place, inside, steps)
+                self._returned(way, parent, place)
                 return
             targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
             parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
             if targets and len(parts) == len(targets) and all(len(one) == len(around.elements) for one in parts):
                 for one in parts:
-                    self._bound(module, one[place].value, inside, steps)
+                    self._bound(way, one[place].value)
                 return
         self._end(f"it is kept in `{_short(module, around)}`")
 
-    def _returned(
-        self,
-        module: Module,
-        statement: cst.Return,
-        part: int | None,
-        inside: tuple[int, ...],
-        steps: tuple[Step, ...],
-    ) -> None:
-        function = module.enclosing_function(statement)
-        if function is None or len(steps) >= _STEPS:
+    def _returned(self, way: _Way, statement: cst.Return, part: int | None) -> None:
+        module, function = way.module, way.module.enclosing_function(statement)
+        if function is None or len(way.steps) >= _STEPS:
             self._end(f"`{_short(module, statement)}` is too far from where it is built")
             return
         name = function.name.value
@@ -243,9 +258,9 @@ class _Following:
         for call in calls:
             if call is None:
                 continue
-            further = (*steps, Step(StepKind.RETURN, module, call, function, module))
+            further = way + ByCall(module, call, function, module, returns=True)
             if part is None:
-                self.value(module, call, inside, further)
+                self.value(further, call)
                 continue
             parent = module.parents[call]
             targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
@@ -255,7 +270,7 @@ class _Following:
                 self._end(f"what `{name}` returns is not taken apart where it is called")
                 continue
             for one in parts:
-                self._bound(module, one[part].value, inside, further)
+                self._bound(further, one[part].value)
 
     def _unlike_its_calls(self, module: Module, function: cst.FunctionDef) -> str | None:
         """Why what a function returns or is given may not be what its calls get or give."""
@@ -294,30 +309,25 @@ class _Following:
                 mine = module.qualified_names(use) == qualified
             yield parent if mine and isinstance(parent, cst.Call) and parent.func is use else None
 
-    def _given(
-        self, module: Module, argument: cst.Arg, call: cst.Call, inside: tuple[int, ...], steps: tuple[Step, ...]
-    ) -> None:
-        names = self._project.resolved_names(module, call.func)
+    def _given(self, way: _Way, argument: cst.Arg, call: cst.Call) -> None:
+        module, names = way.module, self._project.resolved_names(way.module, call.func)
         place = list(call.args).index(argument)
         if resolves_to(module, call, _ASKED, self._project):
             return
         if names == {"builtins.enumerate"} and place == 0:
-            self.value(module, call, (1, *inside), steps)
+            self.value(replace(way, inside=(1, *way.inside)), call)
         elif names == {"builtins.zip"} and argument.keyword is None:
-            self.value(module, call, (place, *inside), steps)
+            self.value(replace(way, inside=(place, *way.inside)), call)
         elif place == 0 and resolves_to(module, call, _SHOWN, self._project):
-            self.value(module, call, inside, steps)
+            self.value(way, call)
         else:
-            self._passed(module, call, argument, inside, steps)
+            self._passed(way, call, argument)
 
-    def _passed(
-        self, module: Module, call: cst.Call, argument: cst.Arg, inside: tuple[int, ...], steps: tuple[Step, ...]
-    ) -> None:
+    def _passed(self, way: _Way, call: cst.Call, argument: cst.Arg) -> None:
         """The loader is an argument of a call; followed where that is a function of the project."""
-        names = module.once(LoaderNames, self._project)
-        found = list(dict.fromkeys(names.functions(call)))
-        shown = _short(module, call.func)
-        if len(found) != 1 or len(steps) >= _STEPS:
+        found = list(dict.fromkeys(way.module.once(LoaderNames, self._project).functions(call)))
+        shown = _short(way.module, call.func)
+        if len(found) != 1 or len(way.steps) >= _STEPS:
             self._end(f"`{shown}(…)` is given it")
             return
         owner, function = found[0]
@@ -327,15 +337,16 @@ class _Following:
             self._end(problem or f"`{shown}(…)` is given it")
             return
         parameter = parameters(function)[taken[0]]
-        self._bound(owner, parameter.name, inside, (*steps, Step(StepKind.ARGUMENT, module, call, function, owner)))
+        further = way + ByCall(way.module, call, function, owner, returns=False)
+        self._bound(replace(further, module=owner), parameter.name)
 
-    def _looped(self, module: Module, loop: cst.For, inside: tuple[int, ...], steps: tuple[Step, ...]) -> None:
+    def _looped(self, way: _Way, loop: cst.For) -> None:
         target: cst.BaseExpression | None = loop.target
-        for place in inside:
+        for place in way.inside:
             parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
             starred = any(isinstance(one, cst.StarredElement) for one in parts)
             target = parts[place].value if place < len(parts) and not starred else None
-        self.flow.loops.append(LoaderLoop(module, loop, target, steps))
+        self.flow.loops.append(LoaderLoop(way.module, loop, target, way.steps))
 
 
 def _looks_inside(node: cst.CSTNode) -> bool:

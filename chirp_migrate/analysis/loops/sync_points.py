@@ -13,7 +13,6 @@ from enum import Enum
 from functools import cached_property
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_calls import is_name
@@ -21,7 +20,7 @@ from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch, statement_of
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, holds, mention, own_nodes, target_names
+from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, mention, own_nodes, target_names
 
 __all__ = ["DeviceLoop", "Wait", "WaitKind", "batch_loops", "is_each_step"]
 
@@ -40,7 +39,6 @@ _SOMETIMES = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.Call)
-_GROWS = m.Call(m.Attribute(m.Name(), m.Name("append") | m.Name("extend")))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -105,8 +103,8 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
             return child is loop.body
         if isinstance(ancestor, cst.ExceptHandler | cst.ExceptStarHandler | cst.FunctionDef | cst.Lambda):
             return False
-        conditional = isinstance(ancestor, cst.If | cst.IfExp) and child is ancestor.body
-        if conditional and _SOMETIMES.search(module.source(ancestor.test)):  # type: ignore[attr-defined]
+        condition = ancestor.test if isinstance(ancestor, cst.If | cst.IfExp) and child is ancestor.body else None
+        if condition is not None and _SOMETIMES.search(module.source(condition)):
             return False
         child = ancestor
     return False
@@ -238,8 +236,10 @@ class DeviceLoop:
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
             self._assign(node.target, node.value, end)
         elif isinstance(node, cst.Call):
-            if m.matches(node, _GROWS) and any(self.is_there(one.value) for one in node.args):
-                self._bind(node.func.value, True, end)  # type: ignore[attr-defined]
+            match node.func:
+                case cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend")):
+                    if any(self.is_there(one.value) for one in node.args):
+                        self._bind(grown, True, end)
         elif isinstance(node, cst.AugAssign):
             if self.is_there(node.value):
                 self._bind(node.target, True, end)
@@ -249,14 +249,8 @@ class DeviceLoop:
                 self._bound.setdefault(name, []).append((self._module.span(node.body)[0], there))
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int) -> None:
-        sides = (target, value)
-        if all(isinstance(side, cst.Tuple | cst.List) for side in sides):
-            left, right = (side.elements for side in sides)  # type: ignore[attr-defined]
-            if len(left) == len(right):
-                for one, other in zip(left, right, strict=True):
-                    self._assign(one.value, other.value, offset)
-                return
-        self._bind(target, self.is_there(value), offset)
+        for one, given in assigned_pairs(target, value):
+            self._bind(one, self.is_there(given), offset)
 
     def _bind(self, target: cst.BaseExpression, there: bool, offset: int) -> None:
         if isinstance(target, cst.Subscript | cst.Attribute):
