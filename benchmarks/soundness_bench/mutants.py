@@ -25,7 +25,9 @@ _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 #: These say what the code is, not whether it may be rewritten.
 _NOT_JUDGING = frozenset(
     [
+        "api",
         "base",
+        "call_arguments",
         "import_table",
         "imports",
         "module",
@@ -36,7 +38,6 @@ _NOT_JUDGING = frozenset(
         "source",
         "spans",
         "statements",
-        "arguments",
     ]
 )
 
@@ -94,8 +95,9 @@ def judging_modules(rule: Rule) -> set[str]:
             continue
         found.add(name)
         for node in ast.walk(ast.parse(_file(name).read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and _file(node.module).is_file():
-                pending.append(node.module)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                pending += [one for one in names if _file(one).is_file()]
     return found
 
 
