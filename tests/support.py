@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -77,6 +78,12 @@ def sentence(result: Result) -> str:
     (line,) = result.stderr.splitlines()
     assert line.startswith("chirp-migrate: ") and result.stdout == ""
     return line
+
+
+def copy_of(name: str, target: Path) -> Path:
+    """A backend of ``fixtures/`` as it is in the repository, at ``target``."""
+    left = shutil.ignore_patterns("__pycache__", ".chirp-migrate", ".ipynb_checkpoints", "data", "results")
+    return shutil.copytree(FIXTURES / name, target, ignore=left)
 
 
 def write_files(root: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
-from support import FIXTURES, run
+from support import FIXTURES, copy_of, run
 
 FIXTURE = FIXTURES / "backend"
-
-
-def copy_of_fixture(target: Path) -> Path:
-    """A pristine copy of the fixture backend."""
-    ignored = shutil.ignore_patterns("__pycache__", ".chirp-migrate", ".ipynb_checkpoints")
-    shutil.copytree(FIXTURE, target, ignore=ignored)
-    return target
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -34,7 +26,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The fixture backend after ``chirp-migrate apply``, its findings beside it."""
-    backend = copy_of_fixture(tmp_path_factory.mktemp("end_to_end") / "backend")
+    backend = copy_of("backend", tmp_path_factory.mktemp("end_to_end") / "backend")
     result = run("apply", backend, "--json", backend.with_name("findings.json"))
     assert result.exit_code == 0, result.stderr
     return backend

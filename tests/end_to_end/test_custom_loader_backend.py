@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import FIXTURES, ROOT, run
+from support import FIXTURES, ROOT, copy_of, run
 
 FIXTURE = FIXTURES / "custom_loader_backend"
 
@@ -75,8 +74,7 @@ def metrics(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the fixture after ``chirp-migrate apply``, its findings beside it."""
-    copy = tmp_path_factory.mktemp("custom_loader") / "backend"
-    shutil.copytree(FIXTURE, copy, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
+    copy = copy_of("custom_loader_backend", tmp_path_factory.mktemp("custom_loader") / "backend")
     found = str(copy.with_name("findings.json"))
     result = run("apply", copy, "--no-scaffold", "--json", found)
     assert result.exit_code == 0, result.output

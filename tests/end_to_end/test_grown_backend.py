@@ -5,13 +5,12 @@ from __future__ import annotations
 import compileall
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import FIXTURES, ROOT, run
+from support import FIXTURES, ROOT, copy_of, run
 
 from .conftest import fingerprint
 
@@ -43,15 +42,10 @@ DECLARED = {
 }
 
 
-def copied(target: Path) -> Path:
-    shutil.copytree(FIXTURE, target, ignore=shutil.ignore_patterns("__pycache__"))
-    return target
-
-
 @pytest.fixture(scope="module")
 def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The backend after ``chirp-migrate apply``, its findings beside it."""
-    tree = copied(tmp_path_factory.mktemp("grown") / "backend")
+    tree = copy_of("grown_backend", tmp_path_factory.mktemp("grown") / "backend")
     result = run("apply", str(tree), "--no-scaffold", "--json", str(tree.parent / "findings.json"))
     assert result.exit_code == 0, result.output
     return tree
@@ -71,7 +65,7 @@ def test_nothing_is_left_alone_but_for_reasons(applied: Path) -> None:
 
 def test_all_compiles_and_is_undone_to_the_byte(applied: Path) -> None:
     assert compileall.compile_dir(applied, quiet=1, force=True)
-    tree = copied(applied.parent / "undone")
+    tree = copy_of("grown_backend", applied.parent / "undone")
     before = fingerprint(tree)
     assert run("apply", str(tree), "--no-scaffold").exit_code == 0
     assert fingerprint(tree) != before
@@ -80,7 +74,7 @@ def test_all_compiles_and_is_undone_to_the_byte(applied: Path) -> None:
 
 
 def test_the_rescaling_is_taken_out_where_that_is_asked_for(applied: Path) -> None:
-    tree = copied(applied.parent / "unsafe")
+    tree = copy_of("grown_backend", applied.parent / "unsafe")
     assert run("apply", str(tree), "--no-scaffold", "--unsafe").exit_code == 0
     assert run("apply", str(applied), "--no-scaffold", "--diff", "--unsafe").exit_code == 0
     source = (tree / "utils/dataset_utils.py").read_text(encoding="utf-8")

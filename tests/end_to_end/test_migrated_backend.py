@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support import ROOT, run
+from support import ROOT, copy_of, run
 
-from .conftest import FIXTURE, copy_of_fixture, fingerprint
+from .conftest import FIXTURE, fingerprint
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_a_second_apply_changes_nothing_and_says_so(migrated: Path) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--unsafe", "--vendor"]])
 def test_apply_then_rollback_leaves_the_tree_identical(tmp_path: Path, options: list[str]) -> None:
-    backend = copy_of_fixture(tmp_path / "backend")
+    backend = copy_of("backend", tmp_path / "backend")
     (backend / "utils" / "split.py").chmod(0o640)
     before = fingerprint(backend)
     assert run("apply", backend, *options).exit_code == 0
@@ -105,7 +105,7 @@ def test_apply_then_rollback_leaves_the_tree_identical(tmp_path: Path, options: 
 
 
 def test_a_vendored_backend_runs_without_the_tool_installed(tmp_path: Path) -> None:
-    backend = copy_of_fixture(tmp_path / "backend")
+    backend = copy_of("backend", tmp_path / "backend")
     assert run("apply", backend, "--vendor", "--no-scaffold").exit_code == 0
     assert not (backend / "utils" / "dataloader_factory.py").exists()
     code = (
@@ -137,12 +137,12 @@ def test_rollback_refuses_over_later_edits_and_names_them(migrated: Path, tmp_pa
 
 
 def test_diff_writes_nothing_and_git_accepts_it(tmp_path: Path) -> None:
-    backend = copy_of_fixture(tmp_path / "backend")
+    backend = copy_of("backend", tmp_path / "backend")
     before = fingerprint(backend)
     diff = run("apply", backend, "--diff")
     assert diff.exit_code == 0
     assert fingerprint(backend) == before
-    patched = copy_of_fixture(tmp_path / "patched")
+    patched = copy_of("backend", tmp_path / "patched")
     applied = subprocess.run(
         ["git", "apply", "-p1"], cwd=patched, input=diff.stdout_bytes, capture_output=True, check=False
     )

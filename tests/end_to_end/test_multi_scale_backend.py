@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import FIXTURES, run
-
-FIXTURE = FIXTURES / "multi_scale_backend"
+from support import copy_of, run
 
 #: Runs every training call of the hook of each backend given, small, and writes what they return. One process for
 #: both, because importing PyTorch and its optimisers takes longer than the training.
@@ -51,14 +48,9 @@ def trained(out: Path, *roots: Path) -> list[dict[str, Any]]:
     return json.loads(out.read_text())  # type: ignore[no-any-return]
 
 
-def copy_of(target: Path) -> Path:
-    shutil.copytree(FIXTURE, target, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
-    return target
-
-
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = copy_of(tmp_path_factory.mktemp("multi_scale") / "backend")
+    root = copy_of("multi_scale_backend", tmp_path_factory.mktemp("multi_scale") / "backend")
     result = run("apply", root)
     assert result.exit_code == 0, result.output
     return root
@@ -75,7 +67,7 @@ def test_every_hand_made_loader_comes_from_the_factory(migrated: Path) -> None:
 
 @pytest.mark.slow
 def test_training_and_inference_are_the_same_to_the_last_bit(migrated: Path, tmp_path: Path) -> None:
-    before, after = trained(tmp_path / "results.json", copy_of(tmp_path / "before"), migrated)
+    before, after = trained(tmp_path / "results.json", copy_of("multi_scale_backend", tmp_path / "before"), migrated)
     assert before.keys() == {"multi_scale", "multi_scale_augmented", "trainer", "ensemble"}
     assert after == before
     assert before["ensemble"].keys() == {"accuracy", "members", "predictions", "confidence"}  # the format of results

@@ -10,19 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import FIXTURES, run
+from support import copy_of, run
 
 from chirp_migrate.tune.config import read_config
 from chirp_migrate.tune.sources import from_config
 
-FIXTURE = FIXTURES / "retinal_backend"
-
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "before"
-    shutil.copytree(FIXTURE, root, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate", "data", "results"))
-    return root
+    return copy_of("retinal_backend", tmp_path / "before")
 
 
 @pytest.fixture

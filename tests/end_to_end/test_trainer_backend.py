@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support import FIXTURES, run
+from support import copy_of, run
 
-TRAINER = FIXTURES / "trainer_backend"
 PACKAGES = ("framework", "vibration")
 
 
@@ -22,7 +20,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The backend before and after."""
     folder = tmp_path_factory.mktemp("trainer")
     for name in ("before", "after"):
-        shutil.copytree(TRAINER, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        copy_of("trainer_backend", folder / name)
     result = run("apply", folder / "after", "--no-scaffold")
     assert result.exit_code == 0, result.output
     return folder / "before", folder / "after"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import libcst.tool
 import pytest
-from support import ROOT, run
+from support import ROOT, copy_of, run
 
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.errors import UsageProblem
@@ -60,7 +60,7 @@ def python_files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_the_tool_rewrites_what_apply_rewrites(tmp_path: Path) -> None:
     backend = tmp_path / "backend"
-    shutil.copytree(ROOT / "fixtures" / "backend", backend, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_of("backend", backend)
     configure(backend)
     before = python_files(backend)
     plan = {file.path: file.after for file in plan_tree(backend, notebooks=False).files}

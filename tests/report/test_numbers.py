@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from report_tools import LOADERS
-from support import FIXTURES, run, write_files
+from support import copy_of, run, write_files
 
 from chirp_migrate.report.story import FileStory, read_story
 
@@ -103,7 +102,7 @@ def test_everybody_counts_the_same_lines(tmp_path: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["backend", "grown_backend"])
 def test_everybody_counts_the_same_lines_of_a_whole_backend(tmp_path: Path, name: str) -> None:
-    root = shutil.copytree(FIXTURES / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    root = copy_of(name, tmp_path / name)
     for file in all_counts_agree(root):
         if not (file.action == "create" and file.path.endswith(".ipynb")):  # of these the code alone is shown
             assert rows(file) == (file.added, file.removed)
