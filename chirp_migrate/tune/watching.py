@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,14 +41,12 @@ class _Loader:
     walks: int = 0
 
 
-@dataclass
-class _Watching:
-    """What is seen under an :class:`Interception`."""
+class _Watching(Interception):
+    """Sees what loaders a training makes, and how long it waits for them."""
 
-    loaders: dict[tuple[Any, ...], _Loader] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.interception = Interception(self._watch)
+    def __init__(self) -> None:
+        super().__init__(self._watch)
+        self.loaders: dict[tuple[Any, ...], _Loader] = {}
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         dataset = getattr(loader, "dataset", None)
@@ -56,7 +54,7 @@ class _Watching:
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _Loader(loader, role))
         known.walks += 1
-        return _Watched(self.interception, loader, start(), known)
+        return _Watched(self, loader, start(), known)
 
 
 class _Watched(PassingIterator):
@@ -93,9 +91,9 @@ def watched(
     watching = _Watching()
     monitor = DataLoaderPerformanceMonitor()
     began = time.perf_counter()
-    with watching.interception, monitor.watch() as usage:
+    with watching, monitor.watch() as usage:
         for number, call in enumerate(calls):
-            watching.interception.cover_new_classes()
+            watching.cover_new_classes()
             call()
             taken = time.perf_counter() - began
             left = taken / (number + 1) * (len(calls) - number - 1)

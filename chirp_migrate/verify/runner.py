@@ -116,14 +116,14 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
         try:
             with FewerWorkers(1) as one_worker:
                 call = _prepared(spec, entry, data[few.samples], warm_up=True)
-                one_worker.interception.cover_new_classes()
+                one_worker.cover_new_classes()
                 first_s, _ = _call(call, entry, "trial", spec.sizes.seed)
                 del call
             seconds, workers = [], []
             with FewerWorkers(0) as no_workers:
                 for sizes in brief:
                     call = _prepared(replace(spec, sizes=sizes), entry, data[sizes.samples])
-                    no_workers.interception.cover_new_classes()
+                    no_workers.cover_new_classes()
                     seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
                     workers.append(no_workers.take())
                     del call
@@ -171,7 +171,7 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
     with CachedLoading(only_workers=True) as without_workers:
         for entry in spec.entry_points:
             call = _prepared(spec, entry, small, warm_up=True)
-            without_workers.interception.cover_new_classes()
+            without_workers.cover_new_classes()
             _call(call, entry, "warm-up", spec.sizes.seed)
             del call
             _let_workers_end()
@@ -197,7 +197,7 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
             call = _prepared(spec, entry, data)
             for tool in (watch, cached, measuring, steps):
                 if tool is not None:
-                    tool.interception.cover_new_classes()
+                    tool.cover_new_classes()
             if measuring is not None:
                 train = partial(_call, call, entry, mode.value, spec.sizes.seed)
                 results[entry.label] = EntryResult(measuring.train(entry.label, train), {}, [])

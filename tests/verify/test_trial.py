@@ -96,7 +96,7 @@ class WhereRead(Dataset[int]):
 def test_a_trial_counts_the_workers_and_reads_without(loader_class: Any, persistent: bool, asked: int) -> None:
     made = loader_class(WhereRead(), num_workers=2, persistent_workers=persistent, timeout=5)
     with FewerWorkers(0) as none:
-        none.interception.cover_new_classes()
+        none.cover_new_classes()
         read = {int(batch) for _ in range(2) for batch in made}
         assert none.take() == asked and none.take() == 0
     assert read == {os.getpid()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 
@@ -12,6 +12,9 @@ __all__ = ["Interception", "MakeIterator"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
+
+
+_T = TypeVar("_T", bound="Interception")
 
 
 class Interception:
@@ -28,7 +31,7 @@ class Interception:
         self._replaced: list[tuple[type, Callable[[Any], Iterator[Any]]]] = []
         self._inside: set[int] = set()
 
-    def __enter__(self) -> Interception:
+    def __enter__(self: _T) -> _T:
         self.cover_new_classes()
         return self
 

@@ -13,6 +13,7 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.training.watch.passing import PassingIterator
 from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
 from chirp_migrate.verify.spec import PassRecord
 
@@ -24,7 +25,7 @@ DRAWS = 500
 _DRAWING_S = 10.0
 
 
-class LoaderWatch:
+class LoaderWatch(Interception):
     """Context manager that records each walk over each loader (see :class:`PassRecord`).
 
     The global random state is the same with and without it. A data set that keeps a random generator of its own
@@ -35,8 +36,8 @@ class LoaderWatch:
     """
 
     def __init__(self) -> None:
+        super().__init__(self._watch)
         self.few_workers = False
-        self.interception = Interception(self._watch)
         self._samplers = Interception(self._watch_sampler, base=Sampler)
         self._walks: list[Walk] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -45,7 +46,7 @@ class LoaderWatch:
         self._loading: Walk | None = None
 
     def __enter__(self) -> LoaderWatch:
-        self.interception.__enter__()
+        super().__enter__()
         self._samplers.__enter__()
         # Not a hook of all modules: who asks whether there is one would train otherwise here than where time is taken.
         setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
@@ -54,7 +55,7 @@ class LoaderWatch:
     def __exit__(self, *exception: object) -> None:
         delattr(_Loss, "__call__")
         self._samplers.__exit__(*exception)
-        self.interception.__exit__(*exception)
+        super().__exit__(*exception)
 
     def draw_on(self, draws: int = DRAWS) -> None:
         """Walk the loaders of the training that has ended on, until so many augmented samples were seen.
@@ -103,7 +104,7 @@ class LoaderWatch:
         """While the loader's own code runs: samplers that are iterated belong to this walk."""
         outer, self._loading = self._loading, walk
         try:
-            with self.interception.inside(walk.loader):
+            with self.inside(walk.loader):
                 yield
         finally:
             self._loading = outer
@@ -141,29 +142,23 @@ class LoaderWatch:
         return call
 
 
-class _WatchedIterator(Iterator[Any]):
+class _WatchedIterator(PassingIterator):
     """The loader's own iterator, with each batch shown to the watch as it passes."""
 
     def __init__(self, watch: LoaderWatch, walk: Walk, iterator: Iterator[Any]) -> None:
+        super().__init__(watch, walk.loader, iterator)
         self._watch = watch
         self._walk = walk
-        self._iterator = iterator
 
     def __next__(self) -> Any:
         with self._watch.loading(self._walk):
             try:
-                batch = next(self._iterator)
+                batch = self._advance()
             except StopIteration:
                 self._walk.record.finished = True
                 raise
         self._watch.saw_batch(self._walk, batch)
         return batch
-
-    def __len__(self) -> int:
-        return len(self._iterator)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iterator, name)
 
 
 class _WatchedSampler(Iterator[Any]):

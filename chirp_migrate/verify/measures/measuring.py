@@ -55,7 +55,7 @@ class _Entry:
     lost_workers: set[int] = field(default_factory=set)
 
 
-class Measuring:
+class Measuring(Interception):
     """Context manager under which :meth:`train` measures entry points; gathers :attr:`found`.
 
     Args:
@@ -64,12 +64,13 @@ class Measuring:
     """
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
-        self.interception = Interception(self._measure)
+        super().__init__(self._measure)
         self.found = SideMeasures()
         self._worker_counts = worker_counts
         self._rates_s = extra_s * _FOR_RATES if worker_counts else 0.0
         self._extra_s = extra_s - self._rates_s
         self._monitor = DataLoaderPerformanceMonitor()
+        self.found.gpu = str(self._monitor.gpu_status())
         self._entry = _Entry()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._begun = 0.0
@@ -78,21 +79,13 @@ class Measuring:
         self._slowest: tuple[float, _Held] | None = None
         self._known: set[str] = set()
 
-    def __enter__(self) -> Measuring:
-        self.interception.__enter__()
-        self.found.gpu = str(self._monitor.gpu_status())
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.interception.__exit__(*exception)
-
     def train(self, label: str, call: Callable[[], tuple[float, Any]]) -> float:
         """Train one entry point by ``call``, which gives its seconds and result.
 
         Returns:
             The seconds without our own readings.
         """
-        self.interception.cover_new_classes()
+        self.cover_new_classes()
         self._entry, self._reading_s = _Entry(), 0.0
         self._numbers.clear()
         watching = _WithResident()
@@ -197,7 +190,7 @@ class _MeasuredIterator(PassingIterator):
     """Times the wait for each batch."""
 
     def __init__(self, measuring: Measuring, loader: Any, iterator: Iterator[Any], walk: Walk) -> None:
-        super().__init__(measuring.interception, loader, iterator)
+        super().__init__(measuring, loader, iterator)
         self._measuring = measuring
         self._walk = walk
         self._over = False

@@ -18,7 +18,7 @@ from chirp_migrate.training.watch.interception import Interception
 __all__ = ["CachedLoading"]
 
 
-class CachedLoading:
+class CachedLoading(Interception):
     """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
 
     Args:
@@ -29,16 +29,9 @@ class CachedLoading:
     """
 
     def __init__(self, only_workers: bool = False) -> None:
-        self.interception = Interception(self._repeat)
+        super().__init__(self._repeat)
         self._only_workers = only_workers
         self.making_s = 0.0
-
-    def __enter__(self) -> CachedLoading:
-        self.interception.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.interception.__exit__(*exception)
 
     def reset(self) -> None:
         """Begin a new entry point."""

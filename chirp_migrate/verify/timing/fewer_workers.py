@@ -11,7 +11,7 @@ from chirp_migrate.training.watch.interception import Interception
 __all__ = ["FewerWorkers"]
 
 
-class FewerWorkers:
+class FewerWorkers(Interception):
     """Context manager under which a loader starts at most so many workers; with 0 this process reads.
 
     Args:
@@ -22,17 +22,10 @@ class FewerWorkers:
     """
 
     def __init__(self, most: int) -> None:
-        self.interception = Interception(self._start)
+        super().__init__(self._start)
         self.asked = 0
         self._most = most
         self._kept: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def __enter__(self) -> FewerWorkers:
-        self.interception.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.interception.__exit__(*exception)
 
     def take(self) -> int:
         """The workers asked for since the last call."""

@@ -45,7 +45,7 @@ class StandInModel(torch.nn.Module):
         return logits
 
 
-class SimulatedSteps:
+class SimulatedSteps(Interception):
     """Context manager under which each training batch is followed by a step of ``step_s`` seconds.
 
     A batch is a training batch when gradients are enabled as it is taken. Enter it after other interceptions, so
@@ -55,17 +55,10 @@ class SimulatedSteps:
     def __init__(self, step_s: float) -> None:
         if step_s <= 0:
             raise ValueError("a simulated step must take longer than 0 seconds")
+        super().__init__(self._step)
         self.step_s = step_s
-        self.interception = Interception(self._step)
         self._count = StepCount()
         self._active = True
-
-    def __enter__(self) -> SimulatedSteps:
-        self.interception.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.interception.__exit__(*exception)
 
     def take(self) -> StepCount:
         """The steps since the last call."""
@@ -98,7 +91,7 @@ class _SteppingIterator(PassingIterator):
     """Ends the step of the batch before, then takes the next batch."""
 
     def __init__(self, steps: SimulatedSteps, loader: Any, iterator: Iterator[Any]) -> None:
-        super().__init__(steps.interception, loader, iterator)
+        super().__init__(steps, loader, iterator)
         self._steps = steps
         self._taken: float | None = None
 
