@@ -12,7 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)  ## migrate a copy of the fixture backend, verify it, undo it
-	$(BIN)/python benchmarks/demo.py
+	$(BIN)/python scripts/demo.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -73,7 +73,7 @@ bench-slower: $(STAMP)  ## what verify says of a migration that makes one entry 
 	$(BIN)/python benchmarks/verify_slower.py --docs
 
 bench-interruption: $(STAMP)  ## runs killed at random instants, and with the disk full
-	$(BIN)/python benchmarks/interruption.py --check
+	$(BIN)/python tests/stress/interruption.py --check
 
 bench-styles: $(STAMP)  ## backends in the style of other training code, migrated and verified
 	$(BIN)/python benchmarks/verify_styles.py

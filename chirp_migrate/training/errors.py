@@ -7,7 +7,16 @@ from typing import ClassVar
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
-__all__ = ["InvalidData", "InvalidTree", "NotMigrated", "NotUsable", "Raised", "VerifyError", "WorkloadFailed"]
+__all__ = [
+    "InvalidData",
+    "InvalidTree",
+    "NotMigrated",
+    "NotUsable",
+    "Raised",
+    "VerifyError",
+    "WorkloadFailed",
+    "first_line",
+]
 
 
 class VerifyError(ChirpMigrateError):
@@ -55,3 +64,8 @@ class WorkloadFailed(VerifyError):
     def shown_tail(self) -> str:
         """``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
         return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in self.log_tail)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message that says anything; empty for none."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from chirp_migrate.training.watch.augmentation import time_both
 from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.subject import Subject
@@ -38,13 +39,12 @@ def augmentation(subject: Subject, migrated: bool, seconds: float) -> Augmentati
         return Augmentation(
             reason="it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
         )
-    found = Augmentation()
     way = Candidate(0, batch_size=subject.batch_size)
-    sides = [(subject, found.with_s), (replace(subject, dataset=plain), found.without_s)]
-    until = time.monotonic() + seconds
-    for number in range(_ROUNDS):
-        for side, taken in sides if number % 2 == 0 else reversed(sides):
-            taken.append(measure(side, way, migrated, _SLICE_S).batch_s)
-        if time.monotonic() > until:
-            break
-    return found
+    with_s, without_s = time_both(
+        subject,
+        replace(subject, dataset=plain),
+        lambda side: measure(side, way, migrated, _SLICE_S).batch_s,
+        _ROUNDS,
+        time.monotonic() + seconds,
+    )
+    return Augmentation(with_s, without_s)

@@ -10,13 +10,11 @@ configuration may be so much faster than the best that the pick would fall below
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from chirp_migrate.stats.ratios import Ratio, paired_ratio, student_quantile
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.tune.candidate import Candidate, Measured
 
 __all__ = ["TOLERANCE", "Place", "Rate", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
@@ -78,12 +76,10 @@ def mean_rate(rates: Sequence[float]) -> Rate:
     """
     if not rates or min(rates) <= 0:
         raise ValueError("a mean rate needs at least one rate, all of them positive")
-    logs = [math.log(rate) for rate in rates]
-    mean = statistics.fmean(logs)
-    if len(logs) == 1:
-        return Rate(math.exp(mean), None, None, 1)
-    half = student_quantile(0.5 + _CONFIDENCE / 2, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return Rate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+    if len(rates) == 1:
+        return Rate(rates[0], None, None, 1)
+    found = paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
+    return Rate(found.value, found.low, found.high, found.rounds)
 
 
 def standings(measured: Sequence[Measured]) -> list[Standing]:

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
+from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune.plateau import Place, Standing, pick, standings
 from chirp_migrate.tune.request import LoaderFindings, Training
 
@@ -13,7 +14,6 @@ __all__ = [
     "AUGMENTATION_HIGH",
     "AUGMENTATION_TARGET",
     "Recommendation",
-    "augmentation_share",
     "recommendations",
 ]
 
@@ -46,14 +46,6 @@ class Recommendation:
 
     def __str__(self) -> str:
         return f"{self.setting}: {self.value} ({self.why})"
-
-
-def augmentation_share(found: LoaderFindings) -> float | None:
-    """(with - without) / with, medians of the rounds, as R-004's script computes it; None where not measured."""
-    if not found.with_s:
-        return None
-    augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
-    return (augmented - plain) / augmented
 
 
 def recommendations(found: LoaderFindings, training: Training | None) -> list[Recommendation]:
@@ -134,7 +126,7 @@ def _batch_sizes(found: LoaderFindings) -> list[Recommendation]:
 
 
 def _augmentation(found: LoaderFindings) -> list[Recommendation]:
-    share = augmentation_share(found)
+    share = share_of_loading(found.with_s, found.without_s)
     if share is None or share < AUGMENTATION_TARGET:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"

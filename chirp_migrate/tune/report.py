@@ -10,8 +10,9 @@ from typing import Any
 
 from chirp_migrate.console.paint import count, wrapped
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
+from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune.plateau import TOLERANCE, Place, Rate, Standing, pick, settled, standings
-from chirp_migrate.tune.recommend import Recommendation, augmentation_share, recommendations
+from chirp_migrate.tune.recommend import Recommendation, recommendations
 from chirp_migrate.tune.request import Findings, LoaderFindings, Training
 
 __all__ = ["advice_for", "to_json", "to_text"]
@@ -103,7 +104,7 @@ def _reading(found: LoaderFindings) -> str | None:
 
 
 def _augmentation(found: LoaderFindings) -> str | None:
-    share = augmentation_share(found)
+    share = share_of_loading(found.with_s, found.without_s)
     if share is None:
         return f"Augmentation was not measured: {found.not_augmented}."
     augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
@@ -174,7 +175,7 @@ def to_json(findings: Findings, machine: dict[str, Any], tool: str) -> dict[str,
                 "picked": None if chosen is None else asdict(chosen.candidate),
                 "settled": settled(placed),
                 "standings": [_standing(one, found) for one in placed],
-                "augmentation_share": augmentation_share(found),
+                "augmentation_share": share_of_loading(found.with_s, found.without_s),
                 "recommendations": [asdict(one) for one in advice],
             }
         )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotUsable, Raised, first_line
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.parent import serve
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
+from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.tune.augmentation import augmentation
@@ -45,15 +43,15 @@ def run(request: Request, say: Callable[[str], None]) -> Findings:
         Raised: the user's code raised.
     """
     findings = Findings()
-    _seed()
+    seed_everything(_SEED)
     subjects = _subjects(request, findings, say)
     for subject in subjects:
-        _seed()
+        seed_everything(_SEED)
         try:
             findings.loaders.append(_measured(subject, request, request.grid.seconds / len(subjects), say))
         except Exception as error:
             raise Raised(
-                f"reading a batch of {subject.name} raised {type(error).__name__}: {_first_line(error)}"
+                f"reading a batch of {subject.name} raised {type(error).__name__}: {first_line(error)}"
             ) from error
     if findings.training is None and torch.cuda.is_available():
         findings.notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
@@ -78,7 +76,7 @@ def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) 
     except NotUsable:
         raise
     except (Exception, SystemExit) as error:
-        raise Raised(f"the training raised {type(error).__name__}: {_first_line(error)}") from error
+        raise Raised(f"the training raised {type(error).__name__}: {first_line(error)}") from error
     findings.notes += notes
     return subjects
 
@@ -139,17 +137,6 @@ def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
         return ()
     most = usable_cpus()
     return tuple(sorted({1, min(2, most), most}))
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else ""
-
-
-def _seed() -> None:
-    random.seed(_SEED)
-    np.random.seed(_SEED)
-    torch.manual_seed(_SEED)
 
 
 if __name__ == "__main__":

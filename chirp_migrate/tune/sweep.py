@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.plateau import Place, pick, settled, standings
@@ -170,7 +171,7 @@ class Sweep:
         except Exception as error:
             if one.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
-            one.error = _first_line(error)
+            one.error = _why(error)
             one.rates.clear()
             self._say(f"{one.candidate} could not be measured: {one.error}")
             return
@@ -208,8 +209,9 @@ def _start_method(subject: Subject) -> str:
     return str(named or multiprocessing.get_all_start_methods()[0])
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    caught = lines[0].startswith("Caught ") if lines else False
-    text = lines[-1] if caught else (lines[0] if lines else "")
-    return text if caught or isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
+def _why(error: Exception) -> str:
+    """One line; of what a worker raised, which PyTorch gives as a traceback, the last."""
+    text = first_line(error)
+    if text.startswith("Caught "):
+        return str(error).strip().splitlines()[-1].strip()
+    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import random
 import re
 import sys
 import time
@@ -22,14 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import WrongTree, check_imports
 from chirp_migrate.training.process.parent import Parent, serve
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call
+from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Source
 from chirp_migrate.training.workload.hook import call_names
@@ -238,7 +236,7 @@ def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> l
 
 
 def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, warm_up: bool = False) -> Callable[[], Any]:
-    _seed(spec.sizes.seed)  # a hook may make its model here
+    seed_everything(spec.sizes.seed)  # a hook may make its model here
     try:
         model = StandInModel if spec.simulate_step_ms > 0 else load_model(spec.model)
         return prepare_call(entry, model, data, spec.sizes.warm_up() if warm_up else spec.sizes)
@@ -257,19 +255,13 @@ def _names(spec: RunSpec) -> list[str]:
 def _call(call: Callable[[], Any], entry: EntryPoint, stage: str, seed: int) -> tuple[float, Any]:
     """Seed everything, call, and take the time; worker processes left by the call before are gone first."""
     _let_workers_end()
-    _seed(seed)
+    seed_everything(seed)
     began = time.perf_counter()
     try:
         value = call()
     except (Exception, SystemExit) as error:
         raise EntryPointRaised(entry, stage, error) from error
     return time.perf_counter() - began, value
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def _let_workers_end() -> None:

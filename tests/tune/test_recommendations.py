@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune import plot
 from chirp_migrate.tune.candidate import Candidate, Measured
-from chirp_migrate.tune.recommend import Recommendation, augmentation_share, recommendations
+from chirp_migrate.tune.recommend import Recommendation, recommendations
 from chirp_migrate.tune.report import to_json, to_text
 from chirp_migrate.tune.request import Findings, LoaderFindings, Training
 
@@ -63,7 +64,7 @@ def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
     sweep: list[Measured], without_s: float, warning: bool | None
 ) -> None:
     one = found(*sweep, with_s=[0.1] * 3, without_s=[without_s] * 3)
-    assert augmentation_share(one) == pytest.approx(1 - 10 * without_s)
+    assert share_of_loading(one.with_s, one.without_s) == pytest.approx(1 - 10 * without_s)
     advice = by_setting(recommendations(one, None)).get("the transform of the dataset")
     assert (None if advice is None else advice.warning) == warning
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import click
+import msgspec
 import pytest
 
 from chirp_migrate.verify.measures.figures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
@@ -134,7 +135,7 @@ def test_targets_that_cannot_be_judged_here_say_why() -> None:
 
 
 def test_plain_values_come_back_as_they_were() -> None:
-    assert SideMeasures.from_json(asdict(side())) == side()
+    assert msgspec.convert(asdict(side()), SideMeasures) == side()
 
 
 def test_worker_counts_are_numbers() -> None:

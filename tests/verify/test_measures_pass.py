@@ -23,8 +23,9 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.training.watch.samples import described, unaugmented, varying
-from chirp_migrate.verify.measures.augmentation_cost import added_s, augmentation_cost, share_of_loading
+from chirp_migrate.verify.measures.augmentation_cost import added_s, augmentation_cost
 from chirp_migrate.verify.measures.figures import figures
 from chirp_migrate.verify.measures.measuring import Measuring, resident_bytes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -206,11 +207,11 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     cost = augmentation_cost(slow, default_collate, 4, batched=False, until=LONG)
     assert len(cost.with_s) == len(cost.without_s) >= 1
     assert min(cost.with_s) >= 4 * 2 * MS
-    added, share = added_s(cost), share_of_loading(cost)
+    added, share = added_s(cost), share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
     assert within.reason == "Numbers holds no dataset with the same samples unaugmented"
-    assert added_s(within) is None and share_of_loading(within) is None
+    assert added_s(within) is None and share_of_loading(within.with_s, within.without_s) is None
 
 
 @linux

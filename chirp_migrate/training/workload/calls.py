@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import random
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+import torch
 
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
 from chirp_migrate.training.workload.hook import make_call
 from chirp_migrate.training.workload.shell import run_command
 
-__all__ = ["data_for", "load_model", "prepare_call"]
+__all__ = ["data_for", "load_model", "prepare_call", "seed_everything"]
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the global random generators of Python, NumPy and PyTorch."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def load_model(reference: str) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from chirp_migrate.training.watch.augmentation import time_both
 from chirp_migrate.training.watch.samples import described, unaugmented
 from chirp_migrate.verify.measures.metric_data import AugmentationCost
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loading.loader import BatchedDataLoader
 
-__all__ = ["added_s", "augmentation_cost", "share_of_loading"]
+__all__ = ["added_s", "augmentation_cost"]
 
 _ROUNDS = 3
 _BATCHES = 5
@@ -48,21 +49,8 @@ def augmentation_cost(
             loader = DataLoader(source, batch_size=batch_size, collate_fn=collate)
         return float(monitor.time_batch_loading(loader, _BATCHES)["p50_batch_time"])
 
-    pair = [(dataset, cost.with_s), (plain, cost.without_s)]
-    for number in range(_ROUNDS):
-        for source, taken in pair if number % 2 == 0 else reversed(pair):
-            taken.append(batch_s(source))
-        if time.monotonic() > until:
-            break
+    cost.with_s, cost.without_s = time_both(dataset, plain, batch_s, _ROUNDS, until)
     return cost
-
-
-def share_of_loading(cost: AugmentationCost) -> float | None:
-    """(with - without) / with, medians of the rounds, as the script of R-004 computes it; None when not measured."""
-    if not cost.with_s:
-        return None
-    augmented, plain = statistics.median(cost.with_s), statistics.median(cost.without_s)
-    return (augmented - plain) / augmented
 
 
 def added_s(cost: AugmentationCost) -> float | None:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
-from chirp_migrate.verify.measures.augmentation_cost import added_s, share_of_loading
+from chirp_migrate.training.watch.augmentation import share_of_loading
+from chirp_migrate.verify.measures.augmentation_cost import added_s
 from chirp_migrate.verify.measures.metric_data import EntryMeasures, Measure, SideMeasures, Slope, Walk
 
 __all__ = ["MEASURES", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
@@ -203,7 +204,7 @@ def _augmentation(side: SideMeasures) -> dict[str, float | None]:
     added, cost = max(costs, key=lambda pair: pair[0])
     entries = [entry for entry in side.entries.values() if cost.dataset in entry.augmentations]
     period = batch_to_batch_s(walk for entry in entries for walk in entry.walks)
-    share = share_of_loading(cost)
+    share = share_of_loading(cost.with_s, cost.without_s)
     return {
         "augmentation_ms": 1e3 * added,
         "augmentation_percent": None if period is None else 100 * added / period,

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
+from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.watch.samples import contents, described, differing, form, read, varying
 from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
 from chirpid_patch import DataLoaderPerformanceMonitor
@@ -115,7 +116,7 @@ def _problem(
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+        return f"{type(error).__name__}: {first_line(error) or 'no message'}"
     if seen != indices:
         lost = len(set(indices) - set(seen))
         return f"{lost} of {len(indices)} samples missing, {len(seen) - len(set(seen))} twice, or in another order"

@@ -1,6 +1,6 @@
 """``apply`` and ``rollback`` on a disk that fills up: a small tmpfs in a mount namespace of its own.
 
-Run as ``python -m interruption_bench.full_disk`` inside ``unshare --user --map-root-user --mount``, where mounting
+Run as ``python -m interrupting.full_disk`` inside ``unshare --user --map-root-user --mount``, where mounting
 is allowed and nobody else sees the mounts; reads one JSON object from standard input and writes one outcome a line.
 """
 
@@ -59,7 +59,7 @@ def on_full_disks(work: Path, like: Reference, count: int, seed: int) -> Iterato
     """
     task = {"work": str(work), "count": count, "seed": seed, "reference": _as_json(like)}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(_HERE), *sys.path]))}
-    command = [*_UNSHARE, sys.executable, "-m", "interruption_bench.full_disk"]
+    command = [*_UNSHARE, sys.executable, "-m", "interrupting.full_disk"]
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

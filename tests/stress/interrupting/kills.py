@@ -31,7 +31,7 @@ class Outcome:
         kind: ``apply killed``, ``rollback killed``, ``apply with the disk full`` and so on.
         options: options of ``apply``.
         interrupted: whether the run was: it may have ended before.
-        phase: where it was, one of :data:`~interruption_bench.checks.PHASES`.
+        phase: where it was, one of :data:`~interrupting.checks.PHASES`.
         new: number of files that were as after the migration.
         recoveries_killed: how often the recovery was killed as well.
         next_command: what was run next.

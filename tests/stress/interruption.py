@@ -2,7 +2,7 @@
 
 Real processes of the command line work on copies of a backend in which some hundred files are rewritten. They are
 killed with SIGKILL at random instants, most of them while they write; others find no room on a disk. See
-`interruption_bench/` for the tree (`trees.py`), what is checked in between (`checks.py`), the kills (`kills.py`) and
+`interrupting/` for the tree (`trees.py`), what is checked in between (`checks.py`), the kills (`kills.py`) and
 the full disks (`full_disk.py`). Writes `interruption.json` (every run) and `interruption.md` (counts).
 """
 
@@ -11,17 +11,21 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
 from harness import Progress, check_option, conditions, end, output_option, write
-from interruption_bench import report
-from interruption_bench.full_disk import can_mount, limited_apply, on_full_disks
-from interruption_bench.kills import Outcome, Reference, kill_apply, kill_rollback, reference
-from interruption_bench.trees import build, digest
+from interrupting import report
+from interrupting.full_disk import can_mount, limited_apply, on_full_disks
+from interrupting.kills import Outcome, Reference, kill_apply, kill_rollback, reference
+from interrupting.trees import build, digest
 
 _MEMORY = Path("/dev/shm")
 #: A run that ended before it could be killed does not count; so many more are tried at most.
@@ -82,8 +86,8 @@ def _without_room(
 
 _EPILOG = """\b
 Examples:
-  python benchmarks/interruption.py                                  # everything, about a quarter of an hour
-  python benchmarks/interruption.py --kills 12 --rollbacks 4 --full 4 --files 40 --variants 1 --output /tmp/results
+  python tests/stress/interruption.py                                  # everything, about a quarter of an hour
+  python tests/stress/interruption.py --kills 12 --rollbacks 4 --full 4 --files 40 --variants 1 --output /tmp/results
 """
 
 

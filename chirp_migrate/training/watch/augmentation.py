@@ -1,0 +1,40 @@
+"""What augmentation adds to loading: the same batches with it and without it, in turns, in one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["share_of_loading", "time_both"]
+
+
+def time_both(
+    augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float
+) -> tuple[list[float], list[float]]:
+    """Seconds a batch with and without augmentation, of each round.
+
+    Args:
+        augmented, plain: both datasets, or whatever ``batch_s`` takes the time of.
+        batch_s: loads some batches; gives the seconds of one.
+        rounds: at most.
+        until: ``time.monotonic()`` after which no further round begins; one is always made.
+    """
+    with_s: list[float] = []
+    without_s: list[float] = []
+    pair = [(augmented, with_s), (plain, without_s)]
+    for number in range(rounds):
+        for source, taken in pair if number % 2 == 0 else reversed(pair):
+            taken.append(batch_s(source))
+        if time.monotonic() > until:
+            break
+    return with_s, without_s
+
+
+def share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
+    """(with - without) / with, medians of the rounds, as the script of R-004 computes it; None where not measured."""
+    if not with_s:
+        return None
+    augmented, plain = statistics.median(with_s), statistics.median(without_s)
+    return (augmented - plain) / augmented
