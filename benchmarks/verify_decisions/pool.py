@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.workload.entry_points import discover
-from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.timing.rounds import TimedRound
 from verify_decisions.load import OtherLoad
@@ -56,7 +56,9 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
         progress: called with one line a round.
     """
     trees = write_trees(folder / "trees")
-    settings = Settings(SIZES, rounds, budget_s=float("inf"), threshold=0.2, threads=threads, timeout_s=600)
+    settings = VerifyOptions(
+        SIZES, rounds, budget_s=float("inf"), threshold_percent=20.0, threads=threads, timeout_s=600
+    )
     children = Children(trees, discover(trees["before"]), settings)
     made: list[TimedRound] = []
     with OtherLoad() if load else nullcontext():

@@ -235,7 +235,7 @@ def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Out
         with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
             scratch = Path(folder).resolve()
             sides = make_sides(root, before, options, scratch)
-            discovery = find_training(sides, root, options, options.threads or 1, output.progress)
+            discovery = find_training(sides, root, options, output.progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})

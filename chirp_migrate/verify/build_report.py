@@ -31,8 +31,8 @@ from chirp_migrate.verify.document import (
 )
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.targets import judge_targets
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, Outcome
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped
 from chirp_migrate.verify.verdict import Verdict
 
@@ -49,7 +49,7 @@ _ENTRY_VERDICTS = {
 
 
 def build_report(
-    measurements: Measurements, outcome: Outcome, settings: Settings, discovery: Discovery, **conditions: Any
+    measurements: Measurements, outcome: Outcome, settings: VerifyOptions, discovery: Discovery, **conditions: Any
 ) -> VerifyReport:
     """Everything measured and decided, with raw seconds of every round and what every loader yielded.
 
@@ -150,7 +150,7 @@ def _made() -> dict[str, Any]:
     }
 
 
-def _reason(measurements: Measurements, outcome: Outcome, settings: Settings) -> str:
+def _reason(measurements: Measurements, outcome: Outcome, settings: VerifyOptions) -> str:
     """The decision's reason; in front what was simulated, and that there would have been more."""
     reason = outcome.decision.reason
     if settings.measuring.simulates:
@@ -228,14 +228,14 @@ def _figures(measurements: Measurements, side: str) -> dict[str, float | None]:
     return found
 
 
-def _targets(measurements: Measurements, settings: Settings) -> list[Any]:
+def _targets(measurements: Measurements, settings: VerifyOptions) -> list[Any]:
     after = measurements.measured.get("after")
     if after is None:
         return []
     return list(judge_targets(after, figures(after), settings.sizes.batch_size, settings.measuring.simulates))
 
 
-def _simulated(measurements: Measurements, settings: Settings, discovery: Discovery) -> Simulated | None:
+def _simulated(measurements: Measurements, settings: VerifyOptions, discovery: Discovery) -> Simulated | None:
     """What was simulated, and how busy it kept the device; None when nothing was."""
     if not settings.measuring.simulates:
         return None

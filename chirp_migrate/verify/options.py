@@ -21,6 +21,7 @@ from chirp_migrate.training.workload.arrays import with_data
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
 from chirp_migrate.training.workload.hook import is_reference
+from chirp_migrate.verify.measures.options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.verdict import MARGIN
 
 __all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
@@ -37,20 +38,21 @@ _SIZES = Sizes()
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What is run and how often; see ``chirp-migrate verify --help``.
+    """What is run, how often, and what is measured; see ``chirp-migrate verify --help``.
 
     Attributes:
         sizes: how much is trained, and on what.
         entry: the hook (its calls still unnamed) or the command; None where entry points are found.
         model: ``module:ClassName`` instead of the model that is found; None for that one.
-        rounds: timed pairs of runs that count, at most.
-        budget_s: seconds for everything from the first training on.
+        rounds: timed pairs of runs that count, at most; at least :data:`.looks.MIN_ROUNDS` are made.
+        budget_s: seconds for everything from the first training on; no round begins that would probably end later.
         threshold_percent: percent of the training time that must be saved.
         margin_percent: percent of the time by which an entry point must be slower to count as slower.
-        threads: compute threads on each side; None takes every usable CPU.
+        threads: compute threads on each side; 0 takes every usable CPU.
         timeout_s: seconds after which one process counts as hung.
         each: whether rounds are made for each entry point's own verdict, too.
         select: expression over the labels of the entry points that are run; None for all.
+        measuring: what is measured besides times, and whether device steps are simulated.
     """
 
     sizes: Sizes = _SIZES
@@ -59,16 +61,27 @@ class VerifyOptions:
     rounds: int = 20
     budget_s: float = 150.0
     threshold_percent: float = 20.0
-    threads: int | None = None
+    threads: int = 0
     timeout_s: float = 600.0
     each: bool = False
     select: str | None = None
     margin_percent: float = 100 * MARGIN
+    measuring: MeasureOptions = NO_OPTIONS
 
     @property
     def source(self) -> Source:
         """Where the training comes from."""
         return Source.FOUND if self.entry is None else self.entry.source
+
+    @property
+    def threshold(self) -> float:
+        """Share of the time that must be saved, 0 to 1."""
+        return self.threshold_percent / 100
+
+    @property
+    def margin(self) -> float:
+        """Share of the time by which an entry point must be slower to count as slower."""
+        return self.margin_percent / 100
 
 
 def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
@@ -104,7 +117,7 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         values.get("rounds", defaults.rounds),
         values.get("budget", defaults.budget_s),
         values.get("threshold", defaults.threshold_percent),
-        values.get("threads"),
+        values.get("threads", defaults.threads),
         values.get("timeout", defaults.timeout_s),
         values.get("each", defaults.each),
         values.get("select"),

@@ -20,7 +20,7 @@ from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_passes, compare_results
 from chirp_migrate.verify.measures.metric_data import SideMeasures
-from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES, Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
@@ -92,7 +92,7 @@ class Outcome:
 def measure(
     trees: dict[str, Path],
     discovery: Discovery,
-    settings: Settings,
+    settings: VerifyOptions,
     progress: Callable[[str], None],
     trial: Trial | None = None,
     deadline: float | None = None,
@@ -215,7 +215,7 @@ def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, d
 def _time_rounds(
     children: Children,
     every_one: frozenset[str],
-    settings: Settings,
+    settings: VerifyOptions,
     progress: Callable[[str], None],
     deadline: float,
 ) -> Rounds:

@@ -15,8 +15,7 @@ from chirp_migrate.training.process.child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence
 from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS
-from chirp_migrate.verify.options import LEAST_SAMPLES
-from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.children import Children
 
@@ -50,7 +49,7 @@ class Trial:
         """The entry points that are verified, in the order in which they run."""
         return tuple(one for one in self.tried["before"] if one not in self.failing and one not in self.no_room)
 
-    def expected_s(self, settings: Settings) -> float:
+    def expected_s(self, settings: VerifyOptions) -> float:
         """Seconds that watching both sides and the fewest rounds will take; the trial is not in it.
 
         A process warms up by one short training of each entry point. One that watches also makes one for each other
@@ -114,7 +113,7 @@ def _raised(label: str, tried: Mapping[str, Tried]) -> str:
     return f"{label} raised {tried[label].error}"
 
 
-def fitting(trial: Trial, settings: Settings, left_s: float) -> tuple[Sizes, Trial]:
+def fitting(trial: Trial, settings: VerifyOptions, left_s: float) -> tuple[Sizes, Trial]:
     """As much of the training as fits into so many seconds: fewer epochs, then fewer samples, then entry points."""
     sizes = settings.sizes
     for epochs in range(sizes.epochs, min(sizes.epochs, _LEAST_EPOCHS) - 1, -1):

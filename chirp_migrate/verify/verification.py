@@ -17,7 +17,6 @@ from chirp_migrate.verify.equivalence.difference import Equivalence
 from chirp_migrate.verify.measures.options import MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import judge, measure
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.timing.children import Children
@@ -47,40 +46,29 @@ def verification(
     Raises:
         WorkloadFailed: the project's code failed on one of the sides.
     """
-    threads = options.threads or machine.usable_cpus()
-    settings = Settings(
-        options.sizes,
-        options.rounds,
-        options.budget_s,
-        options.threshold_percent / 100,
-        threads,
-        options.timeout_s,
-        measuring,
-        options.each,
-        options.margin_percent / 100,
-    )
+    options = replace(options, threads=options.threads or machine.usable_cpus(), measuring=measuring)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
         sides = make_sides(root, before, options, scratch)
         for note in sides.notes:
             progress(note)
-        discovery = find_training(sides, root, options, threads, progress)
+        discovery = find_training(sides, root, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
-        deadline = time.monotonic() + settings.budget_s
-        children = Children(sides.trees, discovery, settings)
+        deadline = time.monotonic() + options.budget_s
+        children = Children(sides.trees, discovery, options)
         trial, discovery = try_out(children, discovery, progress)
         if trial is not None:
-            settings, trial = _fitted(settings, trial, deadline - time.monotonic(), progress)
+            options, trial = _fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
-        measurements = measure(sides.trees, discovery, settings, progress, trial, deadline)
-    outcome = judge(measurements, settings.threshold, settings.margin, settings.each)
+        measurements = measure(sides.trees, discovery, options, progress, trial, deadline)
+    outcome = judge(measurements, options.threshold, options.margin, options.each)
     return build_report(
         measurements,
         outcome,
-        settings,
+        options,
         discovery,
         before=before.described,
         copies=list(sides.notes),
@@ -88,19 +76,21 @@ def verification(
     )
 
 
-def _fitted(settings: Settings, trial: Trial, left_s: float, progress: Callable[[str], None]) -> tuple[Settings, Trial]:
-    """Settings and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
-    asked, of = settings.sizes, len(trial.labels) + len(trial.no_room)
-    sizes, trial = fitting(trial, settings, left_s)
-    settings = replace(settings, sizes=sizes)
-    expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(settings):.0f} s"
+def _fitted(
+    options: VerifyOptions, trial: Trial, left_s: float, progress: Callable[[str], None]
+) -> tuple[VerifyOptions, Trial]:
+    """Options and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
+    asked, of = options.sizes, len(trial.labels) + len(trial.no_room)
+    sizes, trial = fitting(trial, options, left_s)
+    options = replace(options, sizes=sizes)
+    expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(options):.0f} s"
     if sizes == asked and not trial.no_room:
         progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
-        return settings, trial
+        return options, trial
     reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
     if trial.no_room:
         reduced += f" in {len(trial.labels)} of {of} entry points"
-    progress(f"{expected}, with {reduced}: a budget of {settings.budget_s:.0f} s has no room for all (see --budget)")
+    progress(f"{expected}, with {reduced}: a budget of {options.budget_s:.0f} s has no room for all (see --budget)")
     left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
-    note = f"trained {reduced}, to keep to the budget of {settings.budget_s:.0f} s{left_out}"
-    return settings, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))
+    note = f"trained {reduced}, to keep to the budget of {options.budget_s:.0f} s{left_out}"
+    return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))

@@ -50,7 +50,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
     """Side → training call → result of a timed pass, for the sides asked for."""
     options = resolve(root, given)
     sides: Sides = make_sides(root, before_side(root, None), options, scratch)
-    discovery = find_training(sides, root, options, 1, lambda _line: None)
+    discovery = find_training(sides, root, options, lambda _line: None)
     results = {}
     for side in which:
         spec = RunSpec(

@@ -18,8 +18,8 @@ from chirp_migrate.verify.document import decode, encode
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.measures.options import MeasureOptions
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judge
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
 from chirp_migrate.verify.timing.process import run_child
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
@@ -29,8 +29,10 @@ SINGLE = "training_utils.single_fold_training_with_predefined_split"
 STEP_MS = 3.0
 
 
-def settings(measuring: MeasureOptions) -> Settings:
-    return Settings(SIZES, rounds=3, budget_s=0.0, threshold=0.2, threads=1, timeout_s=300.0, measuring=measuring)
+def settings(measuring: MeasureOptions) -> VerifyOptions:
+    return VerifyOptions(
+        SIZES, rounds=3, budget_s=0.0, threshold_percent=20.0, threads=1, timeout_s=300.0, measuring=measuring
+    )
 
 
 def ran(tree: Path, discovery: Discovery) -> RunResult:

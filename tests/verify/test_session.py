@@ -14,8 +14,8 @@ from chirp_migrate.training.process.child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judge, measure
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import RunResult, RunSpec
 from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.verdict import Verdict
@@ -25,8 +25,8 @@ SINGLE = "training_utils.single_fold_training_with_predefined_split"
 AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
 
 
-def settings(timeout_s: float = 120.0) -> Settings:
-    return Settings(SIZES, rounds=4, budget_s=0.0, threshold=0.2, threads=1, timeout_s=timeout_s)
+def settings(timeout_s: float = 120.0) -> VerifyOptions:
+    return VerifyOptions(SIZES, rounds=4, budget_s=0.0, threshold_percent=20.0, threads=1, timeout_s=timeout_s)
 
 
 def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurements:

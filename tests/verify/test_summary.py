@@ -12,12 +12,12 @@ from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judge
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.spec import EntryResult, PassRecord
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
-SETTINGS = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
+SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
 
 def measured(

@@ -20,8 +20,7 @@ from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.verify.equivalence.difference import Equivalence
-from chirp_migrate.verify.options import LEAST_SAMPLES, resolve
-from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions, resolve
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
 from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
@@ -176,7 +175,7 @@ def test_what_does_not_fit_is_reduced_epochs_first(
         for side in ("before", "after")
     }
     trial = Trial({"0": "KeyError"} if entries > 1 else {}, tried, 1.0, Equivalence())
-    settings = Settings(Sizes(samples=samples, epochs=epochs), 20, 150.0, 0.2, 1, 600.0)
+    settings = VerifyOptions(Sizes(samples=samples, epochs=epochs), threads=1)
     sizes, fitted = fitting(trial, settings, left_s)
     assert fitted.expected_s(replace(settings, sizes=sizes)) <= left_s or len(fitted.labels) == 1
     assert sizes.samples == samples or sizes.epochs == min(epochs, 2)

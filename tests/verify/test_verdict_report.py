@@ -12,8 +12,8 @@ from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, 
 from chirp_migrate.verify.build_report import build_report, rounds_line
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.difference import Equivalence
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judge
-from chirp_migrate.verify.settings import Settings
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 QUIET, BUSY = 0.01, 0.4
@@ -40,7 +40,7 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
 
 
 def report(of: Rounds) -> VerifyReport:
-    settings = Settings(Sizes(), rounds=20, budget_s=150.0, threshold=0.2, threads=1, timeout_s=60.0)
+    settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
     measurements = Measurements(tuple(AFTER), {"before": {}, "after": {}}, of, Equivalence())
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
     return build_report(measurements, judge(measurements, 0.2), settings, discovery)

@@ -54,9 +54,7 @@ def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path
     return Sides(trees, tuple(notes))
 
 
-def find_training(
-    sides: Sides, root: Path, options: VerifyOptions, threads: int, progress: Callable[[str], None]
-) -> Discovery:
+def find_training(sides: Sides, root: Path, options: VerifyOptions, progress: Callable[[str], None]) -> Discovery:
     """What is trained: found in the source of the side before, or named by the hook, in a process of its own.
 
     Raises:
@@ -81,7 +79,7 @@ def find_training(
         entry_points=(options.entry,),
         model="",
         sizes=options.sizes,
-        threads=threads,
+        threads=options.threads or 1,
         modes=(),
         api_names={},
         origin=str(root),

@@ -19,7 +19,7 @@ import torch
 from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
 from chirp_migrate.training.process.child import Child
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
-from chirp_migrate.verify.settings import Settings
+from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
 from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.timing.rounds import TimedRound, order
@@ -51,7 +51,7 @@ class Children:
         has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
     """
 
-    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: Settings) -> None:
+    def __init__(self, trees: dict[str, Path], discovery: Discovery, settings: VerifyOptions) -> None:
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
