@@ -95,6 +95,7 @@ bench-report: $(STAMP)  ## how soon a report of 2,000 changes is on the screen
 
 docs: $(STAMP)  ## the rule reference and the pictures
 	$(BIN)/python docs/make_rules.py
+	$(BIN)/python docs/make_schemas.py
 	$(BIN)/python docs/make_pictures.py
 
 package: $(STAMP)  ## source archive and wheel in dist/, and the wheel tried in an empty virtual environment

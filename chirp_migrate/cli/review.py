@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -118,7 +119,7 @@ def review(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.WORK_REMAINS)
-    selected, edited = chosen(PlanFile(found.migration, session.choices, True), request.path, plan_file)
+    selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), request.path, plan_file)
     if not selected.plan.files:
         terminal.say("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)

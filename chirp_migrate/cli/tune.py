@@ -16,7 +16,8 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.report import to_json, to_text
+from chirp_migrate.tune.document import tune_report
+from chirp_migrate.tune.report import to_text
 from chirp_migrate.tune.request import Grid
 from chirp_migrate.tune.session import Asked, tune_tree
 
@@ -168,14 +169,12 @@ def tune(
     )
 
     found = machine.describe(machine.usable_cpus())
-    values = to_json(findings, found, f"chirp-migrate {__version__}")
-    json_output.write(json_file, values)
+    report = tune_report(findings, found, machine.line(found), f"chirp-migrate {__version__}")
+    json_output.write(json_file, report)
     if target is not None:
-        plots.draw(target, findings.loaders, machine.line(found))
+        plots.draw(target, report.loaders, report.described)
         said.progress(f"plot: {target}")
-    click.echo(
-        to_text(findings, machine.line(found), quiet=quiet), nl=False, err=json_file == json_output.STANDARD_OUTPUT
-    )
+    click.echo(to_text(report, quiet=quiet), nl=False, err=json_file == json_output.STANDARD_OUTPUT)
     sys.exit(ExitCode.OK)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.account import Ledger
-from chirp_migrate.review.plan_file import PlanFile, read_applied, read_plan
+from chirp_migrate.review.plan_file import PlanFile, read_applied, read_document, read_plan
 from chirp_migrate.review.selection import Choice, Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
@@ -60,9 +59,8 @@ def story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Sto
     except OSError as error:
         raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give the file of a plan.") from None
     found = read_plan(data, str(plan_file), root)
-    tool = json.loads(data).get("tool")
     verdict = None if verdict_file is None else _verdict_in(verdict_file)
-    run = _tell_plan(found, tool if isinstance(tool, str) else "")
+    run = _tell_plan(found)
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
 
 
@@ -73,8 +71,9 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         plan = Plan(run.root, tuple(_file_of(run, path) for path in files), (), ())
         return _dated(_told(Migration(plan, ()), (), run.number, _edited(run, runs), None), run)
     try:
-        planned = _paths_in(data)
-        migration = read_applied(data, run.root, _Written(run, planned))
+        document = read_document(data)
+        planned = [file.path for file in document.files]
+        migration = read_applied(document, run.root, _Written(run, planned))
         written = {file.path for file in migration.plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
         ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
@@ -91,7 +90,7 @@ def _dated(story: RunStory, run: JournalRun) -> RunStory:
     return replace(story, created=run.created, tool=f"chirp-migrate {run.record.tool}")
 
 
-def _tell_plan(found: PlanFile, tool: str) -> RunStory:
+def _tell_plan(found: PlanFile) -> RunStory:
     plan, choices = found.migration.plan, found.choices
     # With every hunk, also the refused ones; those that somebody edited as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
@@ -102,7 +101,7 @@ def _tell_plan(found: PlanFile, tool: str) -> RunStory:
     )
     migration = replace(found.migration, plan=replace(shown, findings=findings))
     ledger = Ledger.of(findings, plan.skipped, (), migration.options.codes)
-    return replace(_told(migration, (), None, frozenset(), ledger, choices), tool=tool)
+    return replace(_told(migration, (), None, frozenset(), ledger, choices), tool=found.tool)
 
 
 def _told(
@@ -150,18 +149,6 @@ def _unwritten(finding: Finding) -> Finding:
     if finding.status is not Status.REWRITE:
         return finding
     return replace(finding, status=Status.REPORT, why="file-not-written")
-
-
-def _paths_in(data: bytes) -> list[str]:
-    """Paths of the files in a plan.
-
-    Raises:
-        ValueError: it is no plan.
-    """
-    try:
-        return [str(one["path"]) for one in json.loads(data)["files"]]
-    except (KeyError, TypeError, RecursionError):
-        raise ValueError("it is some other document") from None
 
 
 class _Written:

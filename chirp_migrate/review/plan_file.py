@@ -51,6 +51,7 @@ __all__ = [
     "carried_over",
     "plan_document",
     "read_applied",
+    "read_document",
     "read_options",
     "read_plan",
     "run_document",
@@ -67,11 +68,13 @@ class PlanFile:
     Attributes:
         migration: the plan, as it was made.
         choices: what a review decided so far.
+        tool: what made it.
         reviewed: whether a review was begun; then everything has to be decided before it is applied.
     """
 
     migration: Migration
     choices: Choices
+    tool: str
     reviewed: bool
 
 
@@ -125,6 +128,20 @@ def _finding_entries(findings: Iterable[Finding]) -> list[FindingEntry]:
     return [FindingEntry(**vars(one), reason=reasons[one.rule]) for one in findings]
 
 
+def read_document(data: bytes) -> PlanDocument:
+    """The document in a file that anybody may have changed; nothing in it is compared with a tree.
+
+    Raises:
+        ValueError: it is no plan, or a newer version made it; the message says why.
+    """
+    found = read_json(data)
+    if found.get("kind") != KIND:
+        raise ValueError("it is some other document")
+    if found.get("schema") != SCHEMA:
+        raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
+    return read_as(found, PlanDocument)
+
+
 def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     """Read a plan for the tree at ``root``.
 
@@ -138,7 +155,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         Refused: files are not what they were when the plan was made; all of them are named.
     """
     try:
-        return _Reading(root).plan(_parsed(data))
+        return _Reading(root).plan(read_document(data))
     except _Changed as error:
         raise Refused(
             f"not as they were when {name} was made: {', '.join(error.paths)}; nothing was changed. Make the plan "
@@ -148,34 +165,31 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         raise UsageProblem(
             f"{name} was made by {error}, which this version does not know: update chirp-migrate."
         ) from None
-    except _Damaged as error:
+    except ValueError as error:
         raise UsageProblem(
             f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
         ) from None
 
 
-def read_applied(data: bytes, root: Path, written: Written) -> Migration:
+def read_applied(document: PlanDocument, root: Path, written: Written) -> Migration:
     """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
 
     Args:
-        data: bytes of that plan.
+        document: that plan.
         root: folder that the paths of the plan are relative to.
         written: the bytes that the run kept; files for which it gives None are left out.
 
     Raises:
         ValueError: it is no such plan; the message says why.
     """
-    try:
-        return _Reading(root, written).plan(_parsed(data)).migration
-    except (_Damaged, _Newer) as error:
-        raise ValueError(str(error)) from None
+    return _Reading(root, written).plan(document).migration
 
 
 def read_options(data: bytes) -> PlanOptions:
     """What a plan was asked for; the defaults where that cannot be read."""
     try:
-        return _options(_parsed(data).options)
-    except (_Damaged, _Newer):
+        return _options(read_document(data).options)
+    except ValueError:
         return PlanOptions()
 
 
@@ -185,8 +199,8 @@ def carried_over(old: bytes, new: PlanDocument) -> PlanDocument:
     A hunk is the same when the source of its file and its edits are. What cannot be read decides nothing.
     """
     try:
-        found = {entry.path: entry for entry in _parsed(old).files}
-    except (_Damaged, _Newer):
+        found = {entry.path: entry for entry in read_document(old).files}
+    except ValueError:
         return new
     files = [_decided(file, found[file.path]) if file.path in found else file for file in new.files]
     return structs.replace(new, files=files, reviewed=True)
@@ -205,11 +219,7 @@ def _decided(file: PlannedFile, old: PlannedFile) -> PlannedFile:
     return structs.replace(file, hunks=hunks)
 
 
-class _Damaged(Exception):
-    """The document is not what :func:`plan_document` gives."""
-
-
-class _Newer(Exception):
+class _Newer(ValueError):
     """The document has a later schema."""
 
 
@@ -247,18 +257,6 @@ def _decision(choice: Choice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
-def _parsed(data: bytes) -> PlanDocument:
-    try:
-        found = read_json(data)
-        if found.get("kind") != KIND:
-            raise ValueError("it is some other document")
-        if found.get("schema") != SCHEMA:
-            raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
-        return read_as(found, PlanDocument)
-    except ValueError as error:
-        raise _Damaged(str(error)) from None
-
-
 class _Reading:
     """One pass over a document, with what it finds out on the way."""
 
@@ -272,19 +270,16 @@ class _Reading:
     def plan(self, whole: PlanDocument) -> PlanFile:
         options = _options(whole.options)
         self._style = ImportStyle(self._root, options.vendor)
-        try:
-            files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
-        except ValueError as error:
-            raise _Damaged(str(error)) from None
+        files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
         paths = [file.path for file in files]
         if len(set(paths)) != len(paths):
-            raise _Damaged("it names a file twice")
+            raise ValueError("it names a file twice")
         if self._changed:
             raise _Changed(self._changed)
         findings = tuple(one.finding() for one in whole.findings)
         skipped, left_out = (tuple(one.skipped() for one in some) for some in (whole.skipped, whole.left_out))
         plan = Plan(self._root, files, findings, skipped, left_out=left_out)
-        return PlanFile(Migration(plan, tuple(whole.notes), options), self._choices, whole.reviewed)
+        return PlanFile(Migration(plan, tuple(whole.notes), options), self._choices, whole.tool, whole.reviewed)
 
     def _file(self, entry: PlannedFile) -> FilePlan | None:
         path = checked_path(entry.path)
@@ -294,7 +289,7 @@ class _Reading:
         if entry.hunks is not UNSET:
             return self._rewritten(path, before, entry, entry.hunks)
         if entry.content is UNSET or entry.decision is UNSET:
-            raise _Damaged(f"what becomes of {path} is missing")
+            raise ValueError(f"what becomes of {path} is missing")
         after = entry.content.encode("utf-8", errors="surrogateescape")
         _check_hash(path, after, entry)
         self._choose((path, WHOLE_FILE), entry.decision, None)
@@ -311,7 +306,7 @@ class _Reading:
         try:
             lines = Lines(source_of(path, before).text)
         except UnreadableSource as error:
-            raise _Damaged(f"{path}: {error}") from None
+            raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, tuple(self._hunk(path, one, lines) for one in entry.hunks))
 
     def _before(self, path: str, expected: str | None) -> bytes | None:
@@ -331,7 +326,7 @@ class _Reading:
 
     def _rewritten(self, path: str, before: bytes | None, entry: PlannedFile, entries: Sequence[HunkEntry]) -> FilePlan:
         if entry.public is UNSET:
-            raise _Damaged(f"the public names of {path} are missing")
+            raise ValueError(f"the public names of {path} are missing")
         public = frozenset(entry.public)
         if before is None or path in self._changed:
             return FilePlan(path, before, b"", entry.note)
@@ -341,9 +336,9 @@ class _Reading:
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
-            raise _Damaged(f"{path}: {error}") from None
+            raise ValueError(f"{path}: {error}") from None
         if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
-            raise _Damaged(f"the hunks of {path} are not numbered as they should be")
+            raise ValueError(f"the hunks of {path} are not numbered as they should be")
         _check_hash(path, after, entry)
         return FilePlan(path, before, after, entry.note, hunks, public)
 
@@ -371,10 +366,10 @@ def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
 def _import(line: str) -> tuple[str, str]:
     words = line.split(" ", 3)
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
-        raise _Damaged(f"{line!r} is no import")
+        raise ValueError(f"{line!r} is no import")
     return words[1], words[3]
 
 
 def _check_hash(path: str, after: bytes, entry: PlannedFile) -> None:
     if sha256(after) != entry.sha256_after:
-        raise _Damaged(f"its edits of {path} do not give what it says, so it was changed or made by another version")
+        raise ValueError(f"its edits of {path} do not give what it says, so it was changed or made by another version")

@@ -27,6 +27,12 @@ def test_the_rule_reference_is_current() -> None:
     assert page == program("make_rules").reference(), "run: python docs/make_rules.py"
 
 
+def test_the_schemas_of_documents_are_current() -> None:
+    schemas = program("make_schemas")
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "schemas").iterdir()}
+    assert kept == {name: schemas.schema(name) for name in schemas.DOCUMENTS}, "run: python docs/make_schemas.py"
+
+
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_messages_of_every_rule_are_current(every: int) -> None:
     page, section = MESSAGES.read_text(encoding="utf-8"), program("make_messages").section

@@ -18,7 +18,7 @@ from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
 from chirp_migrate.review.selection import Choice, decisions_of, select
 
-SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "plan.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "plan.json"
 
 TRAIN = """\
 from torch.utils.data import DataLoader

@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune import plot
 from chirp_migrate.tune.candidate import Candidate, Measured
+from chirp_migrate.tune.document import TuneReport, tune_report
+from chirp_migrate.tune.plateau import Place
 from chirp_migrate.tune.recommend import Recommendation, recommendations
-from chirp_migrate.tune.report import to_json, to_text
+from chirp_migrate.tune.report import to_text
 from chirp_migrate.tune.request import Findings, LoaderFindings, Training
 
 Make = Callable[..., Measured]
@@ -94,17 +97,18 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
 def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Measured]) -> None:
     one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
     findings = Findings([one], Training(3.0, None, "no GPU: none here"), ["a loader was left out"])
-    text = to_text(findings, "a machine")
+    report = tune_report(findings, {"processor": "p"}, "a machine", "tool")
+    text = to_text(report)
     assert all(len(line) <= 80 for line in text.splitlines())
     row = next(line for line in text.splitlines() if line.startswith("*"))
     assert row.split() == ["*", "2", "workers,", "prefetch", "2", "24.5", "785", "[773,", "798]", "0.99", "0.10", "s"]
     for piece in ("0.10 s now", "computes 90% of its time", "no GPU", "used 30% of the CPUs", "Kept in"):
         assert piece in " ".join(text.split())
-    assert "batches/s" not in to_text(findings, "a machine", quiet=True)
-    values = json.loads(json.dumps(to_json(findings, {"processor": "p"}, "tool")))
-    assert values["loaders"][0]["measured"][1]["rates"] == [780, 790, 785]
-    assert values["loaders"][0]["picked"]["num_workers"] == 2
-    assert values["loaders"][0]["standings"][0]["place"] == "below"
+    assert "batches/s" not in to_text(report, quiet=True)
+    assert read_as(read_json(as_bytes(report)), TuneReport) == report
+    assert report.loaders[0].measured[1].rates == [780, 790, 785]
+    assert report.loaders[0].picked == Candidate(2, 2, 0, 32)
+    assert report.loaders[0].standings[0].place is Place.BELOW
 
 
 def test_findings_survive_their_way_to_the_parent(sweep: list[Measured]) -> None:

@@ -1,0 +1,38 @@
+"""Writes docs/schemas/*.json, the JSON Schema of each document, from its types: `python docs/make_schemas.py`."""
+
+from __future__ import annotations
+
+import json
+from inspect import cleandoc
+from pathlib import Path
+
+import msgspec
+
+from chirp_migrate.plans.document import PlanDocument, RunDocument
+from chirp_migrate.transaction.record import Record
+from chirp_migrate.tune.document import TuneReport
+from chirp_migrate.verify.document import VerifyReport
+
+TARGET = Path(__file__).resolve().parent / "schemas"
+
+DOCUMENTS = {
+    "journal": Record,
+    "plan": PlanDocument,
+    "run": RunDocument,
+    "tune": TuneReport,
+    "verify": VerifyReport,
+}
+
+
+def schema(name: str) -> str:
+    """The schema of one document, as its file has it."""
+    found = msgspec.json.schema(DOCUMENTS[name])
+    for one in found["$defs"].values():
+        one["description"] = cleandoc(one.get("description", ""))  # newer versions of Python have done so already
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found}, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.mkdir(exist_ok=True)
+    for one in DOCUMENTS:
+        (TARGET / f"{one}.json").write_text(schema(one), encoding="utf-8")
