@@ -1,10 +1,10 @@
 """What `DataLoaderProfilingHook` costs a training loop: the same loop with and without it, in turns, in one process.
 
 Two loops: a step that keeps the CPU busy for 5 ms, and a real training step of about that length. Each round takes the
-time of 25 steps either way, one without and one with the hook in an order that is swapped from step to step; the ratios
-of the two are averaged over the rounds, with their 95 % interval. The time is the CPU time of the training thread: all
-that the hook does, it does there, and other programs on the machine hardly lengthen it. What it does every 25 steps and
-its log lines are in the figures. Ends with exit code 1 if an interval reaches 1.01.
+time of 25 steps either way, one without and one with the hook in an order that is swapped from step to step; the
+ratios of the two are averaged over the rounds, with their 95 % interval. The time is the CPU time of the training
+thread: all that the hook does, it does there, and other programs on the machine hardly lengthen it. Its log lines are
+in the figures. Ends with exit code 1 if an interval reaches 1.01.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness import conditions, write_json
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
-from chirpid_patch.hooks.trainer import HookManager
+from chirpid_patch.hooks.trainer import TrainerHooks
 
 _BOUND = 1.01
 _STRETCH = 25  # steps
@@ -66,12 +66,14 @@ def training_step(milliseconds: float) -> Step:
     return step
 
 
-def take_step(manager: HookManager, step: Step, number: int) -> float:
+def take_step(hooks: list[TrainerHooks], step: Step, number: int) -> float:
     """CPU seconds of this thread for a step of a trainer that calls hooks."""
     begun = time.thread_time()
-    manager.call_hook("on_train_batch_start", None, None, number, 0, "train")
+    for hook in hooks:
+        hook.on_train_batch_start(None, None, number, 0, "train")
     step()
-    manager.call_hook("on_train_batch_end", None, None, number, 0, "train", {})
+    for hook in hooks:
+        hook.on_train_batch_end(None, None, number, 0, "train", {})
     return time.thread_time() - begun
 
 
@@ -80,16 +82,17 @@ def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
 
     Steps are taken in turn, one without and one with: what slows a machine for a while slows both.
     """
-    plain, hooked = HookManager(), HookManager([DataLoaderProfilingHook(device="cpu")])
-    taken: dict[HookManager, list[float]] = {plain: [], hooked: []}
-    hooked.call_hook("on_epoch_start", None, 0)
+    hook = DataLoaderProfilingHook(device="cpu")
+    ways: list[list[TrainerHooks]] = [[], [hook]]
+    taken: list[list[float]] = [[], []]
+    hook.on_epoch_start(None, 0)
     for number in range((rounds + 2) * _STRETCH):
-        for manager in (plain, hooked) if number % 2 == 0 else (hooked, plain):
+        for way in (0, 1) if number % 2 == 0 else (1, 0):
             if number % _STRETCH == 0:
-                taken[manager].append(0.0)
-            taken[manager][-1] += take_step(manager, step, number)
-    hooked.call_hook("on_epoch_end", None, 0)
-    without, with_hook = taken[plain][2:], taken[hooked][2:]  # the first warm up
+                taken[way].append(0.0)
+            taken[way][-1] += take_step(ways[way], step, number)
+    hook.on_epoch_end(None, 0)
+    without, with_hook = (seconds[2:] for seconds in taken)  # the first warm up
     return paired_ratio(without, with_hook), without, with_hook
 
 

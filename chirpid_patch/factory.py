@@ -27,7 +27,7 @@ from chirpid_patch.loader_options import (
     LoaderOptions,
     draws_its_own_order,
 )
-from chirpid_patch.loading.batch_timer import BatchTimer, tell, tell_waits
+from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
@@ -409,7 +409,7 @@ class _MeasuredDataLoader(DataLoader[Any]):
     """PyTorch's loader with its waits logged."""
 
     def __iter__(self) -> Any:
-        return BatchTimer(super().__iter__(), tell_waits)
+        return TimedBatches(super().__iter__(), tell_waits)
 
 
 def _original(options: LoaderOptions) -> DataLoader[Any]:

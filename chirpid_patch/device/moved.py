@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.prefetch import DevicePrefetcher
-from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
+from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 
@@ -80,4 +80,4 @@ class MovedPlainDataLoader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         batches = self._placement.deliver(self, super().__iter__())
-        return BatchTimer(batches, tell_waits) if self.benchmark else batches
+        return TimedBatches(batches, tell_waits) if self.benchmark else batches

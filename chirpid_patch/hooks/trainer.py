@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 
@@ -40,40 +39,3 @@ class TrainerHooks:
 
     def on_validation_end(self, trainer: Any) -> None:
         """Validation has ended."""
-
-
-class HookManager:
-    """Calls hooks in the order they were registered; what a hook raises is the caller's to see.
-
-        trainer.hook_manager = HookManager()
-        trainer.hook_manager.register_hook(DataLoaderProfilingHook())
-        trainer.hook_manager.call_hook("on_epoch_start", trainer, epoch)
-
-    Attributes:
-        hooks: those registered, in order.
-    """
-
-    def __init__(self, hooks: Iterable[TrainerHooks] = ()) -> None:
-        self.hooks: list[TrainerHooks] = []
-        for hook in hooks:
-            self.register_hook(hook)
-
-    def register_hook(self, hook: TrainerHooks) -> None:
-        """Have ``hook`` called from now on.
-
-        Raises:
-            TypeError: it is not an object of a class that inherits from ``TrainerHooks``.
-        """
-        if not isinstance(hook, TrainerHooks):
-            given = f"the class {hook.__name__}" if isinstance(hook, type) else f"a {type(hook).__name__}"
-            raise TypeError(f"register an object of a class that inherits from TrainerHooks, not {given}")
-        self.hooks.append(hook)
-
-    def remove_hook(self, hook: TrainerHooks) -> None:
-        """Have ``hook`` called no longer. Raises ValueError where it is not registered."""
-        self.hooks.remove(hook)
-
-    def call_hook(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Call the method ``name`` of every hook. Raises AttributeError where a hook has no such method."""
-        for hook in self.hooks:
-            getattr(hook, name)(*args, **kwargs)

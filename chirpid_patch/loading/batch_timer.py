@@ -1,4 +1,4 @@
-"""How long a loop waited for each of its batches: the one clock of loaders, trials and the monitor."""
+"""How long a loop waited for each of its batches, and what it did between them: the one clock of all that measure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,49 @@ def _first_length(batch: Any) -> int | None:
     return next((length for length in map(_first_length, inside) if length is not None), None)
 
 
-class BatchTimer(Iterator[Any]):
+class BatchTimer:
+    """The clock of one loop, which is told when the loop asks for a batch and when that arrives.
+
+    clock: gives the time, in seconds, or several times at once, of which one can be subtracted from another; None is
+        ``time.perf_counter``.
+    """
+
+    def __init__(self, clock: Callable[[], Any] | None = None) -> None:
+        self._now: Callable[[], Any] = clock or time.perf_counter
+        self._asked: Any = None
+        self._arrived: Any = None
+        self._paused: Any = None
+
+    def ask(self) -> Any:
+        """The loop asks for a batch: the time since the last one arrived, its step; None for the first."""
+        arrived, self._arrived = self._arrived, None
+        self._asked = now = self._now()
+        return None if arrived is None else now - arrived
+
+    def arrive(self) -> Any:
+        """The batch is there: the time that it was waited for; None where nobody said when it was asked for."""
+        self.resume()
+        asked, self._asked = self._asked, None
+        self._arrived = now = self._now()
+        return None if asked is None else now - asked
+
+    def pause(self) -> None:
+        """Until ``resume`` the loop does not wait, if it did, but validates or saves."""
+        if self._asked is not None and self._paused is None:
+            self._paused = self._now()
+
+    def resume(self) -> None:
+        """The loop goes on waiting."""
+        if self._paused is not None:
+            self._asked += self._now() - self._paused
+            self._paused = None
+
+    def restart(self) -> None:
+        """Nothing is waited for, and the last batch is forgotten: an epoch begins or ends."""
+        self._asked = self._arrived = self._paused = None
+
+
+class TimedBatches(Iterator[Any]):
     """Passes batches on, and keeps how long each was waited for.
 
     Args:
@@ -40,24 +82,27 @@ class BatchTimer(Iterator[Any]):
 
     Attributes:
         waits: seconds from asking for each batch to its arrival.
+        steps: seconds from the arrival of each to asking for the next.
         samples: samples of each batch.
-        begun, first, last: when this was made, and the first and the last batch arrived (``time.perf_counter``).
         over: whether the batches have come to their end.
     """
 
-    def __init__(self, batches: Iterator[Any], at_end: Callable[[BatchTimer], object] | None = None) -> None:
+    def __init__(self, batches: Iterator[Any], at_end: Callable[[TimedBatches], object] | None = None) -> None:
         self._batches = batches
         self._at_end = at_end
+        self._timer = BatchTimer()
         self.waits: list[float] = []
+        self.steps: list[float] = []
         self.samples: list[int] = []
         self.over = False
-        self.begun = self.first = self.last = time.perf_counter()
 
     def __len__(self) -> int:
         return len(self._batches)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        asked = time.perf_counter()
+        step = self._timer.ask()
+        if step is not None:
+            self.steps.append(step)
         try:
             batch = next(self._batches)
         except StopIteration:
@@ -66,10 +111,7 @@ class BatchTimer(Iterator[Any]):
                 if self._at_end is not None:
                     self._at_end(self)
             raise
-        self.last = time.perf_counter()
-        if not self.waits:
-            self.first = self.last
-        self.waits.append(self.last - asked)
+        self.waits.append(self._timer.arrive())
         self.samples.append(batch_samples(batch))
         return batch
 
@@ -82,12 +124,13 @@ def tell(message: str) -> None:
         print(f"{logger.name}: {message}", file=sys.stderr)
 
 
-def tell_waits(epoch: BatchTimer) -> None:
+def tell_waits(epoch: TimedBatches) -> None:
     """Tell what an epoch waited for its batches."""
     if not epoch.waits:
         tell("epoch without batches")
         return
-    waits, elapsed = np.array(epoch.waits), time.perf_counter() - epoch.begun
+    waits = np.array(epoch.waits)
+    elapsed = waits.sum() + sum(epoch.steps)
     tell(
         f"epoch of {len(waits)} batches, {sum(epoch.samples)} samples: data wait mean {waits.mean() * 1e3:.2f} ms, "
         f"p99 {np.percentile(waits, 99) * 1e3:.2f} ms, {100 * waits.sum() / elapsed:.0f} % of {elapsed:.2f} s"

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory, is_keyed, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
-from chirpid_patch.loading.batch_timer import BatchTimer, tell_waits
+from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.overlap import Overlap
 from chirpid_patch.loading.placement import Placement
@@ -135,7 +135,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         batches = self._begin_epoch()
         if self.benchmark:
-            batches = BatchTimer(batches, tell_waits)
+            batches = TimedBatches(batches, tell_waits)
         return batches if self.placement is None else self.placement.deliver(self, batches)
 
     def _begin_epoch(self) -> Iterator[Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, group_folders, read
 from chirpid_patch.machine.ranks import local_ranks
-
-_CGROUP_ROOT = Path("/sys/fs/cgroup")
-_CGROUP_OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def _affinity() -> int:
@@ -19,57 +17,19 @@ def _affinity() -> int:
     return os.cpu_count() or 1
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):  # not a Linux machine, or no such controller
-        return None
-
-
-def _groups(process_file: Path) -> list[tuple[str, PurePosixPath]]:
-    """(controllers, path) of each cgroup this process is in; version 2 has no controllers in its line."""
-    groups = []
-    for line in (_read(process_file) or "").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3:
-            groups.append((parts[1], PurePosixPath(parts[2].lstrip("/"))))
-    return groups
-
-
-def _quota_v2(folder: Path) -> float | None:
-    words = (_read(folder / "cpu.max") or "").split()
-    if len(words) != 2 or not all(word.isdecimal() for word in words) or int(words[1]) == 0:
-        return None  # no such file, or "max": no limit
-    return int(words[0]) / int(words[1])
-
-
-def _quota_v1(folder: Path) -> float | None:
-    quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
-    if quota is None or period is None or not quota.isdecimal() or not period.isdecimal() or int(period) == 0:
-        return None  # a quota of -1 means no limit
-    return int(quota) / int(period)
-
-
-def cgroup_quota(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCESS) -> float | None:
+def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
     """CPUs the tightest cgroup limit on the way up from this process's group allows; None without a limit."""
     limits: list[float] = []
-    for controllers, path in _groups(process_file) or [("", PurePosixPath())]:
-        names = controllers.split(",")
-        if controllers and "cpu" not in names:
-            continue
-        mounts = [root / controllers, root / "cpu"] if controllers else [root]
-        read = _quota_v1 if controllers else _quota_v2
-        for mount in mounts:
-            # Inside a container the path in the file may not exist below the mount: the mount itself counts
-            # then.
-            for group in (path, *path.parents):
-                limit = read(mount / group)
-                if limit is not None:
-                    limits.append(limit)
+    for folder, is_v1 in group_folders("cpu", root, process_file):
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
+        words = " ".join(read(folder / name) for name in names).split()
+        # "max", or a quota of -1, is no limit.
+        if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
+            limits.append(int(words[0]) / int(words[1]))
     return min(limits, default=None)
 
 
-def usable_cpus(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCESS) -> int:
+def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """CPUs this process may use, at least 1: its affinity, bounded by its cgroup quota rounded down."""
     quota = cgroup_quota(root, process_file)
     count = _affinity()

@@ -74,11 +74,20 @@ def _read(process: Any, kind: str) -> int | None:
     return None if value is None else int(value)
 
 
+def resident_memory() -> int:
+    """Bytes of memory that this process holds now. Raises NotImplementedError without psutil."""
+    if psutil is None:
+        raise NotImplementedError("install psutil to find out what fits into this machine's memory")
+    return int(psutil.Process().memory_info().rss)
+
+
 def most_resident() -> int:
-    """The most bytes that this process ever held resident. Raises NotImplementedError where nobody tells (Windows)."""
+    """The most bytes that this process ever held resident. Raises NotImplementedError on Windows without psutil."""
     try:
         import resource
     except ImportError:
-        raise NotImplementedError("install psutil to read memory on this system") from None
+        if psutil is None:
+            raise NotImplementedError("install psutil to read memory on this system") from None
+        return int(psutil.Process().memory_info().peak_wset)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others KiB

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+
+from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, group_folders, read
+from chirpid_patch.machine.process_memory import process_memory
 
 try:
     import psutil
 except ImportError:  # optional: POSIX systems tell without it
     psutil = None
-
-_CGROUP_ROOT = Path("/sys/fs/cgroup")
-_CGROUP_OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def machine_memory() -> int:
@@ -24,27 +24,17 @@ def machine_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):
-        raise NotImplementedError("install psutil to learn this machine's memory, or give limits in bytes") from None
+        raise NotImplementedError("install psutil to learn this machine's memory") from None
 
 
-def cgroup_memory_limit(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCESS) -> int | None:
+def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:
     """Bytes that the tightest cgroup limit on the way up from this process's group allows; None without a limit."""
-    limits = []
-    for line in _text(process_file).splitlines():
-        _, controllers, place = (*line.split(":", 2), "", "")[:3]
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        mount, name = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
-        path = PurePosixPath(place.lstrip("/"))
-        # Inside a container the path in the file may not exist below the mount: the mount itself counts then.
-        for group in (path, *path.parents):
-            words = _text(mount / group / name).split()
-            if words and words[0].isdecimal():  # "max": no limit
-                limits.append(int(words[0]))
-    return min(limits, default=None)
+    folders = group_folders("memory", root, process_file)
+    texts = [read(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")) for folder, is_v1 in folders]
+    return min((int(text) for text in texts if text.isdecimal()), default=None)  # "max": no limit
 
 
-def usable_memory(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PROCESS) -> int:
+def usable_memory(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """Bytes that this process and those it starts may use together.
 
     Raises NotImplementedError as ``machine_memory``.
@@ -53,8 +43,12 @@ def usable_memory(root: Path = _CGROUP_ROOT, process_file: Path = _CGROUP_OF_PRO
     return machine if limit is None else min(limit, machine)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:  # not a Linux machine, or no such controller
-        return ""
+def available_memory() -> int:
+    """Bytes that this process can take without the machine swapping or its cgroup's limit being reached.
+
+    Raises NotImplementedError without psutil.
+    """
+    if psutil is None:
+        raise NotImplementedError("install psutil to find out what fits into this machine's memory")
+    free, limit = int(psutil.virtual_memory().available), cgroup_memory_limit()
+    return free if limit is None else max(min(free, limit - process_memory(include_children=True).bytes), 0)

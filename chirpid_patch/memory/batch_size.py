@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.optim import Optimizer
 
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
 from chirpid_patch.memory.kept_state import kept_state
-from chirpid_patch.memory.trials import MemoryTrials, little_garbage, memory_trials
+from chirpid_patch.memory.trials import MemoryTrials, memory_trials
 from chirpid_patch.randomness.random_states import unmoved_generators
 
 logger = logging.getLogger("chirpid_patch")
@@ -60,7 +61,6 @@ def largest_batch_size(
     with (
         _unmoved(place, step, *owners),
         kept_state(*owners),
-        little_garbage(),
         memory_trials(place, memory_limit, safety_margin) as trials,
     ):
         size = _search(step, trials, max_batch_size)
@@ -78,11 +78,8 @@ def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> i
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
-        wanted = doubled if too_large > most else (shown + too_large) // 2
-        size = trials.promising(shown, wanted) if shown else wanted
-        if size == shown:
-            break
-        if trials.fits(size, lambda size=size: _repeat(step, size)):  # type: ignore[misc]
+        size = doubled if too_large > most else (shown + too_large) // 2
+        if trials.fits(size, partial(_repeat, step, size)):
             shown = size
         else:
             too_large = size
@@ -111,10 +108,7 @@ def calculate_optimal_batch_size(
     device: str | torch.device | None = None,
     *,
     criterion: Callable[[Any, Tensor], Tensor] | None = None,
-    target_shape: Sequence[int] = (),
-    target_dtype: torch.dtype = torch.int64,
     optimizer: Optimizer | None = None,
-    input_dtype: torch.dtype = torch.float32,
     amp_dtype: torch.dtype | None = None,
     max_batch_size: int = 512,
     memory_limit: int | None = None,
@@ -122,22 +116,21 @@ def calculate_optimal_batch_size(
 ) -> int:
     """The largest batch size with which ``model`` can be trained on ``device``.
 
-    Found by training on made-up batches in training mode (see ``largest_batch_size``); model, optimiser and random
-    generators are afterwards as before.
+    Found by training on random images in training mode; model, optimiser and random generators are afterwards as
+    before. For inputs or targets of another kind, give a step of your own to ``largest_batch_size``.
 
     Args:
         model: on ``device`` already, with parameters to train.
         input_shape: of one sample, without the batch.
         device: by default that of the model.
-        criterion: the loss of the model's output and a target; without it, the sum of the means of all outputs.
-        target_shape, target_dtype: of one sample's target; by default a class number. All targets are zero.
+        criterion: the loss of the model's output and of class numbers (all 0); without it, the mean of the output.
         optimizer: the one that will train; without it an ``AdamW``, which needs two more values a parameter.
-        input_dtype: of the inputs: random numbers, or zeros where it is no floating-point type.
         amp_dtype: train in mixed precision: ``setup_mixed_precision().dtype``. None is without.
         max_batch_size, memory_limit, safety_margin: as for ``largest_batch_size``.
 
     Raises:
-        ValueError: the model has no parameters to train or is not on ``device``; otherwise as ``largest_batch_size``.
+        ValueError: the model has no parameters to train, is not on ``device``, or needs ``criterion``; otherwise as
+            ``largest_batch_size``.
         RuntimeError: not even one sample fits.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -151,13 +144,15 @@ def calculate_optimal_batch_size(
 
     def step(size: int) -> None:
         model.train()
-        inputs = _made_up((size, *input_shape), input_dtype, place)
+        inputs = torch.randn((size, *input_shape), device=place)
         with nullcontext() if amp_dtype is None else autocast_for(place, amp_dtype):
             output = model(inputs)
-            if criterion is None:
-                loss = _sum_of_means(output)
+            if criterion is not None:
+                loss = criterion(output, torch.zeros(size, dtype=torch.int64, device=place))
+            elif isinstance(output, Tensor):
+                loss = output.float().mean()
             else:
-                loss = criterion(output, torch.zeros((size, *target_shape), dtype=target_dtype, device=place))
+                raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: give criterion")
         chosen.zero_grad()  # here and not before, as in many loops: the last gradients lie beside the activations
         scaler.scale(loss).backward()
         scaler.step(chosen)
@@ -172,29 +167,3 @@ def calculate_optimal_batch_size(
             memory_limit=memory_limit,
             safety_margin=safety_margin,
         )
-
-
-def _made_up(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.randn(shape, dtype=dtype, device=device)
-    return torch.zeros(shape, dtype=dtype, device=device)
-
-
-def _sum_of_means(output: Any) -> Tensor:
-    """A scalar that depends on every floating-point tensor in a model's output."""
-    means = [tensor.float().mean() for tensor in _floating(output)]
-    if not means:
-        raise ValueError("the model's output holds no floating-point tensor: give criterion")
-    return torch.stack(means).sum()
-
-
-def _floating(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        if output.is_floating_point():
-            yield output
-    elif isinstance(output, Mapping):
-        for part in output.values():
-            yield from _floating(part)
-    elif isinstance(output, list | tuple):
-        for part in output:
-            yield from _floating(part)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from types import TracebackType
 
@@ -20,8 +18,8 @@ from chirpid_patch.machine.usable_memory import usable_memory
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Bytes (an int), or a share of all there is (a float above 0, up to 1).
-Limit = int | float
+#: Memory must fall by this part of a limit below it before it counts as below.
+_HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
@@ -82,81 +80,55 @@ class MemoryAlert:
         return "lower batch_size, or keep images as bytes and scale them on demand (memory_efficient=True)"
 
 
-Alerted = Callable[[MemoryAlert], object]
-
-
 class MemoryWatch:
     """Watches the memory of this process with its workers, and of the visible GPUs, on a thread.
 
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    ``pressure`` is that of the last reading. An alert is given when a limit is passed, and when memory is below it
+    ``pressure`` is that of the last reading. An alert is given when a limit is passed, and when memory is 10 % below it
     again; each is logged (logger ``chirpid_patch``: WARNING over the soft limit, ERROR over the hard one, INFO below)
-    with what to change, and given to ``on_alert``, on the watching thread (an error there is logged, and watching goes
-    on). Memory is read at moments: peaks between them are not seen.
+    with what to change. Memory is read at moments: peaks between them are not seen.
 
     Args:
-        soft, hard: limits on memory of the process and its workers (``memory.process_memory``); bytes as an int, or a
-            float above 0 up to 1: a share of what this process may use (``memory_limit.usable_memory``). None: none.
-        gpu_soft, gpu_hard: the same for each visible GPU, a share being one of its memory. What other programs hold
-            counts, what PyTorch's allocator keeps ready for reuse does not.
-        hysteresis: memory must fall this share below a limit before it counts as below.
-        quiet_s: seconds within which passing the same limit again is not told again. If memory is still above it
-            then, it is.
+        soft, hard: limits, each a share of what this process and its workers may use
+            (``machine.usable_memory.usable_memory``), and of the memory of each GPU. There, what other programs hold
+            counts, and what PyTorch's allocator keeps ready for reuse does not.
         interval_s: seconds between readings.
-        on_alert: called with each alert, or several such functions.
-        read: what is read instead, for measures of your own; ``soft`` and ``hard`` hold for the source "process" and
-            all that do not begin with "gpu".
-        clock: seconds, for ``quiet_s``.
+        on_alert: called with each alert, on the watching thread; an error there is logged, and watching goes on.
 
     Raises:
-        ValueError: a limit, ``hysteresis`` or ``interval_s`` out of range, or a soft limit above the hard one.
+        ValueError: not ``0 < soft <= hard <= 1``, or ``interval_s`` not above 0.
         NotImplementedError: this system needs psutil for such readings.
     """
 
     def __init__(
         self,
+        soft: float = 0.8,
+        hard: float = 0.95,
         *,
-        soft: Limit | None = 0.8,
-        hard: Limit | None = 0.95,
-        gpu_soft: Limit | None = 0.85,
-        gpu_hard: Limit | None = 0.95,
-        hysteresis: float = 0.1,
-        quiet_s: float = 60.0,
         interval_s: float = 1.0,
-        on_alert: Alerted | Sequence[Alerted] = (),
-        read: Callable[[], Sequence[MemoryUse]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        on_alert: Callable[[MemoryAlert], object] | None = None,
     ) -> None:
-        self._limits = {"process": _checked(soft, hard, ""), "gpu": _checked(gpu_soft, gpu_hard, "gpu_")}
-        if not 0 <= hysteresis < 1:
-            raise ValueError(f"hysteresis is a share of a limit, from 0 up to below 1, not {hysteresis}")
+        if not 0 < soft <= hard <= 1:
+            raise ValueError(f"soft={soft} and hard={hard} are shares, above 0 and up to 1, the first no larger")
         if interval_s <= 0:
             raise ValueError("interval_s must be above 0 seconds")
-        self.hysteresis = hysteresis
-        self.quiet_s = quiet_s
+        self._limits = {MemoryPressure.HARD: hard, MemoryPressure.SOFT: soft}
         self.interval_s = interval_s
-        self.on_alert: list[Alerted] = [on_alert] if callable(on_alert) else list(on_alert)
-        self._reads_gpus = read is None
-        self._read = read
-        self._clock = clock
-        self._states: dict[str, _State] = {}
-        self._lock = threading.Lock()
+        self.on_alert = on_alert
+        self._pressures: dict[str, MemoryPressure] = {}
         self._running: ExitStack | None = None
         self._probe: GpuProbe | None = None
 
     @property
     def pressure(self) -> MemoryPressure:
         """The highest pressure of all sources at the last reading."""
-        with self._lock:
-            return max((state.pressure for state in self._states.values()), default=MemoryPressure.NONE)
+        return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
         """Read memory now, on this thread, and give the alerts that follow."""
-        uses = self._uses()
-        with self._lock:
-            alerts = [alert for use in uses if (alert := self._judge(use)) is not None]
+        alerts = [alert for use in self._uses() if (alert := self._judge(use)) is not None]
         for alert in alerts:
             self._tell(alert)
         return alerts
@@ -165,8 +137,7 @@ class MemoryWatch:
         """Read now, and then again and again until ``stop``; a watch that runs already goes on."""
         if self._running is None:
             with ExitStack() as stack:
-                if self._reads_gpus:
-                    self._probe = stack.enter_context(GpuProbe())
+                self._probe = stack.enter_context(GpuProbe())
                 self.check()
                 stack.enter_context(repeated(self.check, self.interval_s, "chirpid-memory-watch"))
                 self._running = stack.pop_all()
@@ -187,68 +158,45 @@ class MemoryWatch:
     ) -> None:
         self.stop()
 
-    def _uses(self) -> Sequence[MemoryUse]:
-        if self._read is not None:
-            return self._read()
-        uses = []
-        if self._limits["process"]:
-            reading = process_memory(include_children=True)
-            uses.append(MemoryUse("process", reading.bytes, usable_memory(), reading.processes))
-        if self._limits["gpu"]:
-            uses += self._gpus()
-        return uses
-
-    def _gpus(self) -> list[MemoryUse]:
-        probe = self._probe or GpuProbe()
-        readings = probe.read().readings
-        if probe is not self._probe:
-            probe.close()
-        return [
-            MemoryUse(f"gpu {number}", gpu.memory_used_bytes - reusable_gpu_bytes(number), gpu.memory_total_bytes)
-            for number, gpu in enumerate(readings)
-            if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
-        ]
+    def _uses(self) -> list[MemoryUse]:
+        if self._probe is not None:
+            return memory_in_use(self._probe)
+        with GpuProbe() as probe:
+            return memory_in_use(probe)
 
     def _judge(self, use: MemoryUse) -> MemoryAlert | None:
-        """The alert that a reading gives rise to, if any; called with the lock held."""
-        shares = self._limits["gpu" if use.source.startswith("gpu") else "process"]
-        limits = {level: _in_bytes(limit, use.total_bytes) for level, limit in shares.items()}
-        state = self._states.setdefault(use.source, _State())
-        state.pressure = self._level(use.used_bytes, limits, state.pressure)
-        before, now = state.announced, state.pressure
-        if now == before:
-            return None
-        moment = self._clock()
-        if now > before:
-            if moment - state.told_at.get(now, -float("inf")) < self.quiet_s:
-                return None
-            state.told_at[now] = moment
-        state.announced = now
-        return MemoryAlert(now, before, use, limits[now if now > before else before])
-
-    def _level(self, used: int, limits: dict[MemoryPressure, int], now: MemoryPressure) -> MemoryPressure:
-        for level in (MemoryPressure.HARD, MemoryPressure.SOFT):
-            if level in limits and used >= limits[level] * (1 - self.hysteresis if now >= level else 1):
-                return level
-        return MemoryPressure.NONE
+        """The alert that a reading gives rise to, if any."""
+        before = self._pressures.get(use.source, MemoryPressure.NONE)
+        limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
+        over = (
+            level
+            for level, limit in limits.items()
+            if use.used_bytes >= limit * (1 - _HYSTERESIS if before >= level else 1)
+        )
+        now = self._pressures[use.source] = next(over, MemoryPressure.NONE)
+        return None if now == before else MemoryAlert(now, before, use, limits[max(now, before)])
 
     def _tell(self, alert: MemoryAlert) -> None:
         levels = {MemoryPressure.SOFT: logging.WARNING, MemoryPressure.HARD: logging.ERROR}
-        logger.log(levels.get(alert.pressure, logging.INFO) if alert.rising else logging.INFO, "%s", alert)
-        for alerted in self.on_alert:
+        logger.log(levels[alert.pressure] if alert.rising else logging.INFO, "%s", alert)
+        if self.on_alert is not None:
             try:
-                alerted(alert)
+                self.on_alert(alert)
             except Exception:  # the caller's code must not end the watching
                 logger.exception("on_alert failed; watching goes on")
 
 
-@dataclass
-class _State:
-    """What is known of one source: its pressure, the one last told of, and when each limit was last told of."""
-
-    pressure: MemoryPressure = MemoryPressure.NONE
-    announced: MemoryPressure = MemoryPressure.NONE
-    told_at: dict[MemoryPressure, float] = field(default_factory=dict)
+def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
+    """Memory of this process with its workers, and of the GPUs that ``probe`` reads."""
+    own = process_memory(include_children=True)
+    return [
+        MemoryUse("process", own.bytes, usable_memory(), own.processes),
+        *(
+            MemoryUse(f"gpu {number}", gpu.memory_used_bytes - reusable_gpu_bytes(number), gpu.memory_total_bytes)
+            for number, gpu in enumerate(probe.read().readings)
+            if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
+        ),
+    ]
 
 
 def reusable_gpu_bytes(device: int) -> int:
@@ -256,18 +204,3 @@ def reusable_gpu_bytes(device: int) -> int:
     if not torch.cuda.is_initialized() or device >= torch.cuda.device_count():  # type: ignore[no-untyped-call]
         return 0
     return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
-
-def _checked(soft: Limit | None, hard: Limit | None, prefix: str) -> dict[MemoryPressure, Limit]:
-    given = {MemoryPressure.SOFT: soft, MemoryPressure.HARD: hard}
-    for level, limit in given.items():
-        if limit is not None and (limit <= 0 or (isinstance(limit, float) and limit > 1)):
-            name = f"{prefix}{level.name.lower()}"
-            raise ValueError(f"{name} is bytes (an int above 0) or a share (a float above 0, up to 1), not {limit!r}")
-    if soft is not None and hard is not None and type(soft) is type(hard) and soft > hard:
-        raise ValueError(f"{prefix}soft must not be above {prefix}hard, as {soft!r} is above {hard!r}")
-    return {level: limit for level, limit in given.items() if limit is not None}
-
-
-def _in_bytes(limit: Limit, total: int) -> int:
-    return int(limit * total) if isinstance(limit, float) else limit

@@ -1,4 +1,4 @@
-"""One image at several scales, and several models over one pass (R-003).
+"""One image at several scales (R-003).
 
 May import ``memory``, and datasets with what is below them.
 """

@@ -14,7 +14,7 @@ from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes
-from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor, scale_images
+from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 from chirpid_patch.transforms.transforms import Transform
 
@@ -125,8 +125,7 @@ class MultiScaleDataset(WrappingDataset):
 
     def get_scale_image(self, base_image: Any, scale: int) -> Tensor:
         """``base_image``, or a batch (B, C, H, W) of them, at ``scale``: see ``scaling.scale_images``."""
-        is_batch = isinstance(base_image, Tensor) and base_image.ndim == 4
-        return scale_images(base_image if is_batch else image_tensor(base_image), scale)
+        return ScaleTo(scale)(base_image)
 
     def _group_scales_by_memory(self) -> list[list[int]]:
         """The scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.

@@ -9,13 +9,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.loss import _Loss
 
 Criterion = Callable[[Any, Any], Tensor]
 Reduction = Literal["mean", "sum"]
 
 #: Functions by the class that does the same with its defaults.
-_FUNCTIONS: dict[Any, type[_Loss]] = {
+_FUNCTIONS: dict[Any, type[nn.Module]] = {
     F.cross_entropy: nn.CrossEntropyLoss,
     F.nll_loss: nn.NLLLoss,
     F.mse_loss: nn.MSELoss,
@@ -38,7 +37,7 @@ class LossParts:
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:
         known = _FUNCTIONS.get(criterion)
         self._criterion: Any = criterion if known is None else known()
-        if reduction is None and isinstance(self._criterion, _Loss):
+        if reduction is None and type(self._criterion).__module__ == nn.CrossEntropyLoss.__module__:
             own = self._criterion.reduction
             reduction = "mean" if own in ("mean", "batchmean") else "sum" if own == "sum" else None
         self._reduction = reduction

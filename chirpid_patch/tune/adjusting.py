@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
@@ -145,7 +145,7 @@ class AdjustingDataLoader(BatchedDataLoader[Any]):
             most_workers = max(rank_cpus(), self.num_workers)
         self.most_workers = most_workers
         self._adjuster = WorkerAdjuster(self.num_workers, self.least_workers, self.most_workers)
-        self._running: list[weakref.ref[BatchTimer]] = []
+        self._running: list[weakref.ref[TimedBatches]] = []
         self._load: EpochLoad | None = None  # what the epoch that ended last showed
         self._refusal = self._why_fixed()
 
@@ -161,12 +161,12 @@ class AdjustingDataLoader(BatchedDataLoader[Any]):
             self._change_to(self._adjuster.observe(load))
         with warnings.catch_warnings():  # more workers than CPUs stay only where they were faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-            batches = BatchTimer(super().__iter__(), self._epoch_ended)
+            batches = TimedBatches(super().__iter__(), self._epoch_ended)
         self._running.append(weakref.ref(batches))
         return batches
 
-    def _epoch_ended(self, epoch: BatchTimer) -> None:
-        self._load = EpochLoad(sum(epoch.waits[1:]), epoch.last - epoch.first, max(len(epoch.waits) - 1, 0))
+    def _epoch_ended(self, epoch: TimedBatches) -> None:
+        self._load = EpochLoad(waited := sum(epoch.waits[1:]), waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
 
     def _why_fixed(self) -> str | None:
         if isinstance(self.dataset, IterableDataset):

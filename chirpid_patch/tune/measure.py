@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from chirpid_patch.loading.batch_timer import BatchTimer
+from chirpid_patch.loading.batch_timer import TimedBatches
 from chirpid_patch.loading.limits import batches_ahead
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.torch_private import end_workers
@@ -90,17 +90,18 @@ def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], obj
     """Up to ``most`` waits of one iteration; the first of them from before its iterator was asked for."""
     restarts = getattr(loader, "num_workers", 0) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
-    timer = BatchTimer(iter(loader))
+    batches = TimedBatches(iter(loader))
+    started = time.perf_counter() - begun
     try:
-        for _ in zip(range(most), timer, strict=False):
+        for _ in zip(range(most), batches, strict=False):
             pass
     finally:
         if at_end is not None:
             at_end()
-    if timer.waits:
-        timer.waits[0] = timer.first - begun
-    starting = [first_pass or restarts, *[False] * len(timer.waits)]
-    return [_Wait(*wait) for wait in zip(timer.waits, timer.samples, starting, strict=False)]
+    if batches.waits:
+        batches.waits[0] += started
+    starting = [first_pass or restarts, *[False] * len(batches.waits)]
+    return [_Wait(*wait) for wait in zip(batches.waits, batches.samples, starting, strict=False)]
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 from originals import global_states, same
 from torch import Tensor, nn
 
-from chirpid_patch.machine.process_memory import most_resident
+from chirpid_patch.machine import usable_memory
+from chirpid_patch.machine.process_memory import most_resident, resident_memory
 from chirpid_patch.memory import batch_size as batch_size_module
-from chirpid_patch.memory import trials as memory_trials
 from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
 from chirpid_patch.memory.kept_state import kept_state
-from chirpid_patch.memory.trials import CpuTrials, CudaTrials, foreseen_peak, little_garbage
+from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, peak_memory
 
 MIB = 2**20
 
@@ -38,7 +38,7 @@ def collecting_is_quick() -> None:
 # --- the search ---------------------------------------------------------------------------------------------
 
 
-class Room:
+class Room(MemoryTrials):
     """Memory for batches of up to so many samples."""
 
     def __init__(self, most: int) -> None:
@@ -46,20 +46,11 @@ class Room:
         self.allowed_bytes = MIB
         self.tried: list[int] = []
 
-    def promising(self, shown: int, size: int) -> int:
-        return size
-
     def fits(self, size: int, run: Callable[[], object]) -> bool:
         self.tried.append(size)
         if size <= self.most:
             run()
         return size <= self.most
-
-    def __enter__(self) -> Room:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -144,7 +135,7 @@ def test_on_the_cpu_the_size_found_stays_within_the_limit_and_none_tried_leaves_
 
     held(needs(2))
     give_back_freed_memory()
-    limit = memory_trials.resident_memory() + needs(12) * MIB
+    limit = resident_memory() + needs(12) * MIB
     found = largest_batch_size(step, memory_limit=limit, safety_margin=0.0)
     assert found in tried
     assert 9 <= found <= 13
@@ -152,38 +143,19 @@ def test_on_the_cpu_the_size_found_stays_within_the_limit_and_none_tried_leaves_
 
 
 def test_on_the_cpu_the_margin_is_left_free() -> None:
-    limit = memory_trials.resident_memory() + needs(12) * MIB
+    limit = resident_memory() + needs(12) * MIB
     found = largest_batch_size(
         lambda size: held(needs(size)), memory_limit=limit, safety_margin=(needs(12) - needs(6)) * MIB / limit
     )
     assert 3 <= found <= 7
 
 
-@pytest.mark.parametrize(
-    "taken", [lambda n: 7 * n, lambda n: 90 + 3 * n, lambda n: 5 + n * n, lambda n: 20 + n + n * n // 4]
-)
-def test_what_a_size_will_need_is_foreseen_from_those_before(taken: Callable[[int], int]) -> None:
-    peaks = {0: 100, **{size: 100 + taken(size) for size in (2, 4, 8, 16)}}
-    assert 100 + taken(32) <= foreseen_peak(peaks, 32) <= 100 + 2 * taken(32)
-
-
-def test_sizes_close_to_each_other_do_not_mislead() -> None:
-    peaks = {0: 0, 32: 320, 64: 640, 65: 630}  # the last one somewhat less, as memory happens to be given out
-    assert foreseen_peak(peaks, 128) >= 1200
-
-
-def test_garbage_is_looked_for_among_what_a_trial_makes() -> None:
-    frozen = gc.get_freeze_count()
-    with little_garbage():
-        assert gc.get_freeze_count() == frozen  # these tests have done so themselves
-    gc.unfreeze()
-    try:
-        with pytest.raises(OSError), little_garbage():
-            assert gc.get_freeze_count() > 0
-            raise OSError
-        assert gc.get_freeze_count() == 0
-    finally:
-        gc.freeze()
+def test_on_the_cpu_no_size_is_run_that_the_last_one_says_will_not_fit() -> None:
+    trials = CpuTrials(resident_memory() + 100 * MIB, 0.0)
+    trials._measured = lambda run: run()  # type: ignore[method-assign, assignment]
+    assert trials.fits(4, lambda: trials._before + 40 * MIB)
+    assert trials.fits(10, lambda: trials._before + 100 * MIB)
+    assert not trials.fits(11, lambda: pytest.fail("11 samples take 110 MiB"))
 
 
 def test_a_machine_that_cannot_get_memory_is_no_crash_and_other_errors_pass() -> None:
@@ -204,20 +176,20 @@ def test_a_machine_that_cannot_get_memory_is_no_crash_and_other_errors_pass() ->
 
 def test_the_peak_is_also_found_below_what_the_process_ever_held() -> None:
     give_back_freed_memory()
-    before = memory_trials.resident_memory()
-    counted = memory_trials.peak_memory(lambda: held((most_resident() - before) // MIB + 64))
+    before = resident_memory()
+    counted = peak_memory(lambda: held((most_resident() - before) // MIB + 64))
     assert counted - before > 64 * MIB
     kept: list[Tensor] = []
-    sampled = memory_trials.peak_memory(lambda: kept.append(held(64)))
+    sampled = peak_memory(lambda: kept.append(held(64)))
     assert sampled - before > 40 * MIB
 
 
 def test_what_is_available_is_bounded_by_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory_trials.available_memory() > 0
-    monkeypatch.setattr(memory_trials, "cgroup_memory_limit", lambda: 10**18)
-    machine = memory_trials.available_memory()
-    monkeypatch.setattr(memory_trials, "cgroup_memory_limit", lambda: 1)
-    assert memory_trials.available_memory() == 0 < machine
+    assert usable_memory.available_memory() > 0
+    monkeypatch.setattr(usable_memory, "cgroup_memory_limit", lambda: 10**18)
+    machine = usable_memory.available_memory()
+    monkeypatch.setattr(usable_memory, "cgroup_memory_limit", lambda: 1)
+    assert usable_memory.available_memory() == 0 < machine
 
 
 # --- on CUDA: by running out --------------------------------------------------------------------------------
@@ -388,28 +360,26 @@ def test_the_state_is_put_back_when_the_step_fails(net: Net) -> None:
     assert equal(everything(net, optimizer), before)
 
 
-def test_targets_and_inputs_are_as_described() -> None:
-    seen = []
+def test_targets_are_class_numbers_and_outputs_of_another_form_need_a_criterion(net: Net) -> None:
+    seen: list[Any] = []
 
-    class Words(nn.Module):
+    class Named(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.words = nn.Embedding(3, 2)
+            self.layer = nn.Linear(3, 2)
 
-        def forward(self, x: Tensor) -> dict[str, Any]:
-            assert (x.dtype, x.shape[1:]) == (torch.int64, (4,))
-            return {"logits": self.words(x), "lengths": [x[0]]}
+        def forward(self, x: Tensor) -> dict[str, Tensor]:
+            return {"logits": self.layer(x)}
 
-    def criterion(output: Any, target: Tensor) -> Tensor:
+    def criterion(output: dict[str, Tensor], target: Tensor) -> Tensor:
         seen.append((target.dtype, tuple(target.shape)))
-        loss: Tensor = (output["logits"] - target).pow(2).mean()
-        return loss
+        return nn.functional.cross_entropy(output["logits"], target)
 
-    words, sizes = Words(), {"max_batch_size": 2, "input_dtype": torch.int64}
-    shape = {"target_shape": (4, 2), "target_dtype": torch.float64}
-    assert calculate_optimal_batch_size(words, (4,), criterion=criterion, **shape, **sizes) == 2
-    assert set(seen) == {(torch.float64, (2, 4, 2))}
-    assert calculate_optimal_batch_size(words, (4,), **sizes) == 2
+    assert calculate_optimal_batch_size(Named(), (3,), criterion=criterion, max_batch_size=2) == 2
+    assert set(seen) == {(torch.int64, (2,))}
+    assert calculate_optimal_batch_size(net, (3, 8, 8), max_batch_size=2) == 2
+    with pytest.raises(ValueError, match="output is a dict, not a tensor: give criterion"):
+        calculate_optimal_batch_size(Named(), (3,), max_batch_size=2)
 
 
 def test_a_model_trains_in_mixed_precision_where_that_is_asked_for(net: Net) -> None:

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.memory.batch_parts import batch_length, batch_part
-from chirpid_patch.memory.dynamic_batch import DynamicBatchStep, MicroBatchSize
+from chirpid_patch.memory.batch_parts import batch_part
+from chirpid_patch.memory.dynamic_batch import DynamicBatchStep
 from chirpid_patch.memory.trials import is_out_of_memory
-from chirpid_patch.memory.watch import MemoryPressure, MemoryUse, MemoryWatch
+from chirpid_patch.memory.watch import MemoryPressure, MemoryWatch
 
-NONE, SOFT, HARD = MemoryPressure
+NONE, SOFT, _ = MemoryPressure
 
 
 class Training:
@@ -83,7 +82,7 @@ def test_running_out_of_memory_repeats_the_step_in_smaller_parts(caplog: pytest.
     with caplog.at_level(logging.WARNING, "chirpid_patch"):
         short.epochs()
     assert [*chain(*short.seen)] == [*chain(*plain.seen)]  # every sample once, in the same order
-    assert {len(part) for part in short.seen} == {4} and short.step.micro_batch.size == 4
+    assert {len(part) for part in short.seen} == {4} and short.step.size == 4
     torch.testing.assert_close(short.weights, plain.weights)
     torch.testing.assert_close(short.losses, plain.losses)
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -96,7 +95,7 @@ def test_running_out_of_memory_repeats_the_step_in_smaller_parts(caplog: pytest.
 def test_a_repeated_step_leaves_no_trace_of_the_failed_one() -> None:
     layers = (nn.BatchNorm1d(8), nn.Dropout(0.5))
     small = Training(*layers)
-    small.step.micro_batch.size = 8
+    small.step.size = 8
     failing = Training(*(type(layer)(*args) for layer, args in zip(layers, ((8,), (0.5,)), strict=True)))
     failing.fits = lambda: 8
     assert small.epochs().losses == failing.epochs().losses
@@ -110,7 +109,7 @@ def test_only_running_out_of_memory_is_retried(error: Exception) -> None:
     training.fits, training.error = (lambda: 5), (lambda _said: error)
     with pytest.raises(type(error), match=str(error)):
         training.epochs()
-    assert training.step.micro_batch.size == 16
+    assert training.step.size == 16
 
 
 def test_when_one_sample_is_too_large_the_error_is_the_callers() -> None:
@@ -118,7 +117,7 @@ def test_when_one_sample_is_too_large_the_error_is_the_callers() -> None:
     training.fits = lambda: 0
     with pytest.raises(torch.cuda.OutOfMemoryError):
         training.epochs()
-    assert training.step.micro_batch.size == 1
+    assert training.step.size == 1
 
 
 def test_memory_of_the_machine_counts_too() -> None:
@@ -130,71 +129,38 @@ def test_memory_of_the_machine_counts_too() -> None:
 
 
 def test_pressure_halves_and_calm_grows_back() -> None:
-    used = {"bytes": 0}
-    watch = MemoryWatch(soft=80, hard=None, gpu_soft=None, read=lambda: [MemoryUse("process", used["bytes"], 100)])
-    training = Training(watch=watch, grow_after=3, settle=2)
-    used["bytes"] = 90
-    watch.check()
+    watch = MemoryWatch()
+    training = Training(watch=watch)
+    training.step.grow_after, training.step.SETTLE = 3, 2  # type: ignore[misc]
+    watch._pressures = {"process": SOFT}
     training.epochs(1)
     assert [len(part) for part in training.seen] == [8, 8, 8, 8, 4, 4]
-    used["bytes"] = 10
-    watch.check()
+    watch._pressures = {"process": NONE}
     training.seen.clear()
     training.epochs(2)
-    assert [len(part) for part in training.seen] == [*[4] * 10, *[8] * 5]
+    assert [len(part) for part in training.seen] == [*[4] * 8, *[8] * 6]
     plain = Training().epochs(1).epochs(2)
     torch.testing.assert_close(training.weights, plain.weights)
 
 
 def test_a_size_that_does_not_fit_is_tried_less_and_less_often() -> None:
-    training = Training(grow_after=2)
+    training = Training()
+    training.step.grow_after = 2
     training.fits = lambda: 8
     training.epochs(8)
     # 24 steps: doubled after each of the three times that growing back was in vain.
-    assert training.step.micro_batch.grow_after == 2 * 2**3
+    assert training.step.grow_after == 2 * 2**3
     torch.testing.assert_close(training.weights, Training().epochs(8).weights, rtol=1e-4, atol=1e-5)
 
 
-def test_sizes_stay_within_bounds() -> None:
-    size = MicroBatchSize(10, smallest=3, settle=1, grow_after=1)
-    for _ in range(5):
-        size.begin_step(HARD)
-        size.end_step(HARD)
-    assert size.size == 3 and not size.ran_out(3)
-    for _ in range(5):
-        size.begin_step(NONE)
-        size.end_step(NONE)
-    assert size.size == 10
-    for arguments in ({"smallest": 0}, {"smallest": 11}, {"grow_after": 0}, {"settle": 0}):
-        with pytest.raises(ValueError, match=r"micro-batches|numbers of steps"):
-            MicroBatchSize(10, **arguments)
-
-
-def test_a_sum_is_summed() -> None:
-    losses = []
-    for size in (16, 4):
-        training = Training(reduction="sum")
-        training.step.micro_batch.size = size
-        mean_of = training.loss_of
-        training.step.loss_of = lambda batch, mean_of=mean_of: mean_of(batch) * len(batch[0])
-        losses.append(training.epochs(1).losses)
-    torch.testing.assert_close(losses[0], losses[1])
-
-
-def test_batches_of_any_nesting_are_cut_along_their_samples() -> None:
+def test_tensors_of_any_nesting_are_cut_along_their_samples() -> None:
     pair = namedtuple("pair", "x y")
     batch = {
         "scale": torch.tensor(2.0),
         "image": torch.arange(6).reshape(3, 2),
-        "name": ["a", "b", "c"],
-        "more": pair(np.arange(3), (torch.arange(3), None)),
+        "more": pair(torch.arange(3), (torch.arange(3), None)),
     }
-    assert batch_length(batch) == 3
     part = batch_part(batch, slice(1, 3))
-    assert part["image"].tolist() == [[2, 3], [4, 5]] and part["name"] == ["b", "c"] and part["scale"] == 2
+    assert part["image"].tolist() == [[2, 3], [4, 5]] and part["scale"] == 2
     assert type(part["more"]) is pair and part["more"].x.tolist() == [1, 2]
     assert part["more"].y[0].tolist() == [1, 2] and part["more"].y[1] is None
-    with pytest.raises(ValueError, match="of 3 and of 2 samples"):
-        batch_part([torch.zeros(3), torch.zeros(2)], slice(0, 1))
-    with pytest.raises(ValueError, match="no tensor with a batch axis"):
-        batch_length({"name": ["a"]})

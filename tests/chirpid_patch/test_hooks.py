@@ -16,12 +16,13 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
 
 from chirpid_patch.hooks import lightning as lightning_hooks
-from chirpid_patch.hooks import step_clock
+from chirpid_patch.hooks import profiling
 from chirpid_patch.hooks.lightning import lightning_callback
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
-from chirpid_patch.hooks.step_clock import DATA_WAIT, STEP, TRANSFER, StepClock
-from chirpid_patch.hooks.step_summary import SlowBatches
-from chirpid_patch.hooks.trainer import HookManager, TrainerHooks
+from chirpid_patch.hooks.steps import UsualTime
+from chirpid_patch.hooks.trace import DATA_WAIT, STEP, TRANSFER
+from chirpid_patch.hooks.trainer import TrainerHooks
+from chirpid_patch.loading import batch_timer
 from chirpid_patch.multi.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
 
 
@@ -41,7 +42,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(step_clock, "time", clock)
+    for module in (profiling, batch_timer):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -55,48 +57,6 @@ def ms(seconds: list[float]) -> list[float]:
     return [round(one * 1e3, 6) for one in seconds]
 
 
-# --- the manager ------------------------------------------------------------------------------------------------
-
-
-def test_hooks_are_called_in_order_with_what_the_trainer_says() -> None:
-    heard: list[Any] = []
-
-    class Listening(TrainerHooks):
-        def on_train_batch_start(self, *said: Any) -> None:
-            heard.append((self, *said))
-
-    first, second, third = Listening(), Listening(), Listening()
-    manager = HookManager([first])
-    manager.register_hook(second)
-    manager.register_hook(third)
-    manager.remove_hook(third)
-    manager.call_hook("on_train_batch_start", "trainer", "batch", 4, 1, "night")
-    assert heard == [(hook, "trainer", "batch", 4, 1, "night") for hook in (first, second)]
-
-
-def test_every_hook_has_every_method_and_a_misspelt_one_is_an_error() -> None:
-    manager = HookManager([TrainerHooks()])
-    manager.call_hook("on_train_start", None)
-    manager.call_hook("on_train_end", None)
-    with pytest.raises(AttributeError, match="on_batch_strat"):
-        manager.call_hook("on_batch_strat", None)
-
-
-def test_what_a_hook_raises_reaches_the_training() -> None:
-    class Broken(TrainerHooks):
-        def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        HookManager([Broken()]).call_hook("on_epoch_end", None, 0)
-
-
-@pytest.mark.parametrize(("given", "named"), [(TrainerHooks, "the class TrainerHooks"), (print, "a builtin_function")])
-def test_only_hooks_are_registered(given: Any, named: str) -> None:
-    with pytest.raises(TypeError, match=f"not {named}"):
-        HookManager().register_hook(given)
-
-
 # --- times --------------------------------------------------------------------------------------------------------
 
 
@@ -104,19 +64,18 @@ class Trainer:
     """Calls hooks as the document's trainer does, with batches that take a given time."""
 
     def __init__(self, hook: TrainerHooks, clock: Clock) -> None:
-        self.hook_manager = HookManager()
-        self.hook_manager.register_hook(hook)
+        self.hook = hook
         self.clock = clock
 
     def epoch(self, number: int, batches: list[tuple[float, float]], *, started: bool = True) -> None:
         """An epoch of (milliseconds of waiting, of the step)."""
         if started:
-            self.hook_manager.call_hook("on_epoch_start", self, number)
+            self.hook.on_epoch_start(self, number)
         for index, (wait, step) in enumerate(batches):
             self.clock.pass_ms(wait)
-            self.hook_manager.call_hook("on_train_batch_start", self, "batch", index, 0, "train")
+            self.hook.on_train_batch_start(self, "batch", index, 0, "train")
             self.clock.pass_ms(step)
-            self.hook_manager.call_hook("on_train_batch_end", self, "batch", index, 0, "train", {"loss": 0.0})
+            self.hook.on_train_batch_end(self, "batch", index, 0, "train", {"loss": 0.0})
 
 
 def test_the_wait_for_a_batch_is_not_its_step(clock: Clock) -> None:
@@ -167,20 +126,6 @@ def test_validation_within_an_epoch_is_no_wait(clock: Clock) -> None:
     assert ms(hook.batch_load_times) == [1, 5]
 
 
-def test_steps_of_a_loop_of_ones_own(clock: Clock) -> None:
-    hook = DataLoaderProfilingHook()
-    for wait in (1, 2, 3):
-        clock.pass_ms(wait)
-        with hook.step():
-            clock.pass_ms(10)
-    assert ms(hook.batch_load_times) == [2, 3] and ms(hook.step_times) == [10, 10, 10]
-    with pytest.raises(KeyError), hook.step():
-        raise KeyError
-    assert len(hook.step_times) == 3  # a step that failed is none
-    hook.on_epoch_end(None, 0)
-    assert hook.summaries[0].batches == 3 and hook.step_times == []
-
-
 class Waiting:
     """A loader whose batches take a given time."""
 
@@ -198,14 +143,14 @@ class Waiting:
             yield number
 
 
-def test_a_watched_loader_is_the_loader(clock: Clock) -> None:
+def test_each_pass_over_a_loader_is_an_epoch(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
     hook = DataLoaderProfilingHook()
-    watched = hook.batches(Waiting(clock, [1, 2, 3]))
-    assert len(watched) == 3 and watched.batch_size == 7
-    assert list(watched) == [0, 1, 2] == list(watched)
+    loader = Waiting(clock, [1, 2, 3])
+    assert [list(hook.batches(loader)) for _ in range(2)] == [[0, 1, 2]] * 2
     assert [summary.batches for summary in hook.summaries] == [3, 3]
     assert hook.summaries[0].wait_mean == pytest.approx(2e-3)
     assert hook.summaries[0].wait_share == pytest.approx(1)
+    assert [message[:8] for message in logged.messages] == ["epoch 0:", "epoch 1:"]
 
 
 def test_a_loop_that_is_left_early_has_its_summary(clock: Clock) -> None:
@@ -218,13 +163,12 @@ def test_a_loop_that_is_left_early_has_its_summary(clock: Clock) -> None:
     assert hook.summaries[0].step_mean == pytest.approx(3e-3)
 
 
-def test_waits_are_kept_apart_by_loader(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
-    loaders = [Waiting(clock, [1, 1]), Waiting(clock, [5, 5])]
+def test_a_slow_batch_of_several_loaders_says_which(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
+    loaders = [Waiting(clock, [10.0] * 15), Waiting(clock, [10.0] * 14 + [99.0])]
     config = MultiDataLoaderConfig(SamplingStrategy.ROUND_ROBIN, dataloader_names=["day", "night"])
     hook = DataLoaderProfilingHook()
-    assert len(list(hook.batches(MultiDataLoader(loaders, config)))) == 4
-    assert hook.summaries[0].wait_by_loader == pytest.approx({"day": 1e-3, "night": 5e-3})
-    assert logged.messages[-1].endswith("data wait mean by loader: day 1.00 ms, night 5.00 ms")
+    assert len(list(hook.batches(MultiDataLoader(loaders, config)))) == 30
+    assert logged.messages[0].startswith("slow batch 29 of night: 99.00 ms, usually 10.00 ms")
 
 
 def test_an_epoch_without_batches(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
@@ -287,74 +231,60 @@ def test_slow_batches_beyond_the_tenth_are_only_counted(clock: Clock, logged: py
 
 
 def test_jitter_of_very_short_batches_is_not_slow() -> None:
-    slow = SlowBatches(3.0)
-    assert [slow.is_slow(1e-4) for _ in range(20)] == [False] * 20
-    assert not slow.is_slow(9e-4)
-    assert slow.is_slow(2e-3)
+    usual = UsualTime(3.0)
+    assert [usual.is_exceeded(1e-4) for _ in range(20)] == [False] * 20
+    assert not usual.is_exceeded(9e-4)
+    assert usual.is_exceeded(2e-3)
 
 
 # --- devices ------------------------------------------------------------------------------------------------------
 
 
-class DeviceMark:
-    """A mark on a device that is behind the host: its time is known once the device has come so far."""
+class DeviceEvent:
+    """An event on a device that is behind the host: its time is known once the device has come so far."""
 
-    made: int
-    reached: int
-    order: list[DeviceMark]
-
-    def __init__(self) -> None:
-        type(self).made += 1
-        self.place = -1
+    reached = 0
+    recorded = 0
 
     def record(self) -> None:
-        self.place = len(self.order)
-        self.order.append(self)
+        self.place = DeviceEvent.recorded
+        DeviceEvent.recorded += 1
 
     def query(self) -> bool:
-        return self.place < self.reached
+        return self.place < DeviceEvent.reached
 
-    def synchronize(self) -> None:
-        type(self).reached = max(self.reached, self.place + 1)
-
-    def elapsed_time(self, end_event: DeviceMark) -> float:
-        assert self.query() and end_event.query(), "read before the device got there"
-        return float(end_event.place - self.place)
+    def elapsed_time(self, end: DeviceEvent) -> float:
+        assert self.query() and end.query(), "read before the device got there"
+        return float(end.place - self.place)
 
 
-@pytest.fixture
-def device() -> type[DeviceMark]:
-    class Fresh(DeviceMark):
-        made, reached, order = 0, 0, []
+def test_a_device_is_not_waited_for_before_the_epoch_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_for_device(_device: Any) -> None:
+        DeviceEvent.reached = DeviceEvent.recorded
 
-    return Fresh
+    DeviceEvent.reached = DeviceEvent.recorded = 0
+    monkeypatch.setattr(torch.cuda, "Event", lambda **_: DeviceEvent())
+    monkeypatch.setattr(torch.cuda, "synchronize", wait_for_device)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_start", lambda _name: 1)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_end", lambda _range: None)
+    hook = DataLoaderProfilingHook(device="cuda")
 
+    def step(number: int) -> None:
+        hook.on_train_batch_start(None, "batch", number, 0, "day")
+        with hook.transfer():
+            pass
+        hook.on_train_batch_end(None, "batch", number, 0, "day")
 
-def test_a_device_is_not_waited_for_before_the_epoch_ends(device: type[DeviceMark]) -> None:
-    clock = StepClock(device)
-    for number in range(3):
-        clock.begin_step(number, "day")
-        clock.begin_transfer()
-        clock.end_transfer()
-        clock.end_step()
-    assert list(clock.finished()) == [] and device.reached == 0 and device.made == 12
-    device.reached = 5  # the first step's four marks, and one
-    [first] = clock.finished()
-    assert (first.batch_idx, first.dataloader_name) == (0, "day")
-    assert ms([first.seconds, *first.transfers]) == [2, 1]  # three places from begin to end, one of them a transfer
-    rest = list(clock.finished(wait=True))
-    assert [step.batch_idx for step in rest] == [1, 2] and device.reached == 12
-    assert [ms([step.seconds, *step.transfers]) for step in rest] == [[2, 1], [2, 1]]
-
-
-def test_marks_are_used_again(device: type[DeviceMark]) -> None:
-    clock = StepClock(device)
-    for number in range(50):
-        clock.begin_step(number, "")
-        clock.end_step()
-        device.reached = len(device.order)
-        assert len(list(clock.finished())) == 1
-    assert device.made == 2
+    hook.on_epoch_start(None, 0)
+    step(0)
+    step(1)
+    assert hook.step_times == [] and DeviceEvent.reached == 0
+    DeviceEvent.reached = 5  # the first step's four events, and one
+    step(2)
+    assert ms(hook.step_times) == [2] and ms(hook.gpu_transfer_times) == [1]  # three places, one of them a transfer
+    hook.on_epoch_end(None, 0)
+    assert DeviceEvent.reached == 12
+    assert hook.summaries[0].batches == 3 and hook.summaries[0].step_mean == pytest.approx(2e-3)
 
 
 def test_a_transfer_before_the_step_is_not_taken_off_from_it(clock: Clock) -> None:
@@ -362,8 +292,9 @@ def test_a_transfer_before_the_step_is_not_taken_off_from_it(clock: Clock) -> No
     hook.on_epoch_start(None, 0)
     with hook.transfer():
         clock.pass_ms(4)
-    with hook.step():
-        clock.pass_ms(10)
+    hook.on_train_batch_start(None, "batch", 0, 0, "")
+    clock.pass_ms(10)
+    hook.on_train_batch_end(None, "batch", 0, 0, "")
     assert ms(hook.gpu_transfer_times) == [4] and ms(hook.step_times) == [10] and ms(hook.batch_load_times) == [4]
 
 

@@ -1,19 +1,53 @@
-"""What training spent on its data, summed up, and which batches were slow."""
+"""What the steps of a training took, which of them were slow, and what they took together (R-001)."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median, quantiles
-
-from chirpid_patch.hooks.step_clock import StepTimes
+from typing import Any
 
 _RECENT = 100
 #: The median is taken anew after so many batches: often enough to follow a run, too seldom to cost anything.
 _RENEWED_AFTER = 10
 #: Batches that took less than this above the usual are not slow, whatever the factor: clocks and schedulers jitter.
 _LEAST_SECONDS = 1e-3
+
+
+@dataclass(slots=True)
+class Step:
+    """A step, from ``begun`` to ``ended``: moments of the host in seconds, or events of a CUDA device.
+
+    ``wait`` and ``host_seconds`` are seconds on the host's clock: for the batch (None: nobody said when it was asked
+    for), and from having it to being done with it. ``before`` and ``within`` are transfers, each from its beginning to
+    its end, before the step began and in it.
+    """
+
+    batch_idx: int
+    dataloader_name: str
+    wait: float | None
+    begun: Any
+    before: list[tuple[Any, Any]] = field(default_factory=list)
+    within: list[tuple[Any, Any]] = field(default_factory=list)
+    ended: Any = None
+    host_seconds: float = 0.0
+
+    def is_known(self) -> bool:
+        """Whether its times are known by now."""
+        return isinstance(self.ended, float) or bool(self.ended.query())
+
+    def transfers(self) -> list[float]:
+        """Seconds of each transfer."""
+        return [_seconds(*marks) for marks in (*self.before, *self.within)]
+
+    def seconds(self) -> float:
+        """Seconds of the step without the transfers in it; on CUDA, of the device."""
+        return _seconds(self.begun, self.ended) - sum(_seconds(*marks) for marks in self.within)
+
+
+def _seconds(begun: Any, ended: Any) -> float:
+    return ended - begun if isinstance(begun, float) else begun.elapsed_time(ended) * 1e-3
 
 
 @dataclass(frozen=True)
@@ -28,28 +62,28 @@ class SlowBatch:
 
     def __str__(self) -> str:
         source = f" of {self.dataloader_name}" if self.dataloader_name else ""
-        taken = milliseconds(self.wait_seconds + self.step_seconds)
-        parts = f"data wait {milliseconds(self.wait_seconds)}, step {milliseconds(self.step_seconds)}"
-        return f"slow batch {self.batch_idx}{source}: {taken}, usually {milliseconds(self.usual_seconds)} ({parts})"
+        taken = _milliseconds(self.wait_seconds + self.step_seconds)
+        parts = f"data wait {_milliseconds(self.wait_seconds)}, step {_milliseconds(self.step_seconds)}"
+        return f"slow batch {self.batch_idx}{source}: {taken}, usually {_milliseconds(self.usual_seconds)} ({parts})"
 
 
-class SlowBatches:
-    """Tells batches that took ``factor`` times as long as the median of those before, up to 100 of them."""
+class UsualTime:
+    """The median of what the last 100 batches took, and whether one took ``factor`` times as long."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._seen = 0
         #: Seconds of a usual batch, by which the last one was judged; None until some were seen.
-        self.usual: float | None = None
+        self.seconds: float | None = None
 
-    def is_slow(self, seconds: float) -> bool:
+    def is_exceeded(self, seconds: float) -> bool:
         """Whether a batch that took so long was slow; it counts for those that follow."""
         if self._seen and self._seen % _RENEWED_AFTER == 0:
-            self.usual = median(self._recent)
+            self.seconds = median(self._recent)
         self._recent.append(seconds)
         self._seen += 1
-        return self.usual is not None and seconds > max(self._factor * self.usual, self.usual + _LEAST_SECONDS)
+        return self.seconds is not None and seconds > max(self._factor * self.seconds, self.seconds + _LEAST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -63,7 +97,6 @@ class StepSummary:
         transfer_mean: seconds of a transfer.
         step_mean: seconds of a step, without its transfers (on CUDA, of the device).
         slow_batches: how many batches took much longer than the usual.
-        wait_by_loader: mean seconds waited, by loader's name.
     """
 
     batches: int
@@ -73,50 +106,40 @@ class StepSummary:
     transfer_mean: float | None
     step_mean: float | None
     slow_batches: int
-    wait_by_loader: dict[str, float]
 
     def __str__(self) -> str:
         parts = [f"{self.batches} batch{'' if self.batches == 1 else 'es'}"]
         if self.wait_mean is not None and self.wait_p99 is not None:
-            parts.append(f"data wait mean {milliseconds(self.wait_mean)}, p99 {milliseconds(self.wait_p99)}")
+            parts.append(f"data wait mean {_milliseconds(self.wait_mean)}, p99 {_milliseconds(self.wait_p99)}")
         if self.wait_share is not None:
             parts[-1] += f", {self.wait_share:.0%} of the time"
         if self.transfer_mean is not None:
-            parts.append(f"transfer mean {milliseconds(self.transfer_mean)}")
+            parts.append(f"transfer mean {_milliseconds(self.transfer_mean)}")
         if self.step_mean is not None:
-            parts.append(f"step mean {milliseconds(self.step_mean)}")
+            parts.append(f"step mean {_milliseconds(self.step_mean)}")
         if self.slow_batches:
             parts.append(f"{self.slow_batches} slow")
-        if len(self.wait_by_loader) > 1:
-            waits = (f"{name} {milliseconds(seconds)}" for name, seconds in self.wait_by_loader.items())
-            parts.append(f"data wait mean by loader: {', '.join(waits)}")
         return "; ".join(parts)
 
 
 class StepTally:
-    """The times of many steps.
-
-    Attributes:
-        waits, transfers, steps: seconds of each, in order.
-    """
+    """The seconds of many ``waits``, ``transfers`` and ``steps``, in order, and how many batches were ``slow``."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
         self.transfers: list[float] = []
         self.steps: list[float] = []
+        self.slow = 0
         self._host_seconds = 0.0
-        self._slow = 0
-        self._waits_by_loader: dict[str, list[float]] = {}
 
-    def add(self, step: StepTimes, *, slow: bool) -> None:
-        """Take down a step."""
+    def add(self, step: Step, *, slow: bool) -> None:
+        """Take down a step whose times are known."""
         if step.wait is not None:
             self.waits.append(step.wait)
-            self._waits_by_loader.setdefault(step.dataloader_name, []).append(step.wait)
-        self.transfers += step.transfers
-        self.steps.append(step.seconds)
+        self.transfers += step.transfers()
+        self.steps.append(step.seconds())
+        self.slow += slow
         self._host_seconds += step.host_seconds
-        self._slow += slow
 
     def summary(self) -> StepSummary:
         """What they took together."""
@@ -129,13 +152,11 @@ class StepTally:
             wait_share=waiting / looping if self.waits and looping > 0 else None,
             transfer_mean=_mean(self.transfers),
             step_mean=_mean(self.steps),
-            slow_batches=self._slow,
-            wait_by_loader={name: sum(waits) / len(waits) for name, waits in self._waits_by_loader.items()},
+            slow_batches=self.slow,
         )
 
 
-def milliseconds(seconds: float) -> str:
-    """``0.00123`` as "1.23 ms"."""
+def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms"
 
 

@@ -1,0 +1,40 @@
+"""Named ranges in traces of ``torch.profiler`` and NVTX (R-000-N)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from chirpid_patch.torch_private import profiler_enabled
+
+#: The names of the ranges.
+DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid: step"
+
+
+class TraceRange:
+    """A named range, begun and ended at different places: in ``torch.profiler`` traces, and NVTX where asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._recorded: Any = None
+        self._nvtx: int | None = None
+
+    def begin(self, *, nvtx: bool) -> None:
+        """Begin the range where a profiler runs; end it first if it is open."""
+        self.end()
+        if profiler_enabled():
+            self._recorded = torch.autograd.profiler.record_function(self._name)
+            self._recorded.__enter__()
+        if nvtx:
+            # Not push and pop: these would have to nest with ranges of the user's own.
+            self._nvtx = torch.cuda.nvtx.range_start(self._name)
+
+    def end(self) -> None:
+        """End the range, if it is open."""
+        if self._recorded is not None:
+            self._recorded.__exit__(None, None, None)
+            self._recorded = None
+        if self._nvtx is not None:
+            torch.cuda.nvtx.range_end(self._nvtx)
+            self._nvtx = None
