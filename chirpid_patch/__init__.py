@@ -66,8 +66,6 @@ _LATER = {
 
 #: Names that were here, and where they are: until the next release they are found here, too.
 _MOVED = {
-    "AdjustingDataLoader": "tune.adjusting",
-    "DistributedDataLoader": "distributed.loader",
     "DynamicBatchStep": "memory.dynamic_batch",
     "FlipsAndTurns": "transforms.symmetries",
     "ImageFolderDataset": "recipes.image_folder",
@@ -78,7 +76,6 @@ _MOVED = {
     "MultiScaleStep": "scales.step",
     "NotResidentError": "device.resident_tensors",
     "RandomKey": "randomness.keyed_random",
-    "ResidentDataLoader": "device.resident",
     "TrainerHooks": "hooks.trainer",
     "autocast_for": "device.precision",
     "each_scale": "scales.scaling",

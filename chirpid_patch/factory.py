@@ -14,12 +14,13 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Generator
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.distributed.loader import DistributedDataLoader
+from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import (
     ABOUT_WORKERS,
     FactoryArguments,
@@ -31,12 +32,12 @@ from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
+from chirpid_patch.loading.processes import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import local_ranks
-from chirpid_patch.tune.adjusting import AdjustingDataLoader
 from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
-from chirpid_patch.tune.search import LoaderChoice, choose_loading, why_no_processes
+from chirpid_patch.tune.search import LoaderChoice, choose_loading
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,7 +77,7 @@ class OptimalDataLoaderFactory:
         without ``tune``, a choice that it holds for this dataset and machine is used.
     distributed: share the samples among the ranks of ``torch.distributed`` or torchrun: for training as many on each,
         in another order every epoch; for validation and test every sample on exactly one. Order, augmentation and
-        worker seeds follow from ``seed`` (default 0), see ``distributed.loader``. ``rank`` and ``world_size`` can be
+        worker seeds follow from ``seed`` (default 0), see ``distributed.epochs``. ``rank`` and ``world_size`` can be
         given where neither tells them. With one rank it changes nothing, but for ``seed``; with ``optimize=False`` the
         caller has to call ``set_epoch``.
     adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
@@ -360,7 +361,6 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     else:
         plan = plan_loading(options)
         way = plan.way
-    kind, further = _kind(options, held=held)
     said = [f"{way}: {plan.why}"]
     if options.share is not None:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
@@ -372,9 +372,8 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     with warnings.catch_warnings():
         if plan.measured:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader = kind(
+        loader = BatchedDataLoader(
             options.dataset,
-            **further,
             draws_ahead=0 if plan.workers else (options.prefetch_factor or TORCH_PREFETCH) * asked,
             draws_like_persistent_workers=persistent and not plan.workers,
             prefetch_threads=plan.threads,
@@ -382,6 +381,8 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
             keep_workers=plan.measured and plan.workers > 0,
             benchmark=options.benchmark,
             placement=placement,
+            epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
+            most_workers=_most_workers(options, plan) if options.adjust_workers and not held else None,
             **_with_workers(arguments, plan.workers, plan.prefetch, persistent),
         )
     return _decided(loader, "; ".join(said), options.benchmark)
@@ -396,34 +397,42 @@ def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
     return LoadPlan(0, 0, None, why)
 
 
-def _kind(options: LoaderOptions, *, held: bool) -> tuple[type[BatchedDataLoader[Any]], dict[str, Any]]:
-    """The class of the loader, and the arguments that only it takes."""
-    if options.share is not None:
-        return DistributedDataLoader, {"seed": options.share.seed, "rank": options.share.rank}
-    if options.adjust_workers and not held:
-        return AdjustingDataLoader, {"most_workers": options.max_workers or None}
-    return BatchedDataLoader, {}
+def _most_workers(options: LoaderOptions, plan: LoadPlan) -> int:
+    """The largest number of workers where it follows the load."""
+    return options.max_workers or max(cpus.rank_cpus(), plan.workers)
 
 
-class _MeasuredDataLoader(DataLoader[Any]):
-    """PyTorch's loader with its waits logged."""
+class _PlainDataLoader(DataLoader[Any]):
+    """PyTorch's loader, its batches brought to a device and its waits logged where that was asked for."""
+
+    def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
+        super().__init__(dataset, **arguments)
+        self.benchmark = benchmark
+        self.placement = placement
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where batches come; None: where the dataset has its samples."""
+        return None if self.placement is None else self.placement.device
 
     def __iter__(self) -> Any:
-        return TimedBatches(super().__iter__(), tell_waits)
+        batches: Any = super().__iter__()
+        if self.placement is not None:
+            batches = self.placement.deliver(self, batches)
+        return TimedBatches(batches, tell_waits) if self.benchmark else batches
 
 
 def _original(options: LoaderOptions) -> DataLoader[Any]:
     """PyTorch's own loader, as the replaced call built it; with a device, its batches moved."""
-    make: Callable[..., DataLoader[Any]] = _MeasuredDataLoader if options.benchmark else DataLoader
-    moved = ""
+    make: Callable[..., DataLoader[Any]] = DataLoader
+    placement, moved = None, ""
     if options.device is not None:
-        from chirpid_patch.device.moved import MovedPlainDataLoader
-        from chirpid_patch.device.resident import numbered_device
+        from chirpid_patch.device.placement import move_batches
 
-        device = numbered_device(options.device)
-        make = partial(MovedPlainDataLoader, device=device, benchmark=options.benchmark)
-        is_there = device.type == "cpu" and options.resident_share is None
-        moved = "; batches are on the CPU already" if is_there else f"; batches are moved to {device}"
+        placement, where = move_batches(options.device)
+        moved = f"; {where}"
+    if options.benchmark or placement is not None:
+        make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.asked_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
     way = LoadPlan(workers, None, prefetch, "").way

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.prefetch import DevicePrefetcher
-from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 
@@ -65,19 +64,3 @@ def _asked_early_unnoticed(loader: Any) -> bool:
         return False
     free = tasks_drawn_freely(loader)
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
-
-
-class MovedPlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader, its batches brought to a device; ``benchmark`` logs what each epoch waited for them."""
-
-    def __init__(
-        self, dataset: Any, *args: Any, device: str | torch.device, benchmark: bool = False, **kwargs: Any
-    ) -> None:
-        super().__init__(dataset, *args, **kwargs)
-        self.device = torch.device(device)
-        self.benchmark = benchmark
-        self._placement = MovedTo(device)
-
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        batches = self._placement.deliver(self, super().__iter__())
-        return TimedBatches(batches, tell_waits) if self.benchmark else batches

@@ -16,6 +16,12 @@ from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.transforms import GaussianNoise
 
 
+def move_batches(device: str | torch.device) -> tuple[Placement, str]:
+    """What moves batches to ``device``, and what that comes to, in words. Raises ValueError if it is not there."""
+    there = numbered_device(device)
+    return MovedTo(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
+
+
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
@@ -31,7 +37,7 @@ def place_batches(
     """
     there = numbered_device(device)
     if share is None and there.type == "cpu":
-        return MovedTo(there), "batches are on the CPU already"
+        return move_batches(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
         held = HeldOn(there, 0.5 if share is None else share)

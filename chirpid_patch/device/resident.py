@@ -13,7 +13,6 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_batches import ResidentBatches, base_tensors
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
-from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import Request
@@ -105,14 +104,6 @@ class HeldOn(Placement):
             f"the loader cannot be pickled or copied deeply, its samples are on {self.device}: make one in the other "
             "process, from the dataset"
         )
-
-
-def ResidentDataLoader(
-    dataset: Any, *args: Any, device: str | torch.device, resident_share: float = 0.5, **kwargs: Any
-) -> BatchedDataLoader[Any]:
-    """A ``BatchedDataLoader`` whose samples are held on ``device``: its name before there was ``HeldOn``."""
-    placement = HeldOn(device, resident_share)
-    return BatchedDataLoader(dataset, *args, **{**kwargs, "pin_memory": False}, prefetch_threads=0, placement=placement)
 
 
 class _ResidentReader(BatchReader):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from chirpid_patch.loading.overlap import Overlap
+from chirpid_patch.loading.controller import LoadController
 from chirpid_patch.loading.prefetch import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request
@@ -23,7 +23,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each when it is
     needed, except that threads may draw a whole epoch of ``free`` requests ahead where the sampler's draws do not
     depend on the moment (0: they do). ``reader`` reads batches as a whole; None has PyTorch's code read the samples.
-    ``overlap`` says how many threads of ``threads`` load ahead; None: none may.
+    ``controller`` says how many threads of ``threads`` load ahead; None: none may.
 
     ``seed`` is the base seed where it was drawn before: then nothing more is drawn than for a next epoch.
     """
@@ -36,14 +36,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         reader: BatchReader | None,
         ahead: int,
         free: int,
-        overlap: Overlap | None,
+        controller: LoadController | None,
         threads: KeptThreads,
         seed: int | None = None,
     ) -> None:
         self._reader = reader
         self._ahead = ahead
         self._free = free
-        self._overlap = overlap
+        self._controller = controller
         self._threads = threads
         self._queue: PrefetchQueue | None = None
         super().__init__(parts if seed is None else quiet(parts, seed))
@@ -64,8 +64,8 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._requests.skip(self._sampler_iter)
         while len(self._undelivered) < self._ahead and self._draw():
             pass
-        if self._overlap is not None:
-            self._overlap.begin_epoch()
+        if self._controller is not None:
+            self._controller.begin_epoch()
 
     @property
     def taken(self) -> int:
@@ -96,7 +96,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             raise StopIteration
         if len(self._undelivered) == 1 and not self._ahead:
             self._is_drawn(_DRAWN_AT_ONCE)  # or as many as the epoch, or the sampler, allows
-        batch = self._read_here() if self._overlap is None else self._load_ahead(self._overlap)
+        batch = self._read_here() if self._controller is None else self._load_ahead(self._controller)
         return pin_batch(batch, self._pin_memory_device) if self._pin_memory else batch
 
     def _read_here(self) -> Any:
@@ -109,23 +109,23 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             self._draw()
         return request
 
-    def _load_ahead(self, overlap: Overlap) -> Any:
+    def _load_ahead(self, controller: LoadController) -> Any:
         assert self._reader is not None
-        overlap.asked()
-        queue = self._queue
-        usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == overlap.threads))
-        if overlap.threads and not usable:
-            queue = self._queue = PrefetchQueue(self._threads.get(overlap.threads), self._reader)
-        if queue is not None and not len(queue) and overlap.threads and not queue.reads_at_once(self._undelivered[0]):
+        controller.asked()
+        queue, wanted = self._queue, controller.threads
+        usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
+        if wanted and not usable:
+            queue = self._queue = PrefetchQueue(self._threads.get(wanted), self._reader)
+        if queue is not None and not len(queue) and wanted and not queue.reads_at_once(self._undelivered[0]):
             self._order(queue, 0.0)
         if queue is None or not len(queue):
             batch, threads = self._read_here(), 0  # also the first of an epoch: no thread could have it sooner
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads
-        if queue is not None and overlap.threads == queue.threads:
-            self._order(queue, overlap.pause)
-        overlap.delivered(threads)
+        if queue is not None and wanted == queue.threads:
+            self._order(queue, controller.pause)
+        controller.delivered(threads)
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:

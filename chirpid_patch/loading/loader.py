@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -16,10 +16,13 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory, is_keyed, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
+from chirpid_patch.loading.controller import LoadController, WorkerCount
+from chirpid_patch.loading.epochs import Epochs
 from chirpid_patch.loading.in_process import InProcessIterator
-from chirpid_patch.loading.overlap import Overlap
+from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch import KeptThreads
+from chirpid_patch.loading.processes import why_no_processes
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
@@ -48,14 +51,21 @@ class BatchedDataLoader(DataLoader[_T_co]):
     draws_like_persistent_workers: the original kept its workers, so it drew its base seed once in its life and
         not once an epoch, and had one iterator in its life. Only used without workers.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
-        loop, whether that helps (see ``overlap.Overlap``). Batches are the same either way. Only this package's
+        loop, whether that helps (see ``controller.ThreadCount``). Batches are the same either way. Only this package's
         datasets over memory, with default collation, are read in threads, unless
     thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
         random numbers from global generators.
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
+    most_workers: the number of worker processes follows the load: it changes, up to this many, when an epoch begins and
+        no other iterator of this loader is in use (see ``controller.WorkerCount``). Samples, their order, draws from
+        the global generators and augmentation by this package are those of any fixed number; a dataset that draws from
+        global generators itself draws other numbers with another number of workers, as it does in PyTorch. Where
+        another number would be other data or cannot help (an iterable dataset, a sampler that draws as it goes, samples
+        in memory, lost workers, processes that cannot be started safely) it stays; ``adjusting`` says why.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
     placement: brings the batches to a device (see ``device.placement``); None leaves them where they are read.
+    epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
 
     Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence,
     hence the same with any number of workers. If workers cannot be started, the loader warns once and loads in this
@@ -69,17 +79,48 @@ class BatchedDataLoader(DataLoader[_T_co]):
         shuffle: bool | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
-        *args: Any,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         draws_ahead: int = 0,
         draws_like_persistent_workers: bool = False,
         prefetch_threads: int | None = None,
         thread_safe: bool = False,
         keep_workers: bool = False,
+        most_workers: int | None = None,
         benchmark: bool = False,
         placement: Placement | None = None,
-        **kwargs: Any,
+        epochs: Epochs | None = None,
     ) -> None:
-        super().__init__(dataset, batch_size, shuffle, sampler, batch_sampler, *args, **kwargs)
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            **({} if in_order else {"in_order": False}),  # torch >= 2.6
+        )
         if prefetch_threads is not None and prefetch_threads < 0:
             raise ValueError(f"prefetch_threads must be a number of threads, 0 or more, not {prefetch_threads}")
         # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
@@ -89,9 +130,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.keep_workers = keep_workers
-        self._overlap = Overlap(may_wait=thread_safe) if prefetch_threads is None else Overlap.fixed(prefetch_threads)
+        self.most_workers = most_workers
         self.benchmark = benchmark
         self.placement = placement
+        self.epochs = epochs
+        self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
+        if most_workers is not None:
+            self._controller.worker_count = WorkerCount(self.num_workers, most_workers)
+        self._stays: str | None = self._why_workers_stay()
         self._lost_workers = False
         self._threads = KeptThreads()
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
@@ -105,6 +151,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._skipped = 0
         if placement is not None:
             placement.attach(self)
+        if epochs is not None:
+            epochs.attach(self)
 
     @property
     def decision(self) -> str:
@@ -121,9 +169,15 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return None if self.placement is None else self.placement.device
 
     @property
-    def overlap(self) -> Overlap:
+    def overlap(self) -> LoadController:
         """How many threads load ahead in this process, and why."""
-        return self._overlap
+        return self._controller
+
+    @property
+    def adjusting(self) -> str:
+        """Why the number of workers is what it is, or why it stays."""
+        count = self._controller.worker_count
+        return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
 
     @property
     def lost_workers(self) -> bool:
@@ -133,10 +187,24 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- iteration
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        batches = self._begin_epoch()
+        follows_load = self._stays is None
+        if follows_load:
+            workers = self._controller.next_workers()
+            if workers is not None:
+                self._change_workers(workers)
+        if self.epochs is not None:
+            self._epochs_begun = self.epochs.begin(self)
+        with warnings.catch_warnings():
+            if follows_load:  # more workers than CPUs stay only where they were faster
+                warnings.filterwarnings("ignore", message="This DataLoader will create")
+            batches = self._begin_epoch()
         if self.benchmark:
             batches = TimedBatches(batches, tell_waits)
-        return batches if self.placement is None else self.placement.deliver(self, batches)
+        if self.placement is not None:
+            batches = self.placement.deliver(self, batches)
+        if self.epochs is not None:
+            batches = self.epochs.count(self, batches)
+        return self._controller.watch(batches) if follows_load else batches
 
     def _begin_epoch(self) -> Iterator[Any]:
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
@@ -206,7 +274,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             reader=self._reader(sent=self._had_workers) if for_threads or reads_batches(self.dataset) else None,
             ahead=self.num_workers * (self.prefetch_factor or 0) if self.num_workers else self.draws_ahead,
             free=tasks_drawn_freely(self) if for_threads else 0,
-            overlap=self._overlap if for_threads else None,
+            controller=self._controller if for_threads else None,
             threads=self._threads,
             seed=seed,
         )
@@ -250,7 +318,45 @@ class BatchedDataLoader(DataLoader[_T_co]):
     @property
     def _key_rank(self) -> int:
         """The rank that goes into the keys of samples."""
-        return current_rank()
+        return current_rank() if self.epochs is None else self.epochs.rank
+
+    # -- another number of workers
+
+    def _why_workers_stay(self) -> str | None:
+        """Why the number of worker processes stays; None if it follows the load."""
+        if self.most_workers is None:
+            return "most_workers is not given"
+        if isinstance(self.dataset, IterableDataset):
+            return "each worker of an iterable dataset has samples of its own"
+        if not tasks_drawn_freely(self):
+            return "the sampler may draw random numbers as it goes"
+        if is_in_memory(self.dataset) and stacks_samples(self.collate_fn):
+            return "the samples are in memory, workers would only cost time"
+        return None
+
+    def _change_workers(self, workers: int) -> None:
+        before = self.num_workers
+        if workers == before:
+            return
+        if self.lost_workers:
+            self._stays = "worker processes were lost"
+        elif workers and not before:
+            self._stays = why_no_processes({"multiprocessing_context": self.multiprocessing_context})
+        if self._stays is not None:
+            return
+        counters = self._counters()
+        self.shutdown()
+        # It goes on drawing from the global generators as it did.
+        if self.draws_like_persistent_workers:
+            object.__setattr__(self, "persistent_workers", True)  # which PyTorch's loader fixes when it is made
+        if before and not workers:
+            self.draws_ahead = before * (self.prefetch_factor or TORCH_PREFETCH)
+            self.draws_like_persistent_workers = self.persistent_workers
+        if workers and self.prefetch_factor is None:
+            self.prefetch_factor = TORCH_PREFETCH
+        self.num_workers = workers
+        self.load_state_dict(counters)
+        logger.info("worker processes: %s", self.adjusting)
 
     # -- going on elsewhere
 
@@ -266,7 +372,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         batches = None if self._latest is None else self._latest()
         state = self._counters()
         if batches is None or batches.ended or batches.taken == self._length():
-            return state
+            return state if self.epochs is None else {**state, "epochs_begun": self.epochs.number(self)}
         assert self._begun_from is not None
         begun_from = {**self._begun_from, "global": self._begun_from["global"].as_plain()}
         return {**state, "taken": batches.taken, "begun_from": begun_from}
@@ -283,6 +389,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
             begun_from = {**state["begun_from"], "global": GlobalStates.of_plain(state["begun_from"]["global"])}
             self._resumed = {"taken": state["taken"], "begun_from": begun_from}
             self._kept_seed = begun_from["base_seed"]
+        if self.epochs is not None:
+            self._kept_seed = None  # it follows from seed and rank
+            self.epochs.go_on(self, self._epochs_begun)
 
     def _counters(self) -> dict[str, Any]:
         """The state of a loader whose next epoch is a new one, whatever runs."""

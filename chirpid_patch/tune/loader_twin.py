@@ -21,7 +21,7 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     twin = copy.copy(loader)
     changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
     if isinstance(twin, BatchedDataLoader):
-        changed |= {"_overlap": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
+        changed |= {"_controller": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
     if num_workers is not None and num_workers != loader.num_workers:
         changed |= {
             "num_workers": num_workers,

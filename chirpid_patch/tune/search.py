@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import itertools
-import math
-import multiprocessing
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING
 from chirpid_patch.loading.loader import BatchedDataLoader
+from chirpid_patch.loading.processes import default_start_method, why_no_processes
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import unmoved_generators
@@ -28,9 +25,6 @@ from chirpid_patch.tune.measure import measure_rate
 
 #: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
 _WORTH = 1.05
-#: Seconds that starting a worker takes: known for "fork", far too long for the default time with the others.
-_FORK_SECONDS = 0.2
-_SPAWN_SECONDS = 4.0
 #: The arguments that decide which samples make a batch.
 _SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
 _MOST_GIVEN = 256
@@ -181,7 +175,7 @@ class _Measuring:
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
-            options.setdefault("multiprocessing_context", _default_start_method())
+            options.setdefault("multiprocessing_context", default_start_method())
         else:
             options.pop("multiprocessing_context", None)
             options.pop("prefetch_factor", None)
@@ -269,49 +263,3 @@ def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
     """Whether the indices of an epoch may be drawn early without the training's random numbers moving."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0
-
-
-def _default_start_method() -> str:
-    """How processes are started where nothing is said, without thereby fixing it for the program."""
-    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-
-
-def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Why worker processes are not started within so many seconds; None if they can be."""
-    if multiprocessing.parent_process() is not None:
-        return "worker processes are not started by a process that is one itself"
-    context = options.get("multiprocessing_context")
-    if context is None:
-        method = _default_start_method()
-    else:
-        method = context if isinstance(context, str) else getattr(context, "_name", "spawn")
-    needed = _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
-    if seconds < needed:
-        return f"{math.ceil(seconds)} s are too short to try worker processes started by {method!r}"
-    if method != "fork" and not main_is_guarded():
-        return (
-            f"worker processes started by {method!r} would run the main script again: "
-            'put its code under `if __name__ == "__main__":`'
-        )
-    return None
-
-
-def main_is_guarded() -> bool:
-    """Whether a worker process can import the main script without running it: it has a ``__main__`` guard, or is none.
-
-    The script is read, not run. What cannot be read counts as not guarded.
-    """
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    name = getattr(getattr(main, "__spec__", None), "name", "")
-    if path is None or name == "__main__" or name.endswith(".__main__"):
-        return True  # interactive or a notebook, or a package run with `python -m`: workers import none of these
-    try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return False
-    return any(
-        isinstance(statement, ast.If)
-        and any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(statement.test))
-        for statement in tree.body
-    )

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from chirpid_patch import BatchedDataLoader
-from chirpid_patch.tune.adjusting import AdjustingDataLoader, EpochLoad, WorkerAdjuster
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+from chirpid_patch.loading.controller import EpochLoad, WorkerCount
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
@@ -24,12 +24,12 @@ def epoch(waited: float, batch_s: float = 0.01, batches: int = 20) -> EpochLoad:
     return EpochLoad(waited * batch_s * batches, batch_s * batches, batches)
 
 
-def numbers(adjuster: WorkerAdjuster, *epochs: EpochLoad) -> list[int]:
+def numbers(adjuster: WorkerCount, *epochs: EpochLoad) -> list[int]:
     return [adjuster.observe(one) for one in epochs]
 
 
 def test_waiting_raises_the_number_for_as_long_as_that_shortens_the_epoch() -> None:
-    adjuster = WorkerAdjuster(0, 0, 8)
+    adjuster = WorkerCount(0, 8)
     assert numbers(adjuster, epoch(0.8, 0.040), epoch(0.5, 0.020), epoch(0.2, 0.012), epoch(0.05, 0.010)) == [
         2,
         4,
@@ -40,7 +40,7 @@ def test_waiting_raises_the_number_for_as_long_as_that_shortens_the_epoch() -> N
 
 
 def test_workers_that_do_not_help_are_taken_back_and_not_tried_again() -> None:
-    adjuster = WorkerAdjuster(2, 0, 8)
+    adjuster = WorkerCount(2, 8)
     assert numbers(adjuster, epoch(0.5, 0.020), epoch(0.5, 0.0195), epoch(0.5, 0.020), epoch(0.5, 0.020)) == [
         4,
         2,
@@ -51,20 +51,17 @@ def test_workers_that_do_not_help_are_taken_back_and_not_tried_again() -> None:
 
 
 def test_idle_workers_are_let_go_after_three_epochs_in_a_row() -> None:
-    adjuster = WorkerAdjuster(8, 1, 8)
+    adjuster = WorkerCount(8, 8)
     assert numbers(adjuster, epoch(0), epoch(0), epoch(0.05), epoch(0), epoch(0), epoch(0)) == [8, 8, 8, 8, 8, 4]
     assert numbers(adjuster, epoch(0.3, 0.012)) == [8]  # fewer made it slower: back, and 4 is not tried again
     assert numbers(adjuster, *[epoch(0)] * 4) == [8] * 4
 
 
 def test_between_the_bounds_and_in_short_epochs_nothing_changes() -> None:
-    adjuster = WorkerAdjuster(2, 2, 4)
+    adjuster = WorkerCount(2, 4)
     assert numbers(adjuster, *[epoch(0.05)] * 5, epoch(0.9, batches=3), EpochLoad(0, 0, 20)) == [2] * 7
-    assert numbers(adjuster, *[epoch(0)] * 4) == [2] * 4
     assert numbers(adjuster, epoch(0.9, 0.1), epoch(0.9, 0.05), epoch(0.9, 0.05)) == [4, 4, 4]
-    for least, most in ((-1, 2), (3, 2)):
-        with pytest.raises(ValueError, match="must be numbers of workers"):
-            WorkerAdjuster(0, least, most)
+    assert WorkerCount(9, 4).workers == 4
 
 
 class Squares(Dataset[Any]):
@@ -81,11 +78,11 @@ def run(loader: Any, epochs: int) -> list[list[Any]]:
     return [[*map(repr, loader), repr(torch.rand(2))] for _ in range(epochs)]
 
 
-class Prescribed(WorkerAdjuster):
+class Prescribed(WorkerCount):
     """Goes through given numbers."""
 
     def __init__(self, plan: Sequence[int]) -> None:
-        super().__init__(plan[0], 0, 8)
+        super().__init__(plan[0], 8)
         self.plan = list(plan[1:])
 
     def observe(self, load: EpochLoad) -> int:
@@ -100,8 +97,8 @@ def test_batches_order_and_draws_are_those_of_a_fixed_number(persistent: bool) -
     kept = {"num_workers": 2, "persistent_workers": persistent}
     with BatchedDataLoader(Squares(), **options, **kept) as fixed:
         expected = run(fixed, 5)
-    with AdjustingDataLoader(Squares(), **options, **kept) as loader:
-        loader._adjuster = Prescribed([2, 0, 1, 1, 0])
+    with BatchedDataLoader(Squares(), **options, **kept, most_workers=8) as loader:
+        loader.overlap.worker_count = Prescribed([2, 0, 1, 1, 0])
         counts, seen = [], []
         torch.manual_seed(11)
         for _ in range(5):
@@ -121,14 +118,14 @@ def test_a_replaced_loader_with_kept_workers_draws_its_seed_once_at_any_number()
         "draws_like_persistent_workers": True,
     }
     expected = run(BatchedDataLoader(Squares(), **options), 3)
-    with AdjustingDataLoader(Squares(), **options) as loader:
-        loader._adjuster = Prescribed([0, 2, 0])
+    with BatchedDataLoader(Squares(), **options, most_workers=8) as loader:
+        loader.overlap.worker_count = Prescribed([0, 2, 0])
         assert run(loader, 3) == expected
 
 
 def test_nothing_changes_under_an_iterator_in_use() -> None:
-    loader = AdjustingDataLoader(Squares(), batch_size=4)
-    loader._adjuster = Prescribed([0])  # would fail if it were asked
+    loader = BatchedDataLoader(Squares(), batch_size=4, most_workers=8)
+    loader.overlap.worker_count = Prescribed([0])  # would fail if it were asked
     running = iter(loader)
     next(running)
     assert len(list(loader)) == 10
@@ -145,14 +142,16 @@ def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 8)
     for ranks, most in ((1, 8), (4, 2), (16, 0)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
-        assert AdjustingDataLoader(TensorDataset(torch.zeros(4))).most_workers == most
+        made = OptimalDataLoaderFactory.create_training_loader(Squares(), adjust_workers=True)
+        assert isinstance(made, BatchedDataLoader) and made.most_workers == most
 
 
 def test_what_could_not_stay_the_same_or_not_help_is_left_alone() -> None:
-    memory = AdjustingDataLoader(TensorDataset(torch.arange(40.0)), batch_size=4)
+    memory = BatchedDataLoader(TensorDataset(torch.arange(40.0)), batch_size=4, most_workers=2)
     assert memory.adjusting == "fixed: the samples are in memory, workers would only cost time"
-    assert "stream" not in AdjustingDataLoader(Squares(), batch_size=4).adjusting
-    assert "samples of its own" in AdjustingDataLoader(Stream(), batch_size=2).adjusting
+    assert BatchedDataLoader(Squares(), batch_size=4, most_workers=2).adjusting == "nothing seen yet"
+    assert "samples of its own" in BatchedDataLoader(Stream(), batch_size=2, most_workers=2).adjusting
+    assert BatchedDataLoader(Squares()).adjusting == "fixed: most_workers is not given"
     for _ in range(2):
         assert len(list(memory)) == 10
     again = pickle.loads(pickle.dumps(memory))

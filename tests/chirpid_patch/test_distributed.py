@@ -27,8 +27,8 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
+from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.distributed.gather import gather_predictions, sum_metrics
-from chirpid_patch.distributed.loader import DistributedDataLoader
 from chirpid_patch.distributed.sampling import RankShare, evaluation_sampler
 from chirpid_patch.recipes.optimized_loader import create_optimized_dataloader, get_optimal_num_workers
 
@@ -179,16 +179,16 @@ class TestTraining:
     ) -> None:
         become(1, 2)
         whole = Factory.create_training_loader(augmented(), 2, distributed=True, seed=3, **options)
-        assert isinstance(whole, DistributedDataLoader)
+        assert isinstance(whole, BatchedDataLoader)
         epochs = [list(whole) for _ in range(2)]
         state = whole.state_dict()
         epochs += [list(whole) for _ in range(2)]
 
         told = Factory.create_training_loader(augmented(), 2, distributed=True, seed=3, **options)
-        assert isinstance(told, DistributedDataLoader)
-        told.set_epoch(2)
+        assert isinstance(told.sampler, DistributedSampler)
+        told.sampler.set_epoch(2)
         restored = Factory.create_training_loader(augmented(), 2, distributed=True, seed=3, **options)
-        assert isinstance(restored, DistributedDataLoader)
+        assert isinstance(restored, BatchedDataLoader)
         restored.load_state_dict(state)
         for loader in (told, restored):
             assert same([list(loader) for _ in range(2)], epochs[2:])
@@ -197,18 +197,18 @@ class TestTraining:
     def test_resumed_workers_augment_as_the_uninterrupted_ones(self, persistent: bool, become: BecomeRank) -> None:
         become(1, 2)
 
-        def loader(workers: int) -> DistributedDataLoader:
+        def loader(workers: int) -> BatchedDataLoader[Any]:
             wanted = {"num_workers": workers} if workers else {"max_workers": 1}  # of which memory needs none
             made = Factory.create_training_loader(
                 augmented(), 2, distributed=True, persistent_workers=persistent, **wanted
             )
-            assert isinstance(made, DistributedDataLoader)
+            assert isinstance(made, BatchedDataLoader)
             return made
 
         here = loader(0)
         epochs = [list(here) for _ in range(3)]
         with loader(1) as resumed:
-            resumed.set_epoch(1)
+            resumed.sampler.set_epoch(1)  # type: ignore[attr-defined]
             assert same([list(resumed) for _ in range(2)], epochs[1:])
 
     def test_a_sampler_of_the_callers_own_is_kept_and_told_the_epoch(self, become: BecomeRank) -> None:
@@ -366,7 +366,7 @@ def test_what_cannot_be_shared_is_refused_whatever_the_number_of_ranks(
 
 def test_a_rank_loader_needs_a_ranks_sampler() -> None:
     with pytest.raises(TypeError, match="must be a DistributedSampler, not SequentialSampler"):
-        DistributedDataLoader(numbered(4), batch_size=2)
+        BatchedDataLoader(numbered(4), batch_size=2, epochs=RankEpochs(0, 0))
 
 
 class TestWorkerBudget:

@@ -31,7 +31,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.loading.overlap import Overlap
+from chirpid_patch.loading.controller import LoadController
 
 AUGMENTATION = {"spec_augment_params": {"p": 0.9}, "gaussian_noise_params": {"std": 0.1, "p": 0.9}}
 
@@ -334,7 +334,9 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert child.exitcode == 0 and same(list(loader), expected)
 
 
-def steps(overlap: Overlap, clock: Any, load: float, away: float, *, gain: float, busy: float, epochs: int = 3) -> None:
+def steps(
+    overlap: LoadController, clock: Any, load: float, away: float, *, gain: float, busy: float, epochs: int = 3
+) -> None:
     """Drive ``overlap`` with a simulated loop whose threads hide ``gain`` of the loading."""
     for _ in range(epochs):
         overlap.begin_epoch()
@@ -353,7 +355,9 @@ class SimulatedClocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.wall = self.thread = self.process = 0.0
         for name, clock in (("perf_counter", "wall"), ("thread_time", "thread"), ("process_time", "process")):
-            monkeypatch.setattr(f"chirpid_patch.loading.overlap.time.{name}", lambda clock=clock: getattr(self, clock))
+            monkeypatch.setattr(
+                f"chirpid_patch.loading.controller.time.{name}", lambda clock=clock: getattr(self, clock)
+            )
 
     def run(self, wall: float, *, thread: float, process: float) -> None:
         self.wall += wall
@@ -375,17 +379,17 @@ class SimulatedClocks:
 def test_threads_stay_where_they_shorten_the_loop(
     monkeypatch: pytest.MonkeyPatch, load: float, away: float, gain: float, busy: float, threads: int
 ) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.overlap.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.controller.rank_cpus", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
-    overlap = Overlap()
+    overlap = LoadController(None)
     steps(overlap, clock, load, away, gain=gain, busy=busy)
     assert overlap.threads == threads, overlap.why
 
 
 def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.overlap.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.controller.rank_cpus", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
-    overlap = Overlap()
+    overlap = LoadController(None)
     steps(overlap, clock, 3e-3, 1e-5, gain=0.5, busy=0.1)
     assert overlap.threads == 2  # nothing but loading
     steps(overlap, clock, 3e-3, 8e-3, gain=0.9, busy=0.1)

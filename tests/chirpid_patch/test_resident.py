@@ -31,7 +31,7 @@ from chirpid_patch import (
     collate_pairs,
 )
 from chirpid_patch.device import resident_tensors
-from chirpid_patch.device.resident import ResidentDataLoader
+from chirpid_patch.device.resident import HeldOn
 from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
@@ -176,7 +176,7 @@ def test_each_rank_has_its_share(rank: int) -> None:
     other: Any = ordinary(dataset, **share)
     assert same(run(held), run(other))
     for loader in (held, other):
-        loader.set_epoch(1)
+        loader.sampler.set_epoch(1)
     assert same(run(held), run(other))
 
 
@@ -214,7 +214,7 @@ def test_folds_share_one_upload_that_is_freed_with_the_last_of_them(free: Callab
     folds[0].shutdown()
     again.shutdown()
     with pytest.raises(NotResidentError, match=r"50% of the 0\.0 KiB free on cpu"):
-        ResidentDataLoader(data, 4, device="cpu")
+        BatchedDataLoader(data, 4, prefetch_threads=0, placement=HeldOn("cpu"))
 
 
 def test_a_loader_that_was_shut_down_uploads_again() -> None:
@@ -544,7 +544,7 @@ def test_an_impossible_share_is_refused(share: float) -> None:
 
 def test_worker_processes_are_refused_by_the_class() -> None:
     with pytest.raises(ValueError, match="leave num_workers out"):
-        ResidentDataLoader(tensor_data(4), 2, device="cpu", num_workers=1)
+        BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=HeldOn("cpu"))
 
 
 # --- CUDA ---------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from originals import PairDataset, run, same, tensor_data
 from torch.utils.data import DataLoader
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
-from chirpid_patch.distributed.loader import DistributedDataLoader
-from chirpid_patch.tune.adjusting import AdjustingDataLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:neither torch.distributed nor torchrun")
 
@@ -33,8 +31,8 @@ def made(dataset: Any, **options: Any) -> Any:
         ({"optimize": False}, DataLoader),
         ({"optimize": False, "benchmark": True}, DataLoader),
         ({"benchmark": True}, BatchedDataLoader),
-        ({"adjust_workers": True}, AdjustingDataLoader),
-        (RANKS, DistributedDataLoader),
+        ({"adjust_workers": True}, BatchedDataLoader),
+        (RANKS, BatchedDataLoader),
     ],
     ids=str,
 )

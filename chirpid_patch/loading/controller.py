@@ -1,0 +1,344 @@
+"""How many threads and worker processes load for one training loop, decided from what it waits for and its steps.
+
+Threads are tried within an epoch (``ThreadCount``), workers follow the load between epochs (``WorkerCount``);
+``LoadController`` watches the loop for both.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
+from chirpid_patch.loading.limits import MOST_THREADS, WAITING
+from chirpid_patch.machine.cpus import rank_cpus
+
+#: The first batches of a loop pay for warming up and tell nothing.
+_IGNORED = 2
+_WATCHED = 4
+#: So many batches at a time a settled loop is looked at: is it still the loop that was settled for?
+_LOOKED_AT = 16
+#: Batches measured of either way before they are compared, twice in turns.
+_BLOCK = 5
+_BLOCKS = 4
+#: Threads must shorten the time from batch to batch at least to this part of it.
+_WORTH = 0.9
+#: Loading that takes less than this, in seconds or as a part of the time from batch to batch, is left as it is.
+_LEAST_SECONDS = 2e-4
+_LEAST_PART = 0.03
+#: Seconds a thread waits before it loads, where there is time: the loop goes on in Python with the batch it has just
+#: been given, and would have to wait for the interpreter lock again and again.
+_PAUSE = 5e-4
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Seconds on the clock, of this thread's CPU time, and of that of the whole process."""
+
+    wall: float
+    thread: float
+    process: float
+
+    @classmethod
+    def now(cls) -> Clocks:
+        """What they show."""
+        return cls(time.perf_counter(), time.thread_time(), time.process_time())
+
+    def __sub__(self, earlier: Clocks) -> Clocks:
+        return Clocks(self.wall - earlier.wall, self.thread - earlier.thread, self.process - earlier.process)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One batch: the loop was away for a step of the training, then asked and waited."""
+
+    away: Clocks
+    wait: Clocks
+
+    @property
+    def period(self) -> float:
+        return self.away.wall + self.wait.wall
+
+
+class LoadController:
+    """Sees the waits and steps of one loader's loop, and decides how many threads and workers load for it.
+
+    Args:
+        threads: prefetch threads, without worker processes; None tries whether they help.
+        may_wait: loading may wait for something else than a CPU or memory, so that more threads than CPUs can help.
+    """
+
+    def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
+        self._thread_count = ThreadCount(may_wait=may_wait)
+        self._is_fixed = threads is not None
+        if threads is not None:
+            self._thread_count.threads, self._thread_count.why = threads, "given"
+        self._timer = BatchTimer(Clocks.now)
+        self._away: Clocks | None = None
+        #: Decides on worker processes; None where their number is fixed.
+        self.worker_count: WorkerCount | None = None
+        self._running: list[weakref.ref[TimedBatches]] = []
+        self._load: EpochLoad | None = None  # what the epoch that ended last showed
+
+    @property
+    def threads(self) -> int:
+        """How many threads load ahead in this process."""
+        return self._thread_count.threads
+
+    @property
+    def pause(self) -> float:
+        """Seconds for a thread to wait before it loads the batch it was just asked for."""
+        return self._thread_count.pause
+
+    @property
+    def why(self) -> str:
+        """Why there are so many threads."""
+        return self._thread_count.why
+
+    # -- within an epoch
+
+    def begin_epoch(self) -> None:
+        """An epoch begins: the time since the last batch was no step."""
+        self._timer.restart()
+
+    def asked(self) -> None:
+        """The loop asks for a batch."""
+        if not self._is_fixed:
+            self._away = self._timer.ask()
+
+    def delivered(self, threads: int) -> None:
+        """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
+        if self._is_fixed:
+            return
+        wait = self._timer.arrive()
+        if self._away is not None and wait is not None:  # else the first of an epoch
+            self._thread_count.observe(_Step(self._away, wait), threads)
+
+    # -- between epochs
+
+    def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """``batches``, the epoch that begins, seen by what decides on worker processes."""
+        watched = TimedBatches(batches, self._epoch_ended)
+        self._running.append(weakref.ref(watched))
+        return watched
+
+    def next_workers(self) -> int | None:
+        """How many worker processes the epoch that begins should have; None while another one is under way."""
+        self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
+        load = self._load
+        if load is None or self._running or self.worker_count is None:
+            return None
+        self._load = None
+        return self.worker_count.observe(load)
+
+    def _epoch_ended(self, epoch: TimedBatches) -> None:
+        self._load = EpochLoad.of(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_running": []}
+
+
+class ThreadCount:
+    """The number of prefetch threads for one loop, in ``threads``.
+
+    Loading begins without threads. Once a few batches show that a CPU is idle meanwhile, threads are tried against
+    none, in turns, in the running loop; what gives the shorter time from batch to batch stays, until the loop's own
+    steps take another time. The batches are the same either way.
+    """
+
+    def __init__(self, *, may_wait: bool) -> None:
+        self._may_wait = may_wait
+        self.threads = 0
+        #: Seconds for a thread to wait before it loads the batch it was just asked for.
+        self.pause = 0.0
+        self.why = "no batches seen yet"
+        self._settled = False
+        self._away = 0.0
+        self._candidate = 0
+        self._seen = 0
+        self._watch_after = _WATCHED
+        self._watched: list[_Step] = []
+        self._trial: dict[int, list[float]] = {}
+        self._to_skip = 0
+
+    def observe(self, step: _Step, threads: int) -> None:
+        """Take in a batch that was loaded by so many threads, and the step before it."""
+        if self._settled:
+            self._look_again(step)
+            return
+        if self._candidate:
+            self._try(step, threads)
+            return
+        self._seen += 1
+        if self._seen > _IGNORED:
+            self._watched.append(step)
+        if len(self._watched) == _WATCHED:
+            self._consider()
+
+    def _consider(self) -> None:
+        """Begin a trial if what was watched leaves something to gain; else watch on, later."""
+        steps, self._watched = self._watched, []
+        load = median(step.wait.wall for step in steps)
+        away = median(step.away.wall for step in steps)
+        if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
+            self._watch_again("loading takes next to no time")
+            return
+        cpus = max(rank_cpus(), 1)
+        waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
+        if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
+            self._watch_again("the training keeps every CPU busy")
+            return
+        most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
+        wanted = math.ceil(load / max(away, load / most))
+        if most < 2 and away < load / 2:
+            self._watch_again("there is one CPU, and the training does not leave it")
+            return
+        self._candidate = max(1, min(most, wanted))
+        self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
+        self._away = away
+        self._trial = {0: [], self._candidate: []}
+        self._switch(self._candidate)
+
+    def _look_again(self, step: _Step) -> None:
+        """Begin anew if the loop's own steps take another time than when it was settled."""
+        self._watched.append(step)
+        if len(self._watched) < _LOOKED_AT:
+            return
+        away, self._watched = median(step.away.wall for step in self._watched), []
+        if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
+            self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
+            self._seen, self._watch_after = _IGNORED, _WATCHED
+
+    def _watch_again(self, why: str) -> None:
+        """Not now; look again later, and ever less often."""
+        self.why = why
+        self._watch_after *= 4
+        self._seen = _IGNORED - self._watch_after
+
+    def _switch(self, threads: int) -> None:
+        self.threads = threads
+        self._to_skip = self._candidate + 2  # until the threads have caught up, or what they hold is used up
+
+    def _try(self, step: _Step, threads: int) -> None:
+        if self._to_skip or threads != self.threads:
+            self._to_skip = max(self._to_skip - 1, 0)
+            return
+        taken = self._trial[threads]
+        taken.append(step.period)
+        if len(taken) % _BLOCK:
+            return
+        alone, ahead = (self._trial[mode] for mode in (0, self._candidate))
+        if len(alone) + len(ahead) < _BLOCKS * _BLOCK:
+            self._switch(self._candidate if threads == 0 else 0)
+            return
+        gain = median(ahead) / median(alone)
+        self.threads = self._candidate if gain < _WORTH else 0
+        measured = f"{self._candidate} of them took {gain:.2f} times as long from batch to batch"
+        self.why = f"measured against no prefetch threads, {measured}"
+        self._settled = True
+        self._watched, self._trial = [], {}
+
+
+def _idle_cpus(steps: list[_Step], cpus: int) -> float:
+    """CPUs that were idle on average while the loop was away."""
+    wall = sum(step.away.wall for step in steps)
+    return cpus - sum(step.away.process for step in steps) / max(wall, 1e-9)
+
+
+@dataclass(frozen=True)
+class EpochLoad:
+    """What an epoch showed, from its second batch on: the first one waits for workers to start.
+
+    ``waited_s`` of ``elapsed_s`` seconds went by waiting for ``batches`` batches.
+    """
+
+    waited_s: float
+    elapsed_s: float
+    batches: int
+
+    @classmethod
+    def of(cls, epoch: TimedBatches) -> EpochLoad:
+        """What a whole epoch showed."""
+        waited = sum(epoch.waits[1:])
+        return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
+
+    @property
+    def share_waited(self) -> float:
+        """Part of the time spent waiting, 0 to 1."""
+        return self.waited_s / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def batch_s(self) -> float:
+        """Seconds from batch to batch."""
+        return self.elapsed_s / self.batches
+
+
+class WorkerCount:
+    """The number of workers for the next epoch, from what the last ones showed. Knows no loader and no clock.
+
+    * An epoch that waited more than ``RAISE_ABOVE`` of its time is followed by one with twice the workers (the first
+      step is to 2).
+    * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, one with half of them is tried.
+    * A change stands if it kept its promise: more workers must shorten the time from batch to batch by ``WORTH``,
+      fewer may not lengthen it by as much. Else it is taken back, and that number is not tried again.
+
+    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes.
+
+    Args:
+        workers: the number to begin with.
+        most: the largest number.
+    """
+
+    RAISE_ABOVE = 0.10
+    LOWER_BELOW = 0.01
+    PATIENCE = 3
+    WORTH = 0.05
+    LEAST_BATCHES = 8
+
+    def __init__(self, workers: int, most: int) -> None:
+        self.most = most
+        self.workers = min(workers, most)
+        #: Why the number is what it is, in words.
+        self.why = "nothing seen yet"
+        self._refused: set[int] = set()
+        self._trial: tuple[int, float] | None = None  # the number before, and its seconds from batch to batch
+        self._idle = 0
+
+    def observe(self, load: EpochLoad) -> int:
+        """Take in an epoch with ``workers`` workers, and give the number for the next."""
+        if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
+            return self.workers
+        if self._trial is not None:
+            before, batch_s = self._trial
+            self._trial = None
+            if self._broke_its_promise(before, load.batch_s / batch_s):
+                self._refused.add(self.workers)
+                self.why = (
+                    f"{self.workers} took {load.batch_s / batch_s:.2f} times as long a batch as {before}: taken back"
+                )
+                self.workers = before
+                return before
+        waited = load.share_waited
+        self._idle = self._idle + 1 if waited < self.LOWER_BELOW else 0
+        if waited > self.RAISE_ABOVE:
+            self._try(min(max(2 * self.workers, 2), self.most), load, f"{waited:.0%} of the epoch was waited")
+        elif self._idle >= self.PATIENCE:
+            self._idle = 0
+            self._try(self.workers // 2, load, f"{waited:.1%} of the epochs was waited")
+        return self.workers
+
+    def _broke_its_promise(self, before: int, ratio: float) -> bool:
+        """Whether a change from ``before`` gave ``ratio`` times the seconds from batch to batch that it should not."""
+        return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
+
+    def _try(self, workers: int, load: EpochLoad, reason: str) -> None:
+        if workers == self.workers or workers in self._refused:
+            return
+        self.why = f"{workers} after {self.workers}: {reason}"
+        self._trial = (self.workers, load.batch_s)
+        self.workers = workers
