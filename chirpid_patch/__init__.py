@@ -80,7 +80,6 @@ _MOVED = {
     "autocast_for": "device.precision",
     "each_scale": "scales.scaling",
     "fetch_batch": "datasets.gather",
-    "gather_predictions": "distributed.gather",
     "get_optimal_num_workers": "recipes.optimized_loader",
     "gpu_status": "machine.nvml",
     "grad_scaler_for": "device.precision",
@@ -90,7 +89,6 @@ _MOVED = {
     "scale_images": "scales.scaling",
     "seed_worker": "recipes.reproducible",
     "share_workers": "multi.worker_budget",
-    "sum_metrics": "distributed.gather",
     "usable_memory": "machine.usable_memory",
 }
 

@@ -1,4 +1,4 @@
-"""Training on several ranks: whose samples are whose, and what the ranks found put together (R-001).
+"""Training on several ranks: whose samples are whose, and in which epoch (R-001).
 
 May import ``loading`` and what is below it.
 """

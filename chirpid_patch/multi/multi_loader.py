@@ -1,16 +1,14 @@
-"""Several loaders read as one: named, interleaved, resumable (R-001)."""
+"""Several loaders read as one: named and interleaved (R-001)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import index as as_int
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from chirpid_patch.multi.interleave import Interleaving, SamplingStrategy, Turns
-from chirpid_patch.multi.resume import State, begin_again, beginning, next_epochs, own_state, restore_own_state
+from chirpid_patch.multi.interleave import Interleaving, SamplingStrategy
 
 __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingStrategy"]
 
@@ -34,8 +32,6 @@ class MultiDataLoaderConfig:
         dataloader_names: a name for each, all different; "loader_0", … where not given.
         cycle_short_loaders: begin a loader again, with a new shuffle, when it is used up before the epoch is over.
             Otherwise an epoch has every batch of every loader once.
-        alternating_pattern: for ALTERNATING, loaders by index or name, such as ("day", "day", "night"); one of each
-            where not given. A loader that is not in it is not read.
         steps_per_epoch: batches of an epoch. Where not given: see ``len`` of ``MultiDataLoader``.
         seed: of the weighted draws, which differ from epoch to epoch.
     """
@@ -44,7 +40,6 @@ class MultiDataLoaderConfig:
     dataloader_weights: Sequence[float] | None = None
     dataloader_names: Sequence[str] | None = None
     cycle_short_loaders: bool = False
-    alternating_pattern: Sequence[int | str] | None = None
     steps_per_epoch: int | None = None
     seed: int = 0
 
@@ -74,39 +69,7 @@ class MultiDataLoaderConfig:
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
             raise ValueError(f"steps_per_epoch must be 1 or more, or None, not {self.steps_per_epoch}")
-        names = self.names(count)
-        pattern = tuple(_position(one, names) for one in self.alternating_pattern or range(count))
-        return Interleaving(strategy, weights, pattern, self.cycle_short_loaders, self.steps_per_epoch, self.seed)
-
-
-def _position(given: int | str, names: Sequence[str]) -> int:
-    """The index of a loader of a pattern, given by index or name."""
-    if given in names:
-        return names.index(str(given))
-    if isinstance(given, str) or not 0 <= as_int(given) < len(names):
-        raise ValueError(f"alternating_pattern has {given!r}: use indices below {len(names)}, or {', '.join(names)}")
-    return as_int(given)
-
-
-@dataclass
-class _Reading:
-    """How far a loader was read since it last began."""
-
-    begun_from: State
-    epochs: list[int]
-    length: int | None
-    taken: int = 0
-    over: bool = False
-
-
-@dataclass
-class _Epoch:
-    """How far an epoch has come; the iterators themselves belong to the loop that reads."""
-
-    number: int
-    steps: int
-    position: int = 0
-    readings: dict[int, _Reading] = field(default_factory=dict)
+        return Interleaving(strategy, weights, self.cycle_short_loaders, self.steps_per_epoch, self.seed)
 
 
 class MultiDataLoader:
@@ -138,125 +101,60 @@ class MultiDataLoader:
         self.names = self.config.names(len(self.loaders))
         self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were told
         self._epochs_begun = 0
-        self._epoch: _Epoch | None = None
-        self._to_resume: _Epoch | None = None
         len(self)  # says what is wrong with the configuration
 
     def __len__(self) -> int:
         """Batches of an epoch.
 
         Without cycling, those of all loaders together. With it, and with ``steps_per_epoch``, as many as that says;
-        else ROUND_ROBIN and ALTERNATING go on until every loader was read to its end at least once and the round, or
-        pattern, is complete, and SEQUENTIAL and WEIGHTED take as many steps as the loaders have batches together.
+        else ROUND_ROBIN goes on until every loader was read to its end at least once and the round is complete, and
+        SEQUENTIAL and WEIGHTED take as many steps as the loaders have batches together.
         """
-        return self._interleaving().epoch_steps(self._lengths())
-
-    def _interleaving(self) -> Interleaving:
-        return self.config.interleaving(len(self.loaders))
+        return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
 
     def _lengths(self) -> list[int | None]:
         return [_length(loader) for loader in self.loaders]
 
     def __iter__(self) -> Iterator[LoaderBatch]:
-        epoch, self._to_resume = self._to_resume, None
-        iterators: dict[int, Iterator[Any]] = {}
-        if epoch is None:
-            turns = self._interleaving().turns(self._lengths(), self._epochs_begun)
-            epoch = _Epoch(self._epochs_begun, len(turns))
-            self._epochs_begun += 1
-        else:
-            turns = self._interleaving().turns(self._lengths(), epoch.number)
-            if len(turns) != epoch.steps:
-                raise ValueError(
-                    f"the state is from an epoch of {epoch.steps} batches, and these loaders have {len(turns)}: "
-                    "resume with the same data and configuration"
-                )
-            iterators = self._replay(epoch)
-        self._epoch = epoch
-        return self._read(epoch, turns, iterators)
+        turns = self.config.interleaving(len(self.loaders)).turns(self._lengths(), self._epochs_begun)
+        self._epochs_begun += 1
+        return self._read(turns.tolist())
 
-    def _read(self, epoch: _Epoch, turns: Turns, iterators: dict[int, Iterator[Any]]) -> Iterator[LoaderBatch]:
-        for index in turns[epoch.position :].tolist():
-            batches = self._next_batch(epoch, index, iterators)
-            epoch.position += 1
-            for batch in batches:
+    def _read(self, turns: list[int]) -> Iterator[LoaderBatch]:
+        read = [self._batches(index) for index in range(len(self.loaders))]
+        for index in turns:
+            for batch in read[index]:
                 yield LoaderBatch(index, self.names[index], batch)
+                break
 
-    def _next_batch(self, epoch: _Epoch, index: int, iterators: dict[int, Iterator[Any]]) -> list[Any]:
-        """The next batch of a loader, which begins (again) where that is due; none where it is used up."""
-        loader, cycle = self.loaders[index], self.config.cycle_short_loaders
-        while True:
-            fresh = index not in iterators
-            if fresh:
-                if index in epoch.readings and not cycle:
-                    return []
-                self._last_epochs[index] = epochs = next_epochs(loader, self._last_epochs[index])
-                epoch.readings[index] = _Reading(beginning(loader), epochs, _length(loader))
-                iterators[index] = iter(loader)
-            reading = epoch.readings[index]
-            try:
-                batch = next(iterators[index])
-            except StopIteration:
-                reading.over = True
-                del iterators[index]
-                if fresh and cycle:
-                    raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle") from None
-                continue
-            reading.taken += 1
-            if reading.taken == reading.length:
-                # Asked once more, as a loop of its own would: it ends its workers, and the epoch for its sampler.
-                next(iterators.pop(index), None)
-                reading.over = True
-            return [batch]
+    def _batches(self, index: int) -> Iterator[Any]:
+        """The batches of a loader in an epoch, again and again where short ones are cycled."""
+        loader, begins = self.loaders[index], True
+        while begins:
+            begins = self.config.cycle_short_loaders
+            self._tell_samplers(index)
+            batches, length, taken = iter(loader), _length(loader), 0
+            for batch in batches:
+                taken += 1
+                if taken == length:
+                    # Asked once more, as a loop of its own would: it ends its workers, and the epoch for its sampler.
+                    next(batches, None)
+                yield batch
+                if taken == length:
+                    break
+            if begins and not taken:
+                raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
 
-    def _replay(self, epoch: _Epoch) -> dict[int, Iterator[Any]]:
-        """The iterators of loaders that were being read, where they were."""
-        iterators = {}
-        for index, reading in epoch.readings.items():
-            if not reading.over:
-                loader = self.loaders[index]
-                iterators[index] = begin_again(loader, reading.begun_from, reading.epochs, reading.taken)
-        return iterators
-
-    def state_dict(self) -> State:
-        """What lets loaders made alike go on as these would: plain values and tensors, for a checkpoint.
-
-        Taken between epochs or in the middle of one, where the batch in hand counts as read. The global random
-        generators are the caller's to save and to restore.
-        """
-        epoch = self._epoch
-        running = None
-        if epoch is not None and epoch.position < epoch.steps:
-            readings = {self.names[index]: dict(vars(reading)) for index, reading in epoch.readings.items()}
-            running = {"number": epoch.number, "steps": epoch.steps, "position": epoch.position, "readings": readings}
-        return {
-            "epochs_begun": self._epochs_begun,
-            "last_epochs": dict(zip(self.names, self._last_epochs, strict=True)),
-            "loaders": {name: own_state(loader) for name, loader in zip(self.names, self.loaders, strict=True)},
-            "epoch": running,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the loader whose ``state_dict`` this is was, at the next iteration.
-
-        In the middle of an epoch that iteration gives the rest of it, once the batches read before are loaded again and
-        dropped. Restore the global random generators before it.
-
-        Raises:
-            ValueError: the state is that of other loaders.
-        """
-        if list(state["loaders"]) != self.names:
-            raise ValueError(f"the state is that of loaders {list(state['loaders'])}, and these are {self.names}")
-        self.shutdown()  # workers at work would go on with what they have
-        for name, loader in zip(self.names, self.loaders, strict=True):
-            restore_own_state(loader, state["loaders"][name])
-        self._epochs_begun = state["epochs_begun"]
-        self._last_epochs = list(state["last_epochs"].values())
-        self._epoch = self._to_resume = None
-        running = state["epoch"]
-        if running is not None:
-            readings = {self.names.index(name): _Reading(**one) for name, one in running["readings"].items()}
-            self._epoch = self._to_resume = _Epoch(running["number"], running["steps"], running["position"], readings)
+    def _tell_samplers(self, index: int) -> None:
+        """Move samplers with ``set_epoch`` on from the epochs that were read last, where nobody else has by now."""
+        last, numbers = self._last_epochs[index], []
+        for place, sampler in enumerate(_counting_samplers(self.loaders[index])):
+            now = getattr(sampler, "epoch", None)
+            if last and (now is None or now == last[place]):
+                now = last[place] + 1
+            numbers.append(now or 0)
+            sampler.set_epoch(numbers[-1])
+        self._last_epochs[index] = numbers
 
     def shutdown(self) -> None:
         """End kept worker processes and threads of the loaders now; they start anew when they are read again."""
@@ -279,3 +177,15 @@ def _length(loader: Any) -> int | None:
         return len(loader)
     except TypeError:
         return None
+
+
+def _counting_samplers(loader: Any) -> list[Any]:
+    """The samplers of a loader, and those they hold, that count epochs, each once."""
+    found: list[Any] = []
+    waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
+    while waiting:
+        sampler = waiting.pop(0)
+        if sampler is not None and not any(sampler is one for one in found):
+            found.append(sampler)
+            waiting += [getattr(sampler, name, None) for name in ("sampler", "batch_sampler")]
+    return [sampler for sampler in found if callable(getattr(sampler, "set_epoch", None))]

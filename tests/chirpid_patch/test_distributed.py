@@ -28,7 +28,6 @@ from torch.utils.data import (
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
 from chirpid_patch.distributed.epochs import RankEpochs
-from chirpid_patch.distributed.gather import gather_predictions, sum_metrics
 from chirpid_patch.distributed.sampling import RankShare, evaluation_sampler
 from chirpid_patch.recipes.optimized_loader import create_optimized_dataloader, get_optimal_num_workers
 
@@ -402,43 +401,3 @@ class TestWorkerBudget:
         loader = Factory.create_training_loader(PairDataset(1000), 2, max_workers=20, distributed=True)
         assert loader.num_workers <= max(0, cpus // ranks - 1)
         assert (f"by {ranks} ranks" in loader.decision) is (ranks > 1)  # type: ignore[attr-defined]
-
-
-class TestGathering:
-    def test_one_rank_gathers_its_own(self) -> None:
-        loader = create_optimized_dataloader(numbered(5), 2, is_training=False)
-        batches = [batch for (batch,) in loader]
-        assert same(gather_predictions(batches, loader), torch.arange(5))
-        assert gather_predictions([batch.tolist() for batch in batches], loader) == [0, 1, 2, 3, 4]
-        found = gather_predictions([batch.numpy() for batch in batches], loader)
-        assert isinstance(found, np.ndarray)
-        assert found.tolist() == [0, 1, 2, 3, 4]
-        assert sum_metrics({"loss": torch.tensor(0.5), "samples": 5}) == {"loss": 0.5, "samples": 5.0}
-
-    @pytest.mark.parametrize(
-        "options", [{"shuffle": True}, {"sampler": [0, 1]}, {"batch_sampler": [[0], [1]]}], ids=str
-    )
-    def test_a_loader_without_the_datasets_order_is_refused(self, options: dict[str, Any]) -> None:
-        loader = DataLoader(numbered(2), **options)
-        with pytest.raises(ValueError, match="goes through its dataset in order"):
-            gather_predictions([batch for (batch,) in loader], loader)
-
-    @pytest.mark.parametrize(
-        ("batches", "message"),
-        [
-            ([torch.zeros(2)], "rank 0 has outputs for 2 of its 4 samples"),
-            ([torch.zeros(3), torch.zeros(2)], "rank 0 has outputs for 5 of its 4 samples"),
-            ([torch.tensor(1.0)], "one row for each sample"),
-            ([0.5, 0.25], "one row for each sample"),
-        ],
-    )
-    def test_outputs_that_are_not_one_for_each_sample_are_refused(self, batches: list[Any], message: str) -> None:
-        loader = create_optimized_dataloader(numbered(4), 2, is_training=False)
-        with pytest.raises(ValueError, match=message):
-            gather_predictions(batches, loader)
-
-    def test_several_ranks_need_a_process_group(self, become: BecomeRank) -> None:
-        become(0, 2)
-        loader = create_optimized_dataloader(numbered(4), 2, is_training=False)
-        with pytest.raises(RuntimeError, match="init_process_group"):
-            gather_predictions([torch.zeros(2)], loader)

@@ -1,8 +1,7 @@
-"""Several loaders read as one: whose turn it is, what is drawn, going on in the middle, one budget of workers."""
+"""Several loaders read as one: whose turn it is, what is drawn, one budget of workers."""
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import random
 from collections import Counter
@@ -15,24 +14,20 @@ import torch
 from originals import PairDataset, same, seed_all
 from torch.utils.data import (
     DataLoader,
-    Dataset,
     DistributedSampler,
     IterableDataset,
-    RandomSampler,
     TensorDataset,
-    WeightedRandomSampler,
 )
 
 from chirpid_patch import (
     BatchedDataLoader,
     OptimalDataLoaderFactory,
-    WorkerSafeAugmentedDataset,
     worker_init_fn,
 )
 from chirpid_patch.multi.multi_loader import LoaderBatch, MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
 from chirpid_patch.multi.worker_budget import create_multi_dataloaders, share_workers
 
-SEQUENTIAL, ROUND_ROBIN, WEIGHTED, ALTERNATING = SamplingStrategy
+SEQUENTIAL, ROUND_ROBIN, WEIGHTED = SamplingStrategy
 
 
 def numbers(first: int, count: int) -> TensorDataset:
@@ -67,11 +62,6 @@ def turns(config: MultiDataLoaderConfig, *counts: int) -> list[int]:
         ({"sampling_strategy": ROUND_ROBIN, "cycle_short_loaders": True}, "ababab"),
         ({"sampling_strategy": ROUND_ROBIN, "steps_per_epoch": 5, "cycle_short_loaders": True}, "ababa"),
         ({"sampling_strategy": ROUND_ROBIN, "steps_per_epoch": 9}, "abaa"),
-        ({"sampling_strategy": ALTERNATING}, "abaa"),
-        ({"sampling_strategy": ALTERNATING, "alternating_pattern": (0, 0, 1)}, "aaba"),
-        ({"sampling_strategy": ALTERNATING, "alternating_pattern": ("day", "day", "night"),
-          "dataloader_names": ("day", "night"), "cycle_short_loaders": True}, "aabaab"),
-        ({"sampling_strategy": ALTERNATING, "alternating_pattern": (1,)}, "b"),
         ({"sampling_strategy": "weighted", "dataloader_weights": (0, 1)}, "b"),
     ],
 )  # fmt: skip
@@ -103,12 +93,11 @@ def test_weighted_turns_differ_from_epoch_to_epoch_and_by_seed_and_repeat() -> N
     assert first[0] != first[1] != first[2]
 
 
-def test_an_epoch_of_each_strategy_reaches_the_end_of_every_loader_when_cycled() -> None:
-    for strategy in (ROUND_ROBIN, ALTERNATING):
-        loader = MultiDataLoader(plain(2, 5, 3), MultiDataLoaderConfig(strategy, cycle_short_loaders=True))
-        seen = {int(batch[0]) for _, _, batch in loader}
-        assert seen == {0, 1, *range(100, 105), 200, 201, 202}
-        assert len(loader) == 15
+def test_a_cycled_round_robin_reaches_the_end_of_every_loader() -> None:
+    loader = MultiDataLoader(plain(2, 5, 3), MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True))
+    seen = {int(batch[0]) for _, _, batch in loader}
+    assert seen == {0, 1, *range(100, 105), 200, 201, 202}
+    assert len(loader) == 15
 
 
 # --- what is read -----------------------------------------------------------------------------------------------
@@ -214,7 +203,7 @@ def test_a_loader_without_batches() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sampling_strategy": "random"}, "use one of 'sequential', 'round_robin', 'weighted', 'alternating'"),
+        ({"sampling_strategy": "random"}, "use one of 'sequential', 'round_robin', 'weighted'"),
         ({"dataloader_names": ["one"]}, "1 names for 2 loaders"),
         ({"dataloader_names": ["one", "one"]}, "a name twice"),
         ({"dataloader_weights": [1.0]}, "1 weights for 2 loaders"),
@@ -222,8 +211,6 @@ def test_a_loader_without_batches() -> None:
         ({"dataloader_weights": [1.0, float("nan")]}, "one of them above 0"),
         ({"dataloader_weights": []}, "0 weights for 2 loaders"),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be 1 or more"),
-        ({"alternating_pattern": [2]}, "indices below 2, or loader_0, loader_1"),
-        ({"alternating_pattern": ["night"]}, "alternating_pattern has 'night'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -234,181 +221,6 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], messa
 def test_no_loaders_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one loader"):
         MultiDataLoader([])
-
-
-# --- going on -----------------------------------------------------------------------------------------------------
-
-
-class Noisy(Dataset[Any]):
-    """Draws from the global generators while it is read."""
-
-    def __len__(self) -> int:
-        return 5
-
-    def __getitem__(self, index: int) -> Any:
-        return index, torch.rand(1), np.random.rand(), random.random()
-
-
-def augmented(**options: Any) -> DataLoader[Any]:
-    base = TensorDataset(torch.linspace(0, 1, 11 * 72).view(11, 1, 8, 9), torch.arange(11))
-    dataset = WorkerSafeAugmentedDataset(base, {"spec_augment_params": {}, "gaussian_noise_params": {}})
-    return OptimalDataLoaderFactory.create_training_loader(dataset, 2, **options)
-
-
-def sampled(**options: Any) -> list[DataLoader[Any]]:
-    """Loaders whose samplers draw from generators of their own."""
-    generator = torch.Generator().manual_seed(6)
-    data = numbers(0, 7)
-    weighted = WeightedRandomSampler([1.0, 2.0, 3.0, 1.0, 1.0, 1.0, 1.0], 7, generator=generator)
-    shuffled = RandomSampler(data, generator=torch.Generator().manual_seed(7))
-    create = OptimalDataLoaderFactory.create_training_loader
-    return [create(data, 2, sampler=sampler, **options) for sampler in (weighted, shuffled)]
-
-
-RESUMED: dict[str, Any] = {
-    "here": lambda: [augmented(), augmented()],
-    "in workers": lambda: [augmented(num_workers=1), augmented()],
-    "in kept workers": lambda: [augmented(num_workers=1, persistent_workers=True), augmented()],
-    "as kept workers drew": lambda: [augmented(max_workers=1, persistent_workers=True), augmented()],
-    "with generators of their own": sampled,
-    "with one generator": lambda: (lambda one: [augmented(generator=one), augmented(generator=one)])(torch.Generator()),
-    "of one rank": lambda: [augmented(distributed=True, world_size=2, rank=1, seed=seed) for seed in (1, 2)],
-    "by PyTorch": lambda: plain(6, 4, shuffle=True, batch_size=2),
-    "by PyTorch, of one rank": lambda: [
-        DataLoader(data, sampler=DistributedSampler(data, 2, 1)) for data in (numbers(0, 12), numbers(100, 8))
-    ],
-    "drawing as they go": lambda: [DataLoader(Noisy(), shuffle=True), DataLoader(Noisy(), shuffle=True)],
-}
-STRATEGIES = {
-    SEQUENTIAL: MultiDataLoaderConfig(SEQUENTIAL),
-    ROUND_ROBIN: MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True, steps_per_epoch=14),
-    WEIGHTED: MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True),
-    ALTERNATING: MultiDataLoaderConfig(ALTERNATING, alternating_pattern=(0, 0, 1)),
-}
-
-
-def resumed_and_whole(kind: str, config: MultiDataLoaderConfig, stop: int) -> tuple[list[Any], list[Any]]:
-    """The rest of a training of three epochs, stopped after that many batches of the second; resumed, and not."""
-
-    def step(batch: Any) -> tuple[Any, Any]:
-        return batch, (torch.rand(1), np.random.rand(), random.random())  # as dropout would
-
-    seed_all(8)
-    with MultiDataLoader(RESUMED[kind](), config) as whole:
-        for batch in whole:
-            step(batch)
-        second = iter(whole)
-        for _ in range(stop):
-            step(next(second))
-        checkpoint = io.BytesIO()
-        torch.save(whole.state_dict(), checkpoint)
-        generators = torch.get_rng_state(), np.random.get_state(), random.getstate()
-        expected = [step(batch) for batch in second] + [step(batch) for batch in whole]
-
-    seed_all(9)
-    with MultiDataLoader(RESUMED[kind](), config) as resumed:
-        checkpoint.seek(0)
-        resumed.load_state_dict(torch.load(checkpoint, weights_only=True))
-        torch.set_rng_state(generators[0])
-        np.random.set_state(generators[1])
-        random.setstate(generators[2])
-        epochs = 2 if stop < len(resumed) else 1
-        seen = [step(batch) for _ in range(epochs) for batch in resumed]
-        return seen, expected
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_rest_of_an_epoch_is_what_would_have_come(strategy: SamplingStrategy) -> None:
-    config = STRATEGIES[strategy]
-    for stop in (1, 5, len(MultiDataLoader(RESUMED["here"](), config))):
-        seen, expected = resumed_and_whole("here", config, stop)
-        assert same(seen, expected)
-
-
-@pytest.mark.filterwarnings("ignore:neither torch.distributed nor torchrun")
-@pytest.mark.parametrize("kind", RESUMED)
-def test_the_rest_of_an_epoch_is_what_would_have_come_however_it_is_loaded(kind: str) -> None:
-    seen, expected = resumed_and_whole(kind, MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True, seed=3), 4)
-    assert same(seen, expected)
-
-
-def test_a_state_taken_between_epochs_goes_on_with_the_next() -> None:
-    config = MultiDataLoaderConfig(WEIGHTED)
-    whole = MultiDataLoader(plain(6, 5), config)
-    first = list(whole)
-    state = whole.state_dict()
-    resumed = MultiDataLoader(plain(6, 5), config)
-    resumed.load_state_dict(state)
-    second = list(resumed)
-    assert same(second, list(whole)) and not same(second, first)
-
-
-def test_a_state_survives_leaving_the_loop() -> None:
-    whole = MultiDataLoader(plain(4, 4), MultiDataLoaderConfig(ROUND_ROBIN))
-    for batch in whole:
-        if int(batch.batch[0]) == 101:
-            break
-    resumed = MultiDataLoader(plain(4, 4), MultiDataLoaderConfig(ROUND_ROBIN))
-    resumed.load_state_dict(whole.state_dict())
-    assert [int(batch.batch[0]) for batch in resumed] == [2, 102, 3, 103]
-    assert [int(batch.batch[0]) for batch in whole][:2] == [0, 100]  # the loop that goes on begins a new epoch
-
-
-def test_a_resumed_epoch_can_be_saved_again() -> None:
-    def made() -> MultiDataLoader:
-        return MultiDataLoader(plain(5, 3, shuffle=True), MultiDataLoaderConfig(WEIGHTED, cycle_short_loaders=True))
-
-    seed_all(1)
-    whole = made()
-    batches = iter(whole)
-    first, later = [next(batches) for _ in range(2)], list(batches)
-    seed_all(1)
-    once = made()
-    batches = iter(once)
-    seen = [next(batches)]
-    for _ in range(2):
-        # Nothing but the loaders draws here, so the generators stand where they stood.
-        again = made()
-        again.load_state_dict(once.state_dict())
-        batches, once = iter(again), again
-        seen.append(next(batches))
-    assert same(seen + list(batches), first + later)
-
-
-def test_batches_of_loaders_that_are_through_are_not_loaded_again() -> None:
-    read: list[int] = []
-
-    class Watched(Dataset[int]):
-        def __len__(self) -> int:
-            return 3
-
-        def __getitem__(self, index: int) -> int:
-            read.append(index)
-            return index
-
-    whole = MultiDataLoader([DataLoader(Watched()), *plain(2)])
-    batches = iter(whole)
-    for _ in range(4):
-        next(batches)
-    read.clear()
-    resumed = MultiDataLoader([DataLoader(Watched()), *plain(2)])
-    resumed.load_state_dict(whole.state_dict())
-    assert [int(batch.batch[0]) for batch in resumed] == [1] and read == []
-
-
-def test_a_state_of_other_loaders_is_refused() -> None:
-    loader = MultiDataLoader(plain(3, 3), MultiDataLoaderConfig(ROUND_ROBIN, dataloader_names=["day", "night"]))
-    next(iter(loader))
-    state = loader.state_dict()
-    with pytest.raises(ValueError, match=r"of loaders \['day', 'night'\], and these are \['loader_0', 'loader_1'\]"):
-        MultiDataLoader(plain(3, 3)).load_state_dict(state)
-    longer = MultiDataLoader(plain(4, 3), loader.config)
-    longer.load_state_dict(state)
-    with pytest.raises(ValueError, match="an epoch of 6 batches, and these loaders have 7"):
-        iter(longer)
-    ours = MultiDataLoader([augmented(), augmented()], loader.config)
-    with pytest.raises(ValueError, match="made in another way"):
-        ours.load_state_dict(state)
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
