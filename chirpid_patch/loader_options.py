@@ -16,8 +16,8 @@ from chirpid_patch.distributed.sampling import RankShare, take_share
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
-class FactoryArguments(TypedDict, total=False):
-    """What can be said to ``OptimalDataLoaderFactory`` beside what ``DataLoader`` takes by position."""
+class OwnArguments(TypedDict, total=False):
+    """What can be said to loaders of the factory beside what is read and by how many workers, but for a seed."""
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -33,7 +33,6 @@ class FactoryArguments(TypedDict, total=False):
     distributed: bool
     world_size: int | None
     rank: int | None
-    seed: int | None
     adjust_workers: bool
     device: str | torch.device | None
     resident_share: float | None
@@ -43,12 +42,15 @@ class FactoryArguments(TypedDict, total=False):
     has_standardization: bool
 
 
-class LoaderArguments(FactoryArguments, total=False):
-    """What can be said to ``OptimalDataLoaderFactory`` beside dataset, batch size and ``shuffle``."""
+class FactoryArguments(OwnArguments, total=False):
+    """What can be said to ``OptimalDataLoaderFactory`` beside what ``DataLoader`` takes by position."""
 
-    sampler: Any
-    batch_sampler: Any
-    num_workers: int | None
+    seed: int | None
+
+
+class CommonArguments(OwnArguments, total=False):
+    """What can be said of several loaders at once, whatever their samples."""
+
     collate_fn: Callable[[list[Any]], Any] | None
     pin_memory: bool | None
     drop_last: bool
@@ -56,6 +58,15 @@ class LoaderArguments(FactoryArguments, total=False):
     worker_init_fn: Callable[[int], Any] | None
     multiprocessing_context: Any
     generator: torch.Generator | None
+
+
+class LoaderArguments(CommonArguments, total=False):
+    """What can be said to ``OptimalDataLoaderFactory`` beside dataset, batch size and ``shuffle``."""
+
+    sampler: Any
+    batch_sampler: Any
+    num_workers: int | None
+    seed: int | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,9 +13,13 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.loader_options import CommonArguments
 from chirpid_patch.machine.cpus import spare_cpus
 from chirpid_patch.multi.interleave import SamplingStrategy
 from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -53,7 +57,7 @@ def create_multi_dataloaders(
     *,
     is_training: bool = True,
     seed: int | None = None,
-    **options: Any,
+    **options: Unpack[CommonArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
     """A loader for each dataset, by ``OptimalDataLoaderFactory``, and the configuration to read them as one.
 

@@ -67,7 +67,8 @@ def ensure_deterministic_dataloader(
     drop_last: bool = False,
     num_workers: int = 0,
     warn_only: bool = False,
-    **options: Any,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    pin_memory: bool | None = None,
 ) -> DataLoader[Any]:
     """A loader that gives the same batches in every run, and the settings for a training that repeats.
 
@@ -79,10 +80,9 @@ def ensure_deterministic_dataloader(
     On CUDA, cuBLAS is only deterministic with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; it is set here where it is missing.
 
     Args:
-        dataset, batch_size, shuffle, drop_last, num_workers: as for ``DataLoader``.
+        dataset, batch_size, shuffle, drop_last, num_workers, collate_fn, pin_memory: as for ``DataLoader``.
         seed: 0 to 2**32 - 1.
         warn_only: operations that have no deterministic algorithm warn instead of raising an error.
-        options: further arguments of ``OptimalDataLoaderFactory.create_training_loader``.
 
     Raises:
         ValueError, TypeError: for ``seed``, as ``set_reproducible_training`` does.
@@ -97,7 +97,10 @@ def ensure_deterministic_dataloader(
         shuffle=shuffle,
         drop_last=drop_last,
         num_workers=num_workers,
-        **{"worker_init_fn": seed_worker, "generator": generator, **options},
+        collate_fn=collate_fn,
+        pin_memory=pin_memory,
+        worker_init_fn=seed_worker,
+        generator=generator,
     )
 
 

@@ -6,13 +6,17 @@ import logging
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Subset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.loader_options import CommonArguments
 from chirpid_patch.recipes.image_folder import ImageFolderDataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -32,7 +36,7 @@ def create_dataloaders(
     channels: int = 3,
     transform: Callable[[torch.Tensor], Any] | None = None,
     as_bytes: bool = False,
-    **loader_options: Any,
+    **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
     """Loaders for training (shuffled), validation and test (every sample, in order).
 
@@ -55,8 +59,8 @@ def create_dataloaders(
         val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.
         test_split: share of all samples held out for testing, where there is no test folder or dataset.
         seed: decides which samples are held out; no global random generator is touched.
-        **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last``, ``shuffle`` and
-            ``generator`` for training only.
+        **loader_options: for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and ``generator`` for
+            training only.
 
     Raises:
         FileNotFoundError: a folder is missing or has no images.
@@ -89,8 +93,8 @@ def create_dataloaders(
 def _loaders(
     train: Subset[Any], validation: Subset[Any], test: Subset[Any], batch_size: int, options: dict[str, Any]
 ) -> Loaders:
-    training = options if len(train) else {"shuffle": False, **options}
-    evaluation = {name: given for name, given in options.items() if name not in ("drop_last", "shuffle", "generator")}
+    training = options if len(train) else {**options, "shuffle": False}
+    evaluation = {name: given for name, given in options.items() if name not in ("drop_last", "generator")}
     logger.info("%d samples for training, %d for validation, %d for test", len(train), len(validation), len(test))
     return (
         OptimalDataLoaderFactory.create_training_loader(train, batch_size, **training),

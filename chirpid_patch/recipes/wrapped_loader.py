@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.measure import shut_down_workers
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws with
 
 #: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
@@ -42,6 +46,24 @@ REMOVED = {
 _FIXED = frozenset(
     {"batch_sampler", "batch_size", "dataset", "drop_last", "num_workers", "persistent_workers", "sampler"}
 )
+
+
+class FurtherArguments(TypedDict, total=False):
+    """Arguments of ``DataLoader`` and of ``OptimalDataLoaderFactory`` that a ``WrappedDataLoader`` hands on."""
+
+    batch_sampler: Any
+    shuffle: bool | None
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Callable[[int], Any] | None
+    multiprocessing_context: Any
+    generator: torch.Generator | None
+    max_workers: int | None
+    thread_safe: bool
+    prefetch_threads: int | None
+    tune: bool
+    tune_seconds: float
+    profile: str | Path | None
 
 
 class WrappedDataLoader:
@@ -81,7 +103,7 @@ class WrappedDataLoader:
         prefetch_factor: batches that each worker loads ahead; 2 if not given. Nothing without workers.
         collate_fn: makes a batch of a list of samples; PyTorch's default if not given. A subclass may have a method
             ``collate_fn`` instead; with workers it runs there, and the loader is pickled with it.
-        kwargs: further arguments of ``DataLoader`` and of ``OptimalDataLoaderFactory``.
+        further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
 
     Raises:
         ValueError: samplings that exclude each other, weights or positions that do not fit the dataset, a CUDA device
@@ -106,7 +128,7 @@ class WrappedDataLoader:
         persistent_workers: bool | None = None,
         prefetch_factor: int | None = None,
         collate_fn: Callable[[Any], Any] | None = None,
-        **kwargs: Any,
+        **further: Unpack[FurtherArguments],
     ) -> None:
         target = torch.device(device) if device is not None else _default_device()
         self.is_train = is_train
@@ -117,8 +139,8 @@ class WrappedDataLoader:
         chosen = _sampler(dataset, batch_size, is_train, sampler, weighted_sampler, indices, iterations_per_epoch, rng)
         self._resampled = chosen if isinstance(chosen, ResampledSampler) else None
 
-        asked = num_workers or kwargs.get("max_workers") or 0
-        options: dict[str, Any] = {"generator": rng, **kwargs}
+        asked = num_workers or further.get("max_workers") or 0
+        options: dict[str, Any] = {"generator": rng, **further}
         options["pin_memory"] = target.type == pinning_device() if pin_memory is None else pin_memory
         options["persistent_workers"] = bool(asked) and persistent_workers is not False
         if num_workers:  # not given as 0, which would forbid a measured or remembered choice of workers
