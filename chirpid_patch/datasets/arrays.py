@@ -16,6 +16,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
 from chirpid_patch.datasets.rows import batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.transforms.elsewhere import operand, sent
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,11 @@ class WorkerSafeArrayDataset(BatchedDataset):
         if dtype == self.x.dtype:
             batch = gather(self.x, rows)
         else:
-            batch = batch_like(self.x, len(rows), dtype).copy_(torch.index_select(self.x, 0, rows))
-        return [batch if self.divisor is None else batch.div_(self.divisor), gather(self.y, rows)]
+            chosen = torch.index_select(self.x, 0, sent(rows, self.x.device))
+            batch = batch_like(self.x, len(rows), dtype).copy_(chosen)
+        if self.divisor is not None:
+            batch.div_(operand(self.divisor, batch))
+        return [batch, gather(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
         files = {name: file for name, (file, tensor) in self._mapped.items() if getattr(self, name) is tensor}

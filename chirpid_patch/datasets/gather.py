@@ -21,6 +21,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from chirpid_patch.datasets.rows import gather, is_plain, map_indices, positions_of
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.transforms.elsewhere import sent
 
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
@@ -197,6 +198,10 @@ class Part:
         return key if key is None or self.places is None else key.take(self.places)
 
 
+class RowsOnDevice(TensorDataset):
+    """Copies on a device of the plain tensors of a ``TensorDataset``."""
+
+
 class _Rows:
     """A ``TensorDataset`` of plain tensors."""
 
@@ -324,9 +329,9 @@ class _Joined:
             return None
         if len(batches) == 1:
             return batches[0]
-        joined = [torch.empty((len(indices), *column.shape[1:]), dtype=column.dtype) for column in batches[0]]
+        joined = [column.new_empty((len(indices), *column.shape[1:])) for column in batches[0]]
         for part, batch in zip(parts, batches, strict=True):
-            places = torch.from_numpy(part.places)
+            places = sent(torch.from_numpy(part.places), batch[0].device)
             for whole, column in zip(joined, batch, strict=True):
                 whole.index_copy_(0, places, column)
         return joined
@@ -339,6 +344,8 @@ def have_one_kind(batches: Sequence[Batch]) -> bool:
 
 
 def _is_gatherable(dataset: Any) -> bool:
+    if type(dataset) is RowsOnDevice:
+        return True
     return is_exactly(dataset, TensorDataset) and all(map(is_plain, dataset.tensors))
 
 

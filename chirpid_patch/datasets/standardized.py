@@ -21,6 +21,7 @@ from chirpid_patch.datasets.rows import batch_like, gather, map_indices
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
+from chirpid_patch.transforms import elsewhere
 
 _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
@@ -160,7 +161,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        numbers = self._numbers(xs)
+        numbers = self._numbers(xs) if not elsewhere.is_away(xs) else None
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
@@ -178,7 +179,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """A batch of x, fresh memory, at once where that is the same as one by one."""
         if self._broadcasts(batch):
             return self._standardize_batch(batch)
-        return default_collate([self._standardize(x) for x in batch])
+        mean, deviation = (elsewhere.operand(statistic, batch) for statistic in self.operands())
+        return default_collate([(x - mean) / deviation for x in batch])
 
     def _broadcasts(self, batch: Tensor) -> bool:
         """Whether the statistics meet a batch as they meet each sample.
@@ -197,7 +199,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         )
 
     def _standardize_batch(self, batch: Tensor) -> Tensor:
-        mean, deviation = self.operands()
+        mean, deviation = (elsewhere.operand(statistic, batch) for statistic in self.operands())
         if self._stays_in_place(batch):
             return batch.sub_(mean).div_(deviation)
         standardized: Tensor = (batch - mean) / deviation

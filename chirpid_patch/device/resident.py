@@ -10,9 +10,10 @@ import torch
 from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
+from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.resident_batches import ResidentBatches, base_tensors
 from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
+from chirpid_patch.device.resident_view import base_tensors, resident_view
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import Request
@@ -112,14 +113,18 @@ class _ResidentReader(BatchReader):
     def __init__(self, dataset: Any, collate: Any, resident: ResidentTensors) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
-        self._device = resident.device
-        self._batches = ResidentBatches(resident)
+        self._resident = resident
 
     def read(self, request: Request) -> Any:
         """The batch of ``request`` on the device."""
-        batch = self._batches.read(self.dataset, request.indices, request.key)
-        if batch is None or (self._as_tuple and len(batch) != 2):
-            return move_batch(super().read(request), self._device)
+        try:
+            base_tensors(self.dataset)
+            view = resident_view(self.dataset, self._resident.get)
+        except NotResidentError:
+            view = None  # as the dataset is now, only the CPU can read it
+        batch = None if view is None else fetch_batch(view, request.indices, request.key)
+        if not isinstance(batch, list) or (self._as_tuple and len(batch) != 2):
+            return move_batch(super().read(request), self._resident.device)
         return tuple(batch) if self._as_tuple else batch
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -123,14 +121,11 @@ class ResidentTensors:
                 f"free on {self.device}"
             )
 
-    def get(self, tensor: Tensor) -> Tensor | None:
-        """What ``tensor`` holds, on the device, uploaded now if it has to be; None where that is not possible."""
+    def get(self, tensor: Tensor) -> Tensor:
+        """What ``tensor`` holds, on the device, uploaded now if it has to be; NotResidentError as ``hold``."""
         place = id(tensor)
         if place not in self._held:
-            try:
-                self.hold([tensor])
-            except NotResidentError:
-                return None
+            self.hold([tensor])
         self._read.add(place)
         return self._held[place].current()
 
@@ -151,31 +146,6 @@ class ResidentTensors:
     def release(self) -> None:
         """Let go of all of them: what no other loader holds is freed."""
         self._held, self._read = {}, set()
-
-    def send(self, numbers: npt.NDArray[np.int64]) -> Tensor:
-        """A few numbers on the device. On CUDA the copy from pinned memory is waited for by nobody.
-
-        PyTorch gives the pinned memory to others only after the copy is over.
-        """
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        if self.device.type == "cuda":
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor
-
-    def operand(self, value: Any, batch: Tensor) -> Any:
-        """``value``, of arithmetic with ``batch``, on the device; None for a tensor that cannot be held there.
-
-        Numbers come as tensors where that changes nothing on the CPU: CUDA divides by a number by multiplying with
-        its reciprocal, and the last bit would differ.
-        """
-        if isinstance(value, Tensor):
-            if value.ndim:
-                return self.get(value)
-            return torch.full((), value.item(), dtype=value.dtype, device=self.device)
-        exact = batch.dtype in (torch.float32, torch.float64) or not batch.is_floating_point()
-        if exact and isinstance(value, float | np.floating):
-            return torch.full((), float(value), dtype=torch.result_type(batch, float(value)), device=self.device)
-        return value
 
 
 def free_memory(device: torch.device) -> int:

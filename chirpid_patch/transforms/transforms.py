@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, uniforms
+from chirpid_patch.transforms import elsewhere
+from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
 
 Places = npt.NDArray[np.int64]
-
-#: Dtypes to which numbers are rounded once, by NumPy as by PyTorch.
-_EXACT = (torch.float32, torch.float64)
 
 
 class BatchTransform(nn.Module, ABC):
@@ -33,7 +32,7 @@ class BatchTransform(nn.Module, ABC):
 
     def may_differ(self, samples: Tensor) -> bool:
         """Whether ``declared`` may treat samples of a batch (B, …) otherwise, so that its own code is to have them."""
-        return self.declared is not None and (samples.dtype not in _EXACT or samples.requires_grad)
+        return self.declared is not None and (samples.dtype not in elsewhere.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
@@ -150,6 +149,9 @@ class SpecAugment(BatchTransform):
         if not rows:
             return
         starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
+        if elsewhere.is_away(batch):
+            self._mask_at_once_(batch, rows, starts, stops)
+            return
         writable = writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
         for row, row_starts, row_stops in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             sample = writable[row]
@@ -158,6 +160,24 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop] = self.mask_value
                 else:
                     sample[..., start:stop, :] = self.mask_value
+
+    def _mask_at_once_(self, batch: Tensor, rows: Sequence[int], starts: Places, stops: Places) -> None:
+        """The same in few kernels, as a device wants it."""
+        n_freq, n_time = batch.shape[-2:]
+        if not starts.size:
+            return
+        # Both axes as one: the frequencies after the times. What is not masked has a mask that is empty.
+        places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
+        places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
+        places[:, :, max(self.num_time_masks, 0) :] += n_time
+        first, end = elsewhere.sent(torch.from_numpy(places), batch.device)
+        along = torch.arange(n_time + n_freq, device=batch.device)
+        times, frequencies = ((along >= first) & (along < end)).any(1).split([n_time, n_freq], 1)
+        mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
+        between = [1] * (batch.ndim - 3)
+        value = writable_view(torch.empty(1, dtype=batch.dtype))
+        value[...] = self.mask_value  # as assigning it to a sample on the CPU would round it
+        batch.masked_fill_(mask.view(len(batch), *between, n_freq, n_time), value[0].item())
 
 
 def writable_view(batch: Tensor) -> Any:
@@ -201,6 +221,9 @@ class GaussianNoise(BatchTransform):
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         """Add noise to the given rows of ``batch`` (B, …) in place."""
+        if elsewhere.is_away(batch):
+            add_device_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
+            return
         add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
 
 
@@ -242,10 +265,10 @@ class Standardize(BatchTransform):
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
         """``batch`` (B, …) standardised, in place where that gives the dtype and shape that its samples would have."""
-        divisor = self._divisor()
-        if all(_keeps_form(value, batch) for value in (self.mean, divisor)):
-            return batch.sub_(self.mean).div_(divisor)
-        return torch.stack([self(sample) for sample in batch])
+        mean, divisor = elsewhere.operand(self.mean, batch), elsewhere.operand(self._divisor(), batch)
+        if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
+            return batch.sub_(mean).div_(divisor)
+        return torch.stack([(sample - mean) / divisor for sample in batch])
 
 
 def _keeps_form(value: Any, batch: Tensor) -> bool:

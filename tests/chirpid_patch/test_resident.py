@@ -30,14 +30,39 @@ from chirpid_patch import (
     WorkerSafeStandardizedDataset,
     collate_pairs,
 )
+from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.device import resident as resident_loading
 from chirpid_patch.device import resident_tensors
 from chirpid_patch.device.resident import HeldOn
 from chirpid_patch.device.resident_tensors import NotResidentError
+from chirpid_patch.transforms import elsewhere, transforms
+from chirpid_patch.transforms.device_noise import add_device_noise_
+from chirpid_patch.transforms.noise import add_noise_
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
 Factory = OptimalDataLoaderFactory
 SHAPE = (2, 7, 9)
 HELD: dict[str, Any] = {"device": "cpu", "resident_share": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of samples that are held are made as on a device, in few operations; exact noise excepted."""
+    making = []
+
+    def fetch(*arguments: Any) -> Any:
+        making.append(arguments)
+        try:
+            return fetch_batch(*arguments)
+        finally:
+            making.pop()
+
+    def add_noise(*arguments: Any) -> None:
+        (add_noise_ if arguments[-1] == "exact" else add_device_noise_)(*arguments)
+
+    monkeypatch.setattr(elsewhere, "is_away", lambda tensor: bool(making) or tensor.device.type != "cpu")
+    monkeypatch.setattr(resident_loading, "fetch_batch", fetch)
+    monkeypatch.setattr(transforms, "add_device_noise_", add_noise)
 
 
 def is_held(loader: Any) -> bool:
@@ -147,7 +172,7 @@ def test_the_guides_augmentation_on_real_spectrograms() -> None:
 
 
 def test_noise_in_several_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.device.resident_transforms._NOISE_AT_A_TIME", 300)
+    monkeypatch.setattr("chirpid_patch.transforms.device_noise._NOISE_AT_A_TIME", 300)
     dataset = augmented(tensor_data(11, SHAPE), NOISE)
     assert same(run(resident(dataset, 8)), run(ordinary(dataset, 8)))
 

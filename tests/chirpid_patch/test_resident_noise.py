@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chirpid_patch.device.resident_noise import device_noise
 from chirpid_patch.randomness.keyed_random import derive
+from chirpid_patch.transforms.device_noise import device_noise
 from chirpid_patch.transforms.noise import normal_noise
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

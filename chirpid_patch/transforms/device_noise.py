@@ -9,18 +9,23 @@ values of N(0, std²), within ±6.7 std, but others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from chirpid_patch.transforms.elsewhere import sent
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
 
 # SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
 _LAST_SHIFT = 31
+#: Values that get noise at a time: what is computed on the way takes about 20 bytes for each.
+_NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
@@ -86,3 +91,19 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
     The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
     """
     return _DRAW[mode](keys, count, float(std))
+
+
+def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
+    """What ``noise.add_noise_`` does, where ``batch`` is."""
+    count = batch[0].numel() if len(rows) else 0
+    if not count:
+        return
+    at_a_time = max(1, _NOISE_AT_A_TIME // count)
+    for first in range(0, len(rows), at_a_time):
+        some = slice(first, first + at_a_time)
+        numbers = np.stack([np.array(rows[some], dtype=np.int64), keys[some].view(np.int64)])
+        places, there = sent(torch.from_numpy(numbers), batch.device)
+        noise = device_noise(there, count, std, mode)
+        noisy = batch.index_select(0, places)
+        noisy.add_(noise.view(noisy.shape)).clamp_(0, 1)
+        batch.index_copy_(0, places, noisy)

@@ -1,0 +1,96 @@
+"""A dataset as it is now, over copies of its tensors on a device, so that its batches are made there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
+from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
+from chirpid_patch.datasets.gather import RowsOnDevice, is_exactly, is_shipped, joint_of
+from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
+from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
+from chirpid_patch.declaration import served
+from chirpid_patch.device.resident_tensors import NotResidentError
+from chirpid_patch.transforms.symmetries import FlipsAndTurns
+from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment, Standardize, is_batchable
+
+#: What works on batches on any device.
+_TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
+#: What a subclass may not replace.
+_READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
+
+#: Gives the copy of a tensor.
+Copy = Callable[[Tensor], Tensor]
+
+
+def _does_as(thing: Any, kind: type) -> bool:
+    """Whether ``thing`` is one of ``kind`` and makes batches as it does; it may be a subclass otherwise."""
+    unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
+    return isinstance(thing, kind) and all(unchanged)
+
+
+def _reads_as(dataset: Any, kind: type) -> bool:
+    return is_shipped(dataset) and _does_as(dataset, kind)
+
+
+def base_tensors(dataset: Any) -> list[Tensor]:
+    """The tensors that all samples of ``dataset`` are rows of.
+
+    Raises NotResidentError, which names what is in the way, if batches could not be made from these on a device.
+    """
+    if is_exactly(dataset, TensorDataset):
+        return list(dataset.tensors)
+    joint = joint_of(dataset)
+    if joint is not None:
+        return list(chain.from_iterable(map(base_tensors, joint.children)))
+    dataset = served(dataset)
+    if _reads_as(dataset, WorkerSafeArrayDataset):
+        return [dataset.x, dataset.y]
+    if _reads_as(dataset, WorkerSafeAugmentedDataset):
+        stages = [one for _, one in dataset._stages()] if dataset.training else []
+        others = [one for one in stages if not (is_batchable(one) and any(_does_as(one, kind) for kind in _TRANSFORMS))]
+        if others:
+            raise NotResidentError(f"{_name(others[0])} is augmentation that only works on single samples")
+        return base_tensors(dataset.base_dataset)
+    if _reads_as(dataset, WorkerSafeStandardizedDataset):
+        return base_tensors(dataset.base_dataset)
+    if _reads_as(dataset, WorkerSafeSequenceDataset):
+        return base_tensors(dataset.data_list)
+    what = "samples are a list" if isinstance(dataset, list | tuple) else f"{_name(dataset)} reads its samples itself"
+    raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
+
+
+def _name(thing: Any) -> str:
+    return str(getattr(thing, "__name__", type(thing).__name__))
+
+
+def resident_view(dataset: Any, copy: Copy) -> Any:
+    """``dataset``, whose ``base_tensors`` are known, with these and its statistics replaced by their copies."""
+    if is_exactly(dataset, TensorDataset):
+        return RowsOnDevice(*map(copy, dataset.tensors))
+    joint = joint_of(dataset)
+    if joint is not None:
+        children = [resident_view(child, copy) for child in joint.children]
+        return _twin(dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]})
+    dataset = served(dataset)
+    if isinstance(dataset, WorkerSafeArrayDataset):
+        return _twin(dataset, x=copy(dataset.x), y=copy(dataset.y))
+    if isinstance(dataset, WorkerSafeSequenceDataset):
+        return _twin(dataset, data_list=resident_view(dataset.data_list, copy))
+    below = resident_view(dataset.base_dataset, copy)
+    if isinstance(dataset, WorkerSafeStandardizedDataset):
+        mean, divisor = (copy(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands())
+        return _twin(dataset, base_dataset=below, _cached=((mean, divisor), {}))
+    return _twin(dataset, base_dataset=below)
+
+
+def _twin(original: Any, /, **changed: Any) -> Any:
+    """An object like ``original``, made without its constructor, with other values of some attributes."""
+    twin = object.__new__(type(original))
+    twin.__dict__.update(vars(original), **changed)
+    return twin

@@ -1,0 +1,46 @@
+"""Batches that are on another device than the CPU: what is needed beside them, brought there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+#: Dtypes to which numbers are rounded once, by NumPy as by PyTorch.
+EXACT = (torch.float32, torch.float64)
+
+
+def is_away(tensor: Tensor) -> bool:
+    """Whether ``tensor`` is on another device than the CPU, which wants few large operations."""
+    return tensor.device.type != "cpu"
+
+
+def sent(numbers: Tensor, device: torch.device) -> Tensor:
+    """A few numbers on ``device``. On CUDA the copy from pinned memory is waited for by nobody.
+
+    PyTorch gives the pinned memory to others only after the copy is over.
+    """
+    if device.type == "cuda":
+        return numbers.pin_memory().to(device, non_blocking=True)
+    return numbers.to(device)
+
+
+def operand(value: Any, batch: Tensor) -> Any:
+    """``value`` for arithmetic with ``batch``, where that is.
+
+    Numbers become tensors where that changes nothing on the CPU: CUDA divides by a number by multiplying with its
+    reciprocal, and the last bit would differ.
+    """
+    if not is_away(batch):
+        return value
+    if isinstance(value, Tensor):
+        if value.device == batch.device:
+            return value
+        there = torch.full((), value.item(), dtype=value.dtype, device=batch.device) if not value.ndim else None
+        return sent(value, batch.device) if there is None else there
+    exact = batch.dtype in EXACT or not batch.is_floating_point()
+    if exact and isinstance(value, float | np.floating):
+        return torch.full((), float(value), dtype=torch.result_type(batch, float(value)), device=batch.device)
+    return value
