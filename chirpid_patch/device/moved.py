@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import IterableDataset
 
-from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.device.prefetch import DevicePrefetcher
+from chirpid_patch.device.prefetch import DevicePrefetcher, asked_early_unnoticed
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.samplers import tasks_drawn_freely
 
 
 class MovedTo(Placement):
@@ -42,7 +39,7 @@ class MovedTo(Placement):
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
         """``batches``, moved."""
-        self._moving.lookahead = _asked_early_unnoticed(loader)
+        self._moving.lookahead = asked_early_unnoticed(loader, in_memory=True)
         self._source.batches = batches
         return iter(self._moving)
 
@@ -56,11 +53,3 @@ class _Source:
         batches, self.batches = self.batches, None
         assert batches is not None
         return batches
-
-
-def _asked_early_unnoticed(loader: Any) -> bool:
-    """Whether no random number moves when ``loader`` is asked for a batch early: workers draw, or samples in memory."""
-    if isinstance(loader.dataset, IterableDataset) or not (loader.num_workers or is_in_memory(loader.dataset)):
-        return False
-    free = tasks_drawn_freely(loader)
-    return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)

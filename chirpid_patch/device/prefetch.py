@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
+from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.moving import mapped, move_batch, move_part, usable_device
 from chirpid_patch.device.side_stream import BatchCopy, CopyingDevice, CudaCopies
 from chirpid_patch.loading.loader import BatchedDataLoader
@@ -33,9 +34,8 @@ class DevicePrefetcher:
         loader: any iterable of batches; iterated anew each time.
         device: where the batches go.
         lookahead: ask the loader for a batch before the one before is trained on, so that its copy is over by then
-            also in loops that wait for the device in every step (``loss.item()``). None does so only where nothing but
-            the loader can notice: PyTorch's loader or this package's, with workers, and a sampler that draws nothing as
-            it goes. Random generators are then at every moment as without the prefetcher. True is right wherever
+            also in loops that wait for the device in every step (``loss.item()``). None does so only where no random
+            number moves by it, see ``asked_early_unnoticed``. True is right wherever
             neither the training nor the loader draws from a generator that the other one uses, and the dataset is not
             changed within an epoch.
 
@@ -53,7 +53,9 @@ class DevicePrefetcher:
         batches = iter(self.loader)
         if self.device.type != "cuda":
             return map(partial(mapped, move=partial(move_part, self.device)), batches)
-        lookahead = _asked_early_unnoticed(self.loader) if self.lookahead is None else self.lookahead
+        lookahead = self.lookahead
+        if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
+            lookahead = asked_early_unnoticed(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
 
     def _copies(self) -> CopyingDevice:
@@ -121,9 +123,16 @@ def _gives_away(loader: Any) -> bool:
     return ours and (loader.num_workers > 0 or stacks_samples(loader.collate_fn))
 
 
-def _asked_early_unnoticed(loader: Any) -> bool:
-    """Whether nothing but ``loader`` itself changes when it is asked for its batches early."""
-    if type(loader) not in (DataLoader, BatchedDataLoader) or not loader.num_workers:
+def asked_early_unnoticed(loader: Any, *, in_memory: bool = False) -> bool:
+    """Whether no random number moves when ``loader`` is asked for a batch early.
+
+    That is where workers draw and the sampler draws nothing as it goes; also ``in_memory``, where samples draw by key,
+    and only a change of the dataset within an epoch would count later.
+    """
+    ours = type(loader) is BatchedDataLoader
+    if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return False
+    if not (loader.num_workers or (in_memory and ours and is_in_memory(loader.dataset))):
         return False
     free = tasks_drawn_freely(loader)
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)

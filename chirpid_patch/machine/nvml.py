@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.machine.visible_gpus import VisibleGpu, VisibleGpus, names_mig
-
 #: The fields of a reading that NVML is asked for.
 FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
@@ -22,7 +20,7 @@ class GpuReading:
     """One GPU at one moment. What cannot be read is None, and ``unreadable`` says why.
 
     Attributes:
-        name, uuid: as NVML says them.
+        name: as NVML says it.
         utilization_percent: the share of NVML's last sampling period (1/6 to 1 second, by model) in which at least one
             kernel ran, 0 to 100.
         memory_used_bytes, memory_total_bytes: the GPU's, not this process's alone.
@@ -30,7 +28,6 @@ class GpuReading:
     """
 
     name: str
-    uuid: str
     utilization_percent: float | None
     memory_used_bytes: int | None
     memory_total_bytes: int | None
@@ -47,14 +44,10 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class GpuStatus:
-    """The visible GPUs in CUDA's order, or none and the `reason` in one sentence.
-
-    `notes` says what is not sure about which GPUs these are.
-    """
+    """The visible GPUs in CUDA's order, or none and the `reason` in one sentence."""
 
     readings: tuple[GpuReading, ...] = ()
     reason: str | None = None
-    notes: tuple[str, ...] = ()
 
     @property
     def utilization_percent(self) -> float | None:
@@ -77,23 +70,17 @@ class GpuStatus:
 class GpuProbe:
     """Reads the GPUs that CUDA shows this process; never raises because of a missing or failing GPU.
 
-    Args:
-        nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
-        visible: what counts as CUDA_VISIBLE_DEVICES; by default the environment's. As in CUDA, entries are numbers,
-            (abbreviated) UUIDs of GPUs, and the first invalid one hides itself and all after it. MIG devices are not
-            read.
-
-    Which GPU a number means is asked of CUDA once that is initialised, if `visible` is not given. Before, numbers count
-    in NVML's order, that of the PCI bus; where CUDA may count otherwise, `GpuStatus.notes` says so.
+    Once CUDA is initialised PyTorch says which GPU each device is. Until then CUDA_VISIBLE_DEVICES does, whose numbers
+    count in NVML's order, that of the PCI bus; CUDA may count the fastest first. As in CUDA, entries are numbers or
+    (abbreviated) UUIDs, and the first invalid one hides itself and all after it. MIG devices are not read.
 
     The probe holds NVML open until `close()`, or for the length of a `with` block.
+
+    nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
     """
 
-    def __init__(self, nvml: Any | None = None, visible: str | None = None) -> None:
-        self._gpus: list[VisibleGpu] = []
-        self._notes: tuple[str, ...] = ()
+    def __init__(self, nvml: Any | None = None) -> None:
         self._open = False
-        self._told_by_cuda = visible is not None  # by the caller, and nobody else is to be asked
         self.reason: str | None = None
         if nvml is None:
             try:
@@ -102,54 +89,34 @@ class GpuProbe:
                 self.reason = "the nvidia-ml-py package is not installed"
                 return
         self._nvml = nvml
-        self._visible = os.environ.get("CUDA_VISIBLE_DEVICES") if visible is None else visible
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
             self.reason = f"NVML says: {error}"
             return
         self._open = True
-        self._find(ask_cuda=self._may_ask_cuda())
-
-    def _may_ask_cuda(self) -> bool:
-        return not self._told_by_cuda and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-
-    def _find(self, *, ask_cuda: bool) -> None:
-        self._told_by_cuda |= ask_cuda
-        try:
-            visible = VisibleGpus(self._nvml, self._visible, ask_cuda=ask_cuda)
-        except self._nvml.NVMLError as error:
-            self._gpus, self.reason = [], f"NVML says: {error}"
-            return
-        self._gpus, self._notes, self.reason = visible.found, tuple(visible.notes), None
-        if not self._gpus:
-            self.reason = self._why_none()
-
-    def _why_none(self) -> str:
-        if self._visible is None:
-            return "NVML finds none"
-        named = f"CUDA_VISIBLE_DEVICES={self._visible!r}"
-        return (
-            f"{named} names a MIG device, which is not read" if names_mig(self._visible) else f"{named} hides every GPU"
-        )
 
     def read(self) -> GpuStatus:
         """One reading of each visible GPU, or the reason why there is none."""
-        if self._open and self._may_ask_cuda():
-            self._find(ask_cuda=True)
-        if not self._gpus:
+        if not self._open:
             return GpuStatus(reason=self.reason)
-        readings = tuple(_reading(self._nvml, gpu) for gpu in self._gpus)
+        try:
+            readings = tuple(_reading(self._nvml, handle) for handle in _visible_gpus(self._nvml))
+        except self._nvml.NVMLError as error:
+            return GpuStatus(reason=f"NVML says: {error}")
+        if not readings:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which are not read"
+            return GpuStatus(reason="NVML finds none" if visible is None else hidden)
         if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
             return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])
-        return GpuStatus(readings, notes=self._notes)
+        return GpuStatus(readings)
 
     def close(self) -> None:
         """Let NVML go; further reads say that the probe is closed. Safe to call twice."""
         if not self._open:
             return
         self._open = False
-        self._gpus = []
         self.reason = "the probe is closed"
         try:
             self._nvml.nvmlShutdown()
@@ -165,19 +132,45 @@ class GpuProbe:
         self.close()
 
 
-def gpu_status(nvml: Any | None = None, visible: str | None = None) -> GpuStatus:
-    """One reading of the visible GPUs (arguments as for `GpuProbe`), or the reason why there is none."""
-    with GpuProbe(nvml, visible) as probe:
+def gpu_status(nvml: Any | None = None) -> GpuStatus:
+    """One reading of the visible GPUs (`nvml` as for `GpuProbe`), or the reason why there is none."""
+    with GpuProbe(nvml) as probe:
         return probe.read()
 
 
-def _reading(nvml: Any, gpu: VisibleGpu) -> GpuReading:
+def _visible_gpus(nvml: Any) -> list[Any]:
+    """NVML's handles of the GPUs that CUDA shows this process, in CUDA's order."""
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and visible.strip().startswith("MIG-"):
+        return []  # some drivers say the whole GPU's, whose memory others use, too
+    uuids = [_as_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        shown = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+        named = [f"GPU-{getattr(device, 'uuid', None)}" for device in shown]  # torch >= 2.4
+        if all(name in uuids for name in named):
+            return [handles[uuids.index(name)] for name in named]
+    if visible is None:
+        return handles
+    chosen: list[Any] = []
+    for entry in map(str.strip, visible.split(",")):
+        fitting = [handle for handle, uuid in zip(handles, uuids, strict=True) if uuid.startswith(entry)]
+        if entry.isdecimal() and int(entry) < len(handles):
+            chosen.append(handles[int(entry)])
+        elif entry.startswith("GPU-") and len(fitting) == 1:
+            chosen += fitting
+        else:
+            break
+    return chosen
+
+
+def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def ask(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
         """What ``function`` answers; None if it does not, and then ``fields`` cannot be read."""
         try:
-            return function(gpu.handle)
+            return function(handle)
         except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
             unreadable.update(dict.fromkeys(fields, f"NVML says: {error}"))
             return None
@@ -185,10 +178,14 @@ def _reading(nvml: Any, gpu: VisibleGpu) -> GpuReading:
     busy = ask(("utilization_percent",), nvml.nvmlDeviceGetUtilizationRates)
     memory = ask(("memory_used_bytes", "memory_total_bytes"), nvml.nvmlDeviceGetMemoryInfo)
     return GpuReading(
-        name=gpu.name,
-        uuid=gpu.uuid,
+        name=_as_text(nvml.nvmlDeviceGetName(handle)),
         utilization_percent=None if busy is None else float(busy.gpu),
         memory_used_bytes=None if memory is None else int(memory.used),
         memory_total_bytes=None if memory is None else int(memory.total),
         unreadable=unreadable,
     )
+
+
+def _as_text(value: str | bytes) -> str:
+    """What a binding returns as text; before version 11.5 that is bytes."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -250,7 +250,7 @@ def test_turns_are_taken_in_an_order_that_changes_and_end_with_the_time() -> Non
     order: list[str] = []
     epochs = {name: (lambda name=name: order.append(name) or 10) for name in "abc"}
     found = {name: measure.Timings() for name in epochs}
-    nvml = measure.GpuProbe(visible="")
+    nvml = measure.GpuProbe()
     far, past = float("inf"), -float("inf")
 
     def take(until: float, hard_end: float) -> None:

@@ -112,7 +112,7 @@ def test_what_is_read_is_the_memory_of_this_process_and_what_it_may_use() -> Non
 
 def test_gpu_memory_kept_ready_by_pytorch_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        memory_watch.GpuProbe, "read", lambda _self: GpuStatus((GpuReading("H", "u", 1.0, 9 * GIB, 10 * GIB),))
+        memory_watch.GpuProbe, "read", lambda _self: GpuStatus((GpuReading("H", 1.0, 9 * GIB, 10 * GIB),))
     )
     watch = MemoryWatch()
     assert [alert.pressure for alert in watch.check() if alert.use.source == "gpu 0"] == [SOFT]
