@@ -11,6 +11,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.datasets.gather import (
     Batch,
+    Part,
     RowKinds,
     WrappingDataset,
     has_fixed_samples,
@@ -160,6 +161,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         """Position and transform of the stages that are on, compositions taken apart."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in parts_of(one, (place,))]
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        """The same; none while training, which draws from ``random`` for every sample it gives."""
+        return None if self.training else [Part(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         """The sample (x, y) at ``index``, augmented while training."""

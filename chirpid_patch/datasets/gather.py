@@ -26,6 +26,9 @@ from chirpid_patch.transforms.elsewhere import sent
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
+#: Iterables of indices that are all there before the first sample is read.
+WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
+
 
 class Node(Protocol):
     """How a dataset is read, which ``BatchedDataset`` documents."""
@@ -44,6 +47,7 @@ class Node(Protocol):
     def keyed(self) -> bool: ...
     @property
     def reads_batches(self) -> bool: ...
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None: ...
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None: ...
 
 
@@ -85,6 +89,10 @@ class BatchedDataset(Dataset[Any], ABC):
     def children(self) -> list[Any]:
         """The datasets whose samples these are made from."""
         return []
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        """Of which samples of which children the samples (x, y) at ``indices`` have y unchanged; None: of none."""
+        return None
 
     @property
     @abstractmethod
@@ -215,6 +223,9 @@ class _Rows:
     @property
     def row_kinds(self) -> RowKinds | None:
         return [(rows.dtype, rows.shape[1:]) for rows in self._dataset.tensors]
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        return None
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         positions = positions_of(indices, len(self._dataset))

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
-from itertools import count
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Subset, TensorDataset
+from torch.utils.data import TensorDataset
 
-from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
-from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-
-_Reader = Callable[[Any], Any]
-
-#: What a reader answers where only reading the whole sample is sure to be right, errors included.
-_UNSURE = object()
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, is_shipped, joint_of
 
 #: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
 _INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
@@ -49,46 +40,40 @@ def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: b
         ValueError: where samples are taken apart and one is not a pair.
     """
     pairs = indices is None if unpack is None else unpack
-    label_of = _pair_label if pairs else _second
-    reader = _reader(dataset, pairs)
+    if not _reads_apart(dataset, pairs):
+        samples = iter(dataset) if indices is None else (dataset[index] for index in indices)
+        return [_label(sample, pairs) for sample in samples]
     if indices is None:
-        if reader is None or hasattr(type(dataset), "__iter__"):
-            return [label_of(sample) for sample in dataset]
-        return _until_refused(dataset, reader, label_of)
-    if reader is None:
-        return [label_of(dataset[index]) for index in indices]
-    labels = ((index, reader(index)) for index in _as_ints(indices))
-    return [label_of(dataset[index]) if label is _UNSURE else label for index, label in labels]
+        if not hasattr(type(dataset), "__iter__"):
+            labels = _labels(dataset, range(len(dataset)), pairs)
+            if labels is not None:
+                return labels
+        return [_label(sample, pairs) for sample in dataset]
+    if type(indices) not in WRITTEN_DOWN:  # which may be without end, or compute each index when it is asked for
+        return [label for index in indices for label in _each(dataset, [index], pairs)]
+    return _each(dataset, _as_ints(indices), pairs)
 
 
-def _until_refused(dataset: Any, reader: _Reader, label_of: _Reader) -> list[Any]:
-    """All labels; iteration over a map-style dataset ends with the first index that it refuses."""
-    labels: list[Any] = []
-    for index in count():
-        try:
-            label = reader(index)
-            sample = dataset[index] if label is _UNSURE else None
-        except (IndexError, StopIteration):
-            break
-        labels.append(label_of(sample) if label is _UNSURE else label)
-    return labels
+def _each(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any]:
+    labels = _labels(dataset, indices, pairs)
+    return [_label(dataset[index], pairs) for index in indices] if labels is None else labels
 
 
-def _pair_label(sample: Any) -> Any:
-    _, label = sample
-    return label
-
-
-def _second(sample: Any) -> Any:
+def _label(sample: Any, pairs: bool) -> Any:
+    if pairs:
+        _, label = sample
+        return label
     return sample[1]
 
 
-def _as_ints(indices: Iterable[Any]) -> Iterable[Any]:
+def _as_ints(indices: Iterable[Any]) -> list[Any]:
     """The same indices, as ints where they come in an array: those are looked up fastest."""
     whole = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
     whole = whole or (type(indices) is Tensor and indices.dtype in _INDEX_DTYPES)
-    ints: Iterable[Any] = indices.tolist() if whole and indices.ndim == 1 else indices  # type: ignore[attr-defined]
-    return ints
+    if whole and indices.ndim == 1:  # type: ignore[attr-defined]
+        ints: list[Any] = indices.tolist()  # type: ignore[attr-defined]
+        return ints
+    return list(indices)
 
 
 def _is_integer(index: Any) -> bool:
@@ -98,74 +83,61 @@ def _is_integer(index: Any) -> bool:
     return type(index) is Tensor and index.ndim == 0 and index.dtype in _INDEX_DTYPES
 
 
-def _reads_as(dataset: Any, kind: type, *methods: str) -> bool:
-    """Whether ``dataset`` reads its samples with the code of ``kind`` (it may be a subclass otherwise)."""
-    return isinstance(dataset, kind) and all(
-        getattr(type(dataset), method) is getattr(kind, method) for method in ("__getitem__", *methods)
-    )
+def _reads_apart(dataset: Any, pairs: bool) -> bool:
+    """Whether labels can be read without x, which nobody could notice. ``pairs``: samples must have two parts."""
+    if is_exactly(dataset, TensorDataset):
+        tensors = dataset.tensors
+        plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
+        # Else indexing x could do or raise something that indexing y does not.
+        fits = plain and all(one.ndim and len(one) == len(tensors[0]) for one in tensors)
+        return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
+    joint = joint_of(dataset)
+    if joint is not None:
+        return all(_reads_apart(child, pairs) for child in joint.children)
+    if not _passes_labels_on(dataset):
+        return False
+    return all(type(child) in (list, tuple) or _reads_apart(child, True) for child in dataset.children)
 
 
-def _reader(dataset: Any, pairs: bool) -> _Reader | None:
-    """What reads one label of ``dataset`` without its x; None where reading x may have effects.
-
-    With ``pairs``, samples with more or less than two parts are refused (as :data:`_UNSURE`), as taking them apart
-    would refuse them.
-    """
-    if _reads_as(dataset, TensorDataset):
-        return _of_tensors(dataset.tensors, pairs)
-    if _reads_as(dataset, Subset):
-        return _of_chosen(dataset.indices, _reader(dataset.dataset, pairs))
-    if _reads_as(dataset, ConcatDataset):
-        return _of_parts(dataset.cumulative_sizes, [_reader(part, pairs) for part in dataset.datasets])
-    if _reads_as(dataset, WorkerSafeStandardizedDataset, "read_sample"):
-        return _of_chosen(dataset.indices, _reader(dataset.base_dataset, True))
-    if _reads_as(dataset, WorkerSafeAugmentedDataset, "read_sample"):
-        # A training dataset draws from `random` for every sample it gives.
-        return None if dataset.training else _reader(dataset.base_dataset, True)
-    if _reads_as(dataset, WorkerSafeSequenceDataset, "read_sample"):
-        samples = dataset.data_list
-        return _of_list(samples, pairs) if type(samples) in (list, tuple) else _reader(samples, pairs)
-    return None
+def _passes_labels_on(dataset: Any) -> bool:
+    """Whether ``dataset`` is one of ours that says by ``resolve`` whose labels its are, and nothing replaced that."""
+    if not is_shipped(dataset):
+        return False
+    owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
+    return owners[0] is owners[1] is not BatchedDataset and dataset.resolve([]) is not None
 
 
-def _of_tensors(tensors: Any, pairs: bool) -> _Reader | None:
-    plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
-    if not plain or any(one.ndim == 0 or len(one) != len(tensors[0]) for one in tensors):
-        return None  # indexing x could do or raise something that indexing y does not
-    if len(tensors) < 2 or (pairs and len(tensors) != 2):
+def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
+    """The labels at ``indices`` of a dataset that reads them apart; None where one is refused, or not surely right."""
+    if not all(map(_is_integer, indices)):
         return None
-    labels = tensors[1]
-    return lambda index: labels[index] if _is_integer(index) else _UNSURE
-
-
-def _of_chosen(table: Any, below: _Reader | None) -> _Reader | None:
-    if below is None:
+    if type(dataset) in (list, tuple):
+        return _of_list(dataset, indices, pairs)
+    try:
+        if is_exactly(dataset, TensorDataset):
+            return [dataset.tensors[1][index] for index in indices]
+        joint = joint_of(dataset)
+        parts = (dataset if joint is None else joint).resolve(indices)
+    except IndexError:
         return None
-    return lambda index: below(table[index]) if _is_integer(index) else _UNSURE
-
-
-def _of_parts(bounds: list[int], parts: list[_Reader | None]) -> _Reader | None:
-    readers = [part for part in parts if part is not None]
-    if len(readers) < len(parts):
+    if parts is None:
         return None
-    total = bounds[-1]
-
-    def read(index: Any) -> Any:
-        if not _is_integer(index) or not -total <= index < total:
-            return _UNSURE
-        position = index % total
-        part = bisect_right(bounds, position)
-        return readers[part](position - bounds[part - 1] if part else position)
-
-    return read
+    labels: list[Any] = [None] * len(indices)
+    for part in parts:
+        found = _labels(part.dataset, part.indices, pairs or joint is None)
+        if found is None:
+            return None
+        for place, label in zip(range(len(indices)) if part.places is None else part.places, found, strict=True):
+            labels[place] = label
+    return labels
 
 
-def _of_list(samples: Any, pairs: bool) -> _Reader:
-    def read(index: Any) -> Any:
-        sample = samples[index] if _is_integer(index) else None
+def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> list[Any] | None:
+    labels = []
+    for index in indices:
+        sample = samples[index] if -len(samples) <= index < len(samples) else None
         # Anything but a plain pair with a tensor may be an object of the user's, whose code runs when it is used.
-        if type(sample) is not tuple or len(sample) < 2 or (pairs and len(sample) != 2):
-            return _UNSURE
-        return sample[1] if type(sample[0]) is Tensor else _UNSURE
-
-    return read
+        if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
+            return None
+        labels.append(sample[1])
+    return labels

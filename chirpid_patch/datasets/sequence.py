@@ -8,6 +8,7 @@ from typing import Any
 from chirpid_patch.datasets.gather import (
     Batch,
     BatchedDataset,
+    Part,
     RowKinds,
     fetch_batch,
     has_fixed_samples,
@@ -38,8 +39,8 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def children(self) -> list[Any]:
-        """What is listed, where that is a dataset."""
-        return [] if isinstance(self.data_list, list | tuple) else [self.data_list]
+        """What is listed."""
+        return [self.data_list]
 
     @property
     def in_memory(self) -> bool:
@@ -68,6 +69,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     def __len__(self) -> int:
         return len(self.data_list)
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        """The same."""
+        return [Part(self.data_list, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         """``data_list[index]``."""

@@ -12,13 +12,11 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from chirpid_patch.datasets.declared import standardized
-from chirpid_patch.datasets.gather import fetch_batch, has_fixed_samples, has_rows, tensors_behind
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, has_fixed_samples, has_rows, tensors_behind
 
 #: Samples that are made from rows in memory (standardised, say) are read so many at a time.
 _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
-#: Iterables of indices that are all there before the first sample is read.
-_WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
@@ -48,7 +46,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
     if type(indices) is GeneratorType and has_rows(dataset) and has_fixed_samples(dataset):
         indices = list(indices)  # reading rows does nothing that it could see
     # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
-    stacked = _gathered(dataset, list(indices)) if type(indices) in _WRITTEN_DOWN else None
+    stacked = _gathered(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
 

@@ -12,6 +12,7 @@ from torch.utils.data import default_collate
 
 from chirpid_patch.datasets.gather import (
     Batch,
+    Part,
     RowKinds,
     WrappingDataset,
     row_kinds,
@@ -131,6 +132,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _standardize(self, x: Any) -> Any:
         mean, deviation = self.operands()
         return (x - mean) / deviation
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        """Those that ``indices`` name."""
+        mapped = map_indices(self.indices, indices)
+        return None if mapped is None else [Part(self.base_dataset, mapped)]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         """The standardised sample (x, y) at ``index``."""
