@@ -1,23 +1,15 @@
-"""Mixed precision and TF32, chosen by the device, said, and undone when asked (R-001)."""
+"""Mixed precision and TF32, chosen by the device, and said (R-001)."""
 
 from __future__ import annotations
 
 import logging
-import operator
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 logger = logging.getLogger("chirpid_patch")
-
-#: PyTorch's settings of float32 arithmetic on CUDA, in the order in which they are put back: the older ones change the
-#: newer ones (torch >= 2.9). A newer one that is set alone makes PyTorch refuse to tell the older one.
-_PRECISION, _CUDNN = "float32_matmul_precision", "cudnn.allow_tf32"
-_MATMUL, _CPU_MATMUL = "cuda.matmul.fp32_precision", "mkldnn.matmul.fp32_precision"
-_CONVOLUTION, _RECURRENT = "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"
-_SETTINGS = (_PRECISION, _CUDNN, _MATMUL, _CPU_MATMUL, _CONVOLUTION, _RECURRENT)
 
 _BF16_CAPABILITY = 8  # Ampere: bfloat16 and TF32 in hardware
 _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
@@ -63,24 +55,17 @@ def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None
     return torch.cuda.amp.GradScaler(enabled=scaling)
 
 
+@dataclass(frozen=True)
 class MixedPrecision:
-    """What ``setup_mixed_precision`` set up, for one device. As a context manager it is undone at the end.
+    """What ``setup_mixed_precision`` set up, for one device.
 
     device, dtype: where, and the dtype of autocast; None is none.
-    changes: what was set, in words.
+    tf32: whether float32 is computed in TF32.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype | None, *, tf32: bool) -> None:
-        self.device = device
-        self.dtype = dtype
-        self._tf32 = tf32
-        before = _settings() if tf32 else {}
-        if tf32:
-            _compute_in_tf32()
-        after = _settings() if tf32 else {}
-        self._before: dict[str, Any] = {} if before == after else before
-        said = {_MATMUL: "matrix products", _CONVOLUTION: "convolutions", _RECURRENT: "recurrent layers"}
-        self.changes = tuple(f"TF32 for {said[name]}" for name in said if before.get(name) != after.get(name))
+    device: torch.device
+    dtype: torch.dtype | None
+    tf32: bool
 
     def autocast(self) -> AbstractContextManager[Any]:
         """For the forward pass and the loss of each step."""
@@ -90,20 +75,6 @@ class MixedPrecision:
         """For the backward pass and the optimiser: see ``grad_scaler_for``."""
         return grad_scaler_for(self.device, self.dtype or torch.float32)
 
-    def restore(self) -> None:
-        """Put the settings back as they were before. More than once is once."""
-        before, self._before = self._before, {}
-        for name, value in before.items():
-            _set(name, value)
-
-    def __enter__(self) -> MixedPrecision:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.restore()
-
     def __str__(self) -> str:
         if self.dtype is None:
             autocast = "no autocast"
@@ -111,8 +82,9 @@ class MixedPrecision:
             scaled = self.device.type == "cuda" and self.dtype is torch.float16
             scaling = ", gradients scaled" if scaled else ", no gradient scaling"
             autocast = f"autocast to {str(self.dtype).removeprefix('torch.')}{scaling}"
-        kept = "TF32 was on already" if self._tf32 else "float32 is computed as before"
-        return f"mixed precision on {self.device}: {autocast}; {'; '.join(self.changes) or kept}"
+        return (
+            f"mixed precision on {self.device}: {autocast}; {'TF32' if self.tf32 else 'float32 is computed as before'}"
+        )
 
 
 def setup_mixed_precision(
@@ -129,8 +101,7 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    What was done is logged (logger ``chirpid_patch``, INFO) and is ``str()`` of the result, whose ``restore`` undoes
-    it. Without a CUDA device nothing is set, and there is no autocast unless ``dtype`` asks for it.
+    What was done is logged (logger ``chirpid_patch``, INFO) and is ``str()`` of the result. Without a CUDA device nothing is set, and there is no autocast unless ``dtype`` asks for it.
 
     Args:
         device: where the training runs.
@@ -145,7 +116,9 @@ def setup_mixed_precision(
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
     picked = amp_dtype_for(chosen) if dtype is None else dtype
-    set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32=tf32 and _has_tf32(chosen))
+    set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and _has_tf32(chosen))
+    if set_up.tf32:
+        _compute_in_tf32()
     logger.info("%s", set_up)
     return set_up
 
@@ -156,38 +129,17 @@ def _has_tf32(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device)[0] >= _BF16_CAPABILITY
 
 
-def _settings() -> dict[str, Any]:
-    """The settings that this PyTorch has and tells."""
-    return {name: value for name in _SETTINGS if (value := _get(name)) is not None}
-
-
-def _get(name: str) -> Any:
-    """A setting; None where PyTorch has none, or refuses because newer and older ones contradict each other."""
-    try:
-        if name == _PRECISION:
-            return torch.get_float32_matmul_precision()
-        return operator.attrgetter(name)(torch.backends)
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def _set(name: str, value: Any) -> None:
-    if name == _PRECISION:
-        torch.set_float32_matmul_precision(value)
-        return
-    owner, _, attribute = name.rpartition(".")
-    setattr(operator.attrgetter(owner)(torch.backends), attribute, value)
-
-
 def _compute_in_tf32() -> None:
-    """Have CUDA compute float32 in TF32, so that older and newer settings agree where they did."""
-    if _get(_PRECISION) == "highest":
-        on_cpu = _get(_CPU_MATMUL)
-        _set(_PRECISION, "high")
-        if on_cpu is not None:
-            _set(_CPU_MATMUL, on_cpu)
-    if _get(_CUDNN) is False:
-        _set(_CUDNN, True)
-    for name in (_MATMUL, _CONVOLUTION, _RECURRENT):  # of a program that uses the newer settings itself
-        if _get(name) not in (None, "tf32"):
-            _set(name, "tf32")
+    """Have CUDA compute float32 in TF32. A CPU's own setting stays, and so does a precision that is lower already."""
+    backends: Any = torch.backends
+    on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9
+    before = None if on_cpu is None else on_cpu.fp32_precision
+    if torch.get_float32_matmul_precision() == "highest":
+        torch.set_float32_matmul_precision("high")
+    if on_cpu is not None:
+        on_cpu.fp32_precision = before
+    backends.cudnn.allow_tf32 = True
+    for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
+        # Of a program that uses the newer settings itself: one that is set alone makes PyTorch refuse the older ones.
+        if getattr(kind, "fp32_precision", "tf32") != "tf32":
+            kind.fp32_precision = "tf32"
