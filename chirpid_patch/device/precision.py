@@ -82,9 +82,8 @@ class MixedPrecision:
             scaled = self.device.type == "cuda" and self.dtype is torch.float16
             scaling = ", gradients scaled" if scaled else ", no gradient scaling"
             autocast = f"autocast to {str(self.dtype).removeprefix('torch.')}{scaling}"
-        return (
-            f"mixed precision on {self.device}: {autocast}; {'TF32' if self.tf32 else 'float32 is computed as before'}"
-        )
+        float32 = "TF32" if self.tf32 else "float32 is computed as before"
+        return f"mixed precision on {self.device}: {autocast}; {float32}"
 
 
 def setup_mixed_precision(
@@ -101,7 +100,8 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    What was done is logged (logger ``chirpid_patch``, INFO) and is ``str()`` of the result. Without a CUDA device nothing is set, and there is no autocast unless ``dtype`` asks for it.
+    What was done is logged (logger ``chirpid_patch``, INFO) and is ``str()`` of the result. Without a CUDA device
+    nothing is set, and there is no autocast unless ``dtype`` asks for it.
 
     Args:
         device: where the training runs.
