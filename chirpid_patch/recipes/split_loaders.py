@@ -35,7 +35,6 @@ def create_dataloaders(
     seed: int = 42,
     channels: int = 3,
     transform: Callable[[torch.Tensor], Any] | None = None,
-    as_bytes: bool = False,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
     """Loaders for training (shuffled), validation and test (every sample, in order).
@@ -50,10 +49,9 @@ def create_dataloaders(
             * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder are held
               out, or, if there is a folder ``val`` beside them, its images and none of the training folder's;
             * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
-            * a dataset (indexable, with a length): likewise;
-            * a function from "train" and "test" to datasets: ``val_split`` of the first are held out.
+            * a dataset (indexable, with a length): likewise.
         batch_size: samples in a batch.
-        img_size, channels, transform, as_bytes: of images in folders, see ``ImageFolderDataset``.
+        img_size, channels, transform: of images in folders, see ``ImageFolderDataset``.
         num_workers: worker processes at most, for each loader; the factory may use fewer, or none. None are started
             unless they are asked for here or with ``tune=True``.
         val_split: share of the training samples held out for validation, 0 (none, for inference) up to below 1.
@@ -72,21 +70,14 @@ def create_dataloaders(
             raise ValueError(f"{name} is a share of the samples, from 0 up to below 1, not {share}")
 
     def folder(path: Path, classes: list[str] | None = None) -> ImageFolderDataset:
-        options: dict[str, Any] = {"channels": channels, "transform": transform, "as_bytes": as_bytes}
-        return ImageFolderDataset(path, img_size, classes=classes, **options)
+        return ImageFolderDataset(path, img_size, channels=channels, classes=classes, transform=transform)
 
     if isinstance(data_root, str | Path):
         train, validation, test = _of_folder(Path(data_root), folder, val_split, test_split, seed)
     elif hasattr(data_root, "__getitem__") and hasattr(data_root, "__len__"):
         train, validation, test = _split(data_root, (val_split, test_split), seed)
-    elif callable(data_root):
-        train, validation = _split(data_root("train"), (val_split,), seed)
-        test = _everything(data_root("test"))
     else:
-        raise TypeError(
-            f"data_root must be a folder, a dataset with a length, or a function from 'train' and 'test' to datasets, "
-            f"not {type(data_root).__name__}"
-        )
+        raise TypeError(f"data_root must be a folder or a dataset with a length, not {type(data_root).__name__}")
     return _loaders(train, validation, test, batch_size, {"max_workers": num_workers, **loader_options})
 
 
