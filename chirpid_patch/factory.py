@@ -372,7 +372,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     with warnings.catch_warnings():
         if plan.measured:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
-        loader = BatchedDataLoader(
+        loader: BatchedDataLoader[Any] = BatchedDataLoader(
             options.dataset,
             draws_ahead=0 if plan.workers else (options.prefetch_factor or TORCH_PREFETCH) * asked,
             draws_like_persistent_workers=persistent and not plan.workers,

@@ -74,7 +74,12 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._usual = UsualTime(slow_factor)
         self._timer = BatchTimer()
         self._waiting, self._moving, self._stepping = map(TraceRange, (DATA_WAIT, TRANSFER, STEP))
-        self._begin_anew()
+        self._uses_cuda: bool | None = None
+        self._step: Step | None = None
+        self._loose: list[tuple[Any, Any]] = []  # transfers before the step that comes
+        self._unread: deque[Step] = deque()  # steps that have ended, and were not taken down
+        self._epoch, self._stretch = StepTally(), StepTally()
+        self.slow_batches: list[SlowBatch] = []
 
     @property
     def batch_load_times(self) -> list[float]:
@@ -200,12 +205,10 @@ class DataLoaderProfilingHook(TrainerHooks):
         for part in (self._waiting, self._moving, self._stepping):
             part.end()
         self._timer.restart()
-        self._uses_cuda: bool | None = None
-        self._step: Step | None = None
-        self._loose: list[tuple[Any, Any]] = []
-        self._unread: deque[Step] = deque()
+        self._uses_cuda = self._step = None
+        self._loose, self._unread = [], deque()
         self._epoch, self._stretch = StepTally(), StepTally()
-        self.slow_batches: list[SlowBatch] = []
+        self.slow_batches = []
 
     def _take_down(self) -> None:
         """Count the steps that have ended and whose times are known, and say what is to be said of them."""

@@ -47,7 +47,7 @@ class Step:
 
 
 def _seconds(begun: Any, ended: Any) -> float:
-    return ended - begun if isinstance(begun, float) else begun.elapsed_time(ended) * 1e-3
+    return float(ended - begun if isinstance(begun, float) else begun.elapsed_time(ended) * 1e-3)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class LossParts:
         known = _FUNCTIONS.get(criterion)
         self._criterion: Any = criterion if known is None else known()
         if reduction is None and type(self._criterion).__module__ == nn.CrossEntropyLoss.__module__:
-            own = self._criterion.reduction
+            own = getattr(self._criterion, "reduction", None)
             reduction = "mean" if own in ("mean", "batchmean") else "sum" if own == "sum" else None
         self._reduction = reduction
 
