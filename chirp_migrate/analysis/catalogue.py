@@ -9,8 +9,6 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["DATASET", "FACTORY", "LOADER", "PLAIN_DECORATOR", "PROGRESS", "inherits", "is_call_of", "resolves_to"]
-
 #: Methods of the factory that make loaders.
 FACTORY = r"chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
 #: Classes of loaders.

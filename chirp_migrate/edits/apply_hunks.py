@@ -12,8 +12,6 @@ from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["compose"]
-
 _WORD = re.compile(r"\w+")
 
 

@@ -13,8 +13,6 @@ from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["CallEdit", "call_text"]
-
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 #: What stands between code and a comment that is set off: it gives way before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")

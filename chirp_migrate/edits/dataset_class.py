@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
@@ -45,16 +46,12 @@ from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_super_init, names_bound
 
-_DATASET = frozenset({"torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset"})
+_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 
 
 def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
     """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
-    if len(bases) != 1:
-        return False
-    base = bases[0].value if isinstance(bases[0], cst.Subscript) else bases[0]
-    names = project.resolved_names(module, base)
-    return bool(names) and names <= _DATASET
+    return len(bases) == 1 and resolves_to(module, bases[0], _DATASET, project)
 
 
 @dataclass

@@ -15,8 +15,6 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted
 from chirp_migrate.syntax.scopes import Kind
 
-__all__ = ["check_class"]
-
 #: Decorators that do nothing besides making another method.
 _DECORATORS = re.compile(r"(builtins|functools|abc|typing|typing_extensions|torch)\..+|.+\.(setter|getter|deleter)")
 _DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString() | m.Ellipsis())])

@@ -13,8 +13,6 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["lambda_parameters", "returned_lines"]
-
 
 def lambda_parameters(
     module: Module, node: cst.Lambda, bound: Sequence[cst.Param], added: Sequence[str], first: str

@@ -22,8 +22,6 @@ from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["is_laid_out", "layout_edits"]
-
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 

@@ -18,8 +18,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import holds, methods_of, names_bound
 
-__all__ = ["KEPT", "LocalClass"]
-
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
     r"torch\.utils\.data\.((dataset|sampler)\.)?(Dataset|IterableDataset|Sampler)|typing\.Generic|abc\.ABC"

@@ -15,17 +15,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Scope
 
-__all__ = [
-    "check_body",
-    "check_calls",
-    "check_onlookers",
-    "check_values",
-    "is_unused",
-    "method_name",
-    "outer_name",
-    "owning_method",
-]
-
 #: Names whose meaning depends on the function, or the class, they stand in.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})

@@ -17,25 +17,6 @@ from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.scopes import Kind
 
-__all__ = [
-    "NotMovable",
-    "definition_range",
-    "free_name",
-    "function_offset",
-    "import_edits",
-    "import_lines",
-    "in_string",
-    "insert_at",
-    "insert_behind",
-    "insertion_offset",
-    "joined",
-    "left_over_imports",
-    "moved",
-    "nests",
-    "statement_after_docstring",
-    "whole_span",
-]
-
 #: Longer names of what moves would fill its lines.
 _LONGEST_NAME = 40
 #: Modules that only define something.

@@ -7,8 +7,6 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.label_scan import Scan
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["scan_arguments"]
-
 
 def scan_arguments(module: Module, scan: Scan) -> str:
     """The dataset, and the indices of its samples if it is not iterated over."""

@@ -17,16 +17,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import dotted
 from chirp_migrate.syntax.scopes import Kind
 
-__all__ = [
-    "bindings_of",
-    "bound_defaults",
-    "check_annotations",
-    "parameter_edits",
-    "parameters_offset",
-    "partial_call",
-    "stays",
-]
-
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
-from chirp_migrate.rules.api import CallEdit, Edit, Module, Project, Proposal, Rule, Safety, own_nodes
+from chirp_migrate.rules.api import CallEdit, Edit, Module, Project, Proposal, Rule, Safety, keywords, own_nodes
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 #: Devices to which copies from pinned memory run beside Python.
@@ -106,7 +106,7 @@ def _in_loop(
 
 def _pins(project: Project, loader: Loader) -> bool:
     """Whether a loader pins its batches, as the factory's do unless they are told not to."""
-    given = [{a.keyword.value: a.value for a in call.args if a.keyword is not None} for _, call in loader.calls]
+    given = [keywords(call) for _, call in loader.calls]
     if not given:
         return backend_holds(project, _MAKES_LOADERS)
     return not all(is_name(one.get("pin_memory"), "False") for one in given)
@@ -127,7 +127,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
     """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
     assert isinstance(call.func, cst.Attribute)
-    given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    given = keywords(call)
     positional = [a.value for a in call.args if a.keyword is None]
     if any(a.star for a in call.args) or not given.keys() <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -142,7 +142,7 @@ def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
 def _collates_tensors(loader: Loader) -> bool:
     """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
     for _, call in loader.calls:
-        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        given = keywords(call)
         if "collate_fn" in given or any(a.star for a in call.args) or is_name(given.get("batch_size"), "None"):
             return False
         if sum(a.keyword is None for a in call.args) >= _COLLATE_FN:

@@ -109,6 +109,11 @@ def target_names(target: cst.CSTNode) -> set[str]:
     return {name for part in parts for name in target_names(part.value)}
 
 
+def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
+    """What a call gives by keyword."""
+    return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
+
+
 def assigned_pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:

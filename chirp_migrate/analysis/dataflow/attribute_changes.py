@@ -8,8 +8,6 @@ import re
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["is_changed"]
-
 
 def is_changed(module: Module, project: Project, attribute: str) -> bool:
     """Whether anything but one assignment in ``module``, and those to ``self`` in other files, changes an attribute."""

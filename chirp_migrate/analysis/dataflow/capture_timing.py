@@ -13,8 +13,6 @@ from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind
 
-__all__ = ["early_binding_problem", "has_value"]
-
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _KEEPS = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
 

@@ -9,8 +9,6 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
-__all__ = ["Capture", "captures", "is_read", "is_variable", "mentions", "reads_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Capture:

@@ -9,8 +9,6 @@ from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.syntax.module import Module, matching
 
-__all__ = ["constructor_calls"]
-
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
     """Calls of the class that ``node`` makes and calls ``title``.

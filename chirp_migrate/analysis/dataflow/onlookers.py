@@ -8,8 +8,6 @@ import re
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["has_subclass", "is_assigned", "is_assigned_later", "is_quoted", "is_replaced", "passed_by_name"]
-
 
 def has_subclass(project: Project, title: str) -> bool:
     """Whether a class may inherit from one called ``title``, also from what it is imported as."""

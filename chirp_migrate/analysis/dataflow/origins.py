@@ -13,8 +13,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, own_nodes, parameters
 
-__all__ = ["Origin", "backend_holds", "origins", "scope_of"]
-
 _FOUND: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
 

@@ -11,23 +11,6 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import Module
 
-__all__ = [
-    "Assigned",
-    "Called",
-    "Chosen",
-    "Default",
-    "Elsewhere",
-    "Entry",
-    "Given",
-    "Inherited",
-    "Iterated",
-    "Kept",
-    "Member",
-    "Returned",
-    "Step",
-    "step_of",
-]
-
 
 @dataclass(frozen=True)
 class Chosen:

@@ -28,8 +28,6 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Destinations", "base_names", "may_have_destinations"]
-
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
 _TRANSFORM = re.compile(
@@ -61,8 +59,7 @@ def may_have_destinations(text: str) -> bool:
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
     """Qualified names of the bases of a class, without what stands in brackets behind them."""
     for base in node.bases:
-        bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
-        yield from project.resolved_names(module, bare)
+        yield from project.resolved_names(module, base.value)
 
 
 class Destinations:

@@ -57,8 +57,7 @@ class DatasetState:
     def _follow(self, module: Module, node: cst.ClassDef) -> None:
         self.lineage.append((module, node))
         for base in node.bases:
-            bare = base.value.value if isinstance(base.value, cst.Subscript) else base.value
-            for name in self.project.resolved_names(module, bare):
+            for name in self.project.resolved_names(module, base.value):
                 found = self.project.class_definition(name)
                 if found is None:
                     self.outside.add(name)

@@ -13,8 +13,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binds, own_nodes
 
-__all__ = ["HeldGenerator", "held_generators"]
-
 _GENERATORS = frozenset(
     {
         "numpy.random.default_rng",

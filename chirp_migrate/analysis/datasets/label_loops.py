@@ -16,8 +16,6 @@ from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_sca
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Comprehension", "LabelLoop", "label_comprehension", "label_loop"]
-
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 #: Calls that take all of a generator at once, and keep nothing of it when it raises.
 _AT_ONCE = re.compile(

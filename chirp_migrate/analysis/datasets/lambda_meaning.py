@@ -15,8 +15,6 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted
 from chirp_migrate.syntax.scopes import Kind
 
-__all__ = ["Forwarded", "Shipped", "instead_of"]
-
 _SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
 

@@ -16,8 +16,6 @@ from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, holds, mention
 
-__all__ = ["StandardizedList", "appended_to", "in_comprehension", "in_loop", "may_be_read_outside"]
-
 _SAMPLE = Name("<sample>")
 
 

@@ -12,8 +12,6 @@ from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_super_init, own_nodes, parameters
 
-__all__ = ["TRANSFORMS", "is_made_once", "is_transform"]
-
 #: What torchvision and torchaudio call their transforms.
 TRANSFORMS = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
 #: Those that were looked at: they store their arguments and constants computed from them, and draw when called.

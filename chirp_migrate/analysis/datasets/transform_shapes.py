@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-__all__ = ["DOCSTRING", "SUPER_INIT", "DelegatingTransform", "handing_on"]
-
 DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 SUPER_INIT = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__")), args=[]))])
 #: Refusing an argument is not doing anything with it.

@@ -16,8 +16,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, methods_of, names_bound, own_nodes, parameters, target_names
 
-__all__ = ["NotOnce", "SampleTransforms"]
-
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
 _BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
 _LIBRARIES = ("torch.", "torchvision.", "torchaudio.", "numpy.", "math.")
@@ -63,8 +61,7 @@ class SampleTransforms:
 
     def calls(self) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
         """Outermost calls that make a transform of nothing that belongs to the sample, with their methods."""
-        bases = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in self._definition.bases]
-        if not all(resolves_to(self._module, base, _BASE, self._project) for base in bases):
+        if not all(resolves_to(self._module, base.value, _BASE, self._project) for base in self._definition.bases):
             return
         for method in (self._methods[name] for name in self._running):
             local = names_bound(method) - {"self"}

@@ -9,9 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import dotted
-
-__all__ = ["CUDA", "is_dtype", "may_move", "moved_to", "names_device"]
+from chirp_migrate.syntax.queries import dotted, keywords
 
 #: What ``.cuda()`` without an argument moves to.
 CUDA = cst.SimpleString('"cuda"')
@@ -32,7 +30,7 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """
     if not isinstance(call.func, cst.Attribute) or any(one.star for one in call.args):
         return None
-    given = {one.keyword.value: one.value for one in call.args if one.keyword is not None}
+    given = keywords(call)
     positional = [one.value for one in call.args if one.keyword is None]
     device = positional[0] if positional else given.get("device")
     if call.func.attr.value == "cuda":

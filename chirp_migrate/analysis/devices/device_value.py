@@ -12,8 +12,6 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters
 
-__all__ = ["ACCELERATOR", "DeviceValue", "device_value"]
-
 #: Kinds of devices that are not the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
 #: What people call devices.

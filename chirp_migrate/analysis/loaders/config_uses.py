@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["taken_whole"]
-
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
 #: Methods of a dict that show, or give away, more than what they are asked for.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})

@@ -22,8 +22,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
 
-__all__ = ["STREAMS", "THREADS", "WORKERS", "CustomLoading", "Sign", "custom_loading"]
-
 WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
 
 _MADE_WITH = {

@@ -13,8 +13,6 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters
 
-__all__ = ["DataReading", "Function", "Unit"]
-
 Unit = cst.ClassDef | cst.FunctionDef | cst.Module
 Function = cst.FunctionDef | cst.Lambda
 

@@ -18,8 +18,6 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes
 from chirp_migrate.syntax.scopes import Kind
 
-__all__ = ["DistributedSampler", "is_told_the_epoch", "sampler_of"]
-
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 _SET = r"\.\s*set_epoch\s*\("
 _SETS_EPOCH = m.Call(m.Attribute(attr=m.Name("set_epoch")))

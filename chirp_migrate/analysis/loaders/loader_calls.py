@@ -10,6 +10,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import keywords
 
 #: PyTorch's class, by the names that it has.
 DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
@@ -59,8 +60,7 @@ class LoaderCall:
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
     """Calls that build loaders; with ``mentioning``, only those that give one of these arguments by keyword."""
     for call in module.find(cst.Call):
-        keywords = {a.keyword.value for a in call.args if a.keyword is not None}
-        if mentioning and not keywords & set(mentioning):
+        if mentioning and keywords(call).keys().isdisjoint(mentioning):
             continue
         names = project.resolved_names(module, call.func)
         found = [_LOADERS.fullmatch(name) for name in names]
@@ -69,7 +69,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         role = (found[0]["torch"] or found[0]["role"]).rstrip("_")
         positional = _FACTORY if role in ("training", "validation", "test") else TORCH_POSITIONAL
         plain = [a for a in call.args if not a.star]
-        arguments = {a.keyword.value: a.value for a in plain if a.keyword is not None}
+        arguments = keywords(call)
         arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 

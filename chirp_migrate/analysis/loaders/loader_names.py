@@ -22,13 +22,6 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
 
-__all__ = [
-    "Evidence",
-    "Loader",
-    "LoaderNames",
-    "may_use_loader",
-]
-
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
 

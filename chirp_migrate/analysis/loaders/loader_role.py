@@ -11,8 +11,6 @@ import libcst.matchers as m
 
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["LoaderRole", "loader_role"]
-
 _NOTHING = m.Name("False") | m.Name("None")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")

@@ -17,8 +17,6 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Scope
 
-__all__ = ["Built", "CalledLater", "HandedOn", "Named", "Subclassed", "Use", "loader_mentions", "may_build", "use_of"]
-
 #: Functions that look at a class and make nothing of it.
 _LOOKS = re.compile(
     r"builtins\.(isinstance|issubclass|hasattr|getattr|repr|str|id|type|super|dir|vars|print|hash)"

@@ -15,8 +15,6 @@ from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, mention, own_nodes
 
-__all__ = ["Batch", "Path", "statement_of"]
-
 #: What reads a tensor or its container and keeps no view of it.
 _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"

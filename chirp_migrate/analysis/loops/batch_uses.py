@@ -13,8 +13,6 @@ from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import Mention, mention
 
-__all__ = ["BatchUses", "batch_uses"]
-
 #: Methods and attributes that tell of a tensor what is the same on every device.
 _SAID = frozenset({"size", "dim", "ndimension", "numel", "nelement", "shape", "dtype", "ndim", "keys"})
 #: Methods that change shape or type: what they give, the device gives, too.

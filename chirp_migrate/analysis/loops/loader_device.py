@@ -14,8 +14,6 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters
 from chirp_migrate.syntax.scopes import Kind, Scope
 
-__all__ = ["device_at"]
-
 #: Names of what holds settings; what other objects call their device may be another one later.
 _SETTINGS = re.compile(r"_*(\w+_)?(args?|arguments|opts?|options|config|cfg|conf|hparams|params|flags|settings)", re.I)
 

@@ -31,8 +31,6 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters
 
-__all__ = ["ByAttribute", "ByCall", "Flow", "LoaderLoop", "Step", "argument_for", "loader_flow"]
-
 _SHOWN = re.compile(PROGRESS)
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
 #: What of a loader, or of a progress bar around it, is asked or told without reading a batch.

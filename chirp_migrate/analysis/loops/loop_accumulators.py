@@ -30,8 +30,6 @@ from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes
 
-__all__ = ["NotProven", "summed_on_device"]
-
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
 _LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
 #: Context managers that let exceptions pass, and leave the device's stream as it is.

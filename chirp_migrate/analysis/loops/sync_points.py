@@ -20,9 +20,7 @@ from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch, statement_of
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, mention, own_nodes, target_names
-
-__all__ = ["DeviceLoop", "Wait", "WaitKind", "batch_loops", "is_each_step"]
+from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, keywords, mention, own_nodes, target_names
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: What may stand behind a wait and belongs to it: ``.cpu().numpy().tolist()``.
@@ -86,7 +84,7 @@ def _gives_single(loader: Loader) -> bool:
     """Whether all calls that may have made a loader leave out the batch size or say 1."""
     sizes = []
     for _, call in loader.calls:
-        given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        given = keywords(call)
         positional = [a.value for a in call.args if a.keyword is None]
         if any(a.star for a in call.args) or "batch_sampler" in given:
             return False
