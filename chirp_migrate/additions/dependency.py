@@ -1,7 +1,7 @@
 """The line that makes a migrated project ask for what it now imports.
 
 What can be installed is the distribution ``chirp-migrate``; it ships the runtime ``chirpid_patch``. The files are
-edited as text, so that comments, order and newlines of the rest stay as they are.
+edited as they are written, so that comments, order and newlines of the rest stay as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
@@ -43,12 +45,6 @@ _REQUIREMENTS = (
 )
 _PYPROJECT, _SETUP = "pyproject.toml", "setup.cfg"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
-
-_STRING = r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''
-_TOKEN = re.compile(
-    rf"(?P<string>{_STRING})|(?P<comment>#[^\n]*)|(?P<bracket>[\[\]])|(?P<comma>,)|(?P<other>[^\s])", re.S
-)
-_OPENING = re.compile(r'(?m)^[ \t]*(?:dependencies|"dependencies"|\'dependencies\')[ \t]*=[ \t]*\[')
 
 
 def requirement(version: str) -> str:
@@ -141,43 +137,19 @@ def with_project_dependency(text: str, wanted: str) -> str:
         raise ValueError("it has no list `dependencies` under [project]")
     if any(isinstance(one, str) and _names_distribution(one) for one in listed):
         return text
+    import tomlkit.exceptions  # which most runs do not need
+
     expected = {**before, "project": {**before["project"], "dependencies": [*listed, wanted]}}
-    # TOML's grammar allows more than is read here; parsing the result decides, whatever was matched.
-    for opening in _OPENING.finditer(text):
-        extended = _extended(text, opening.end(), f'"{wanted}"')
-        try:
-            if extended is not None and _parsed(extended) == expected:
-                return extended
-        except ValueError:
-            continue
-    raise ValueError("its list of dependencies is written in a way that is not understood here")
-
-
-def _extended(text: str, start: int, entry: str) -> str | None:
-    """Text with ``entry`` at the end of the array whose first character is at ``start``; None if it never ends."""
-    last: re.Match[str] | None = None
-    depth = 1
-    close = -1
-    for token in _TOKEN.finditer(text, start):
-        if token.lastgroup == "bracket":
-            depth += 1 if token.group() == "[" else -1
-            if depth == 0:
-                close = token.start()
-                break
-        if token.lastgroup != "comment":
-            last = token
-    if close < 0:
-        return None
-    if last is None:
-        return text[:close] + entry + text[close:] if "\n" not in text[start:close] else None
-    separator = "" if last.lastgroup == "comma" else ","
-    line = text.rfind("\n", start, close) + 1
-    if not line or text[line:close].strip():  # the bracket closes on the line of the last entry
-        return text[: last.end()] + f"{separator} {entry}" + text[last.end() :]
-    first_of_last = text.rfind("\n", 0, last.start()) + 1
-    indent = re.match(r"[ \t]*", text[first_of_last:]).group()  # type: ignore[union-attr]
-    added = f"{indent}{entry},{_newline(text)}"
-    return text[: last.end()] + separator + text[last.end() : line] + added + text[line:]
+    try:
+        whole: Any = tomlkit.parse(text)
+        kept = tomlkit.dumps(whole)
+        whole["project"]["dependencies"].append(wanted)
+        after = tomlkit.dumps(whole)
+    except tomlkit.exceptions.TOMLKitError as error:
+        raise ValueError(f"it cannot be added to ({error})") from None
+    if kept != text or _parsed(after) != expected:
+        raise ValueError("its list of dependencies is written in a way that is not understood here")
+    return after
 
 
 def with_install_requires(text: str, wanted: str) -> str:
@@ -259,7 +231,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _names_distribution(line: str) -> bool:
     name = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
-    return name is not None and re.sub(r"[-_.]+", "-", name.group(1)).lower() == _DISTRIBUTION
+    return name is not None and canonicalize_name(name.group(1)) == _DISTRIBUTION
 
 
 def _newline(text: str) -> str:

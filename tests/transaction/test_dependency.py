@@ -62,9 +62,10 @@ def test_a_requirements_file_that_a_line_would_break_is_refused(text: str) -> No
         ('["torch"]', '["torch", "chirp-migrate>=0.1"]'),
         ('["torch",]', '["torch", "chirp-migrate>=0.1"]'),
         ('[\n    "torch[x]",  # a ] comment\n]', '[\n    "torch[x]",  # a ] comment\n    "chirp-migrate>=0.1",\n]'),
-        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirp-migrate>=0.1\",\n]"),
+        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirp-migrate>=0.1\"\n]"),
+        ("[\n  # only a comment\n]", '[\n  # only a comment\n  "chirp-migrate>=0.1"\n]'),
         ('[\r\n\t"torch",\r\n]', '[\r\n\t"torch",\r\n\t"chirp-migrate>=0.1",\r\n]'),
-        ('["torch",\n "numpy"]', '["torch",\n "numpy", "chirp-migrate>=0.1"]'),
+        ('["torch",\n "numpy"]', '["torch",\n "numpy",\n "chirp-migrate>=0.1"]'),
     ],
 )
 def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
@@ -75,14 +76,19 @@ def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
     assert with_project_dependency(expected, WANTED) == expected
 
 
+def test_a_project_that_is_an_inline_table_gets_one_entry() -> None:
+    text = 'project = {name = "b", dependencies = ["torch"]}\n'
+    assert with_project_dependency(text, WANTED) == text.replace('"torch"', '"torch", "chirp-migrate>=0.1"')
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "[tool.ruff]\nline-length = 100\n",
         '[project]\nname = "b"\ndynamic = ["dependencies"]\n',
         "[project\n",
-        '[project]\ndependencies = [\n  # only a comment\n]\nname = "b"\n',
-        'project = {name = "b", dependencies = ["torch"]}\n',
+        '[project]\nname = "b"\ndependencies = ["torch"]\n[project]\nname = "c"\n',
+        '[project]\nname = "b"\ndependencies = "torch"\n',
     ],
 )
 def test_a_pyproject_that_cannot_be_extended_for_sure_is_refused(text: str) -> None:
