@@ -220,7 +220,7 @@ def test_of_several_gpus_the_one_that_is_trained_on_is_reported() -> None:
 
     def status(*percents: float | None) -> Any:
         unreadable = {"utilization_percent": "NVML says: Not Supported"}
-        return nvml.GpuStatus(tuple(nvml.GpuReading("GPU", "GPU-1", one, 0, 0, unreadable) for one in percents))
+        return nvml.GpuStatus(tuple(nvml.GpuReading("GPU", one, 0, 0, unreadable) for one in percents))
 
     statuses = [status(10.0, 80.0, None), status(20.0, 100.0, None)]
     found = [measure.Gpu.of(statuses, torch.device("cuda", number)) for number in range(4)]

@@ -203,7 +203,7 @@ def test_random_states_are_put_back_after_an_error(monitor: DataLoaderPerformanc
 def test_usage_is_recorded_beside_the_times(
     monitor: DataLoaderPerformanceMonitor, monkeypatch: pytest.MonkeyPatch, samples: TensorDataset
 ) -> None:
-    gpu = GpuStatus((GpuReading("Model", "GPU-1", 71.0, 5, 10),))
+    gpu = GpuStatus((GpuReading("Model", 71.0, 5, 10),))
     monkeypatch.setattr(monitor_module, "gpu_status", lambda: gpu)
     monitor.time_batch_loading(DataLoader(samples, batch_size=10))
     assert monitor.gpu_status() is gpu
