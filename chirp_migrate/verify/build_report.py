@@ -123,8 +123,8 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 def rounds_line(rounds: Rounds) -> str:
     """How many rounds were made, discarded and why, how busy the machine was, and why there were no more."""
-    text = f"{len(rounds.made)} made, {len(rounds.used)} count"
-    some = len(rounds.used) - len(rounds.whole)
+    text = f"{len(rounds.made)} made, {len(rounds.included)} kept"
+    some = len(rounds.included) - len(rounds.complete)
     if some:
         text += f" ({some} of them with the entry points that were still open)"
     others = rounds.others()
@@ -169,7 +169,7 @@ def _interval(ratio: Ratio | None) -> Interval | None:
 
 
 def _rounds(rounds: Rounds) -> RoundsMade:
-    used = {id(each) for each in rounds.used}
+    included = {id(each) for each in rounds.included}
     others = rounds.others()
     return RoundsMade(
         made=[
@@ -179,11 +179,11 @@ def _rounds(rounds: Rounds) -> RoundsMade:
                 each.others,
                 each.duration_s,
                 each.disturbed,
-                id(each) in used,
+                id(each) in included,
             )
             for each in rounds.made
         ],
-        count=len(rounds.used),
+        count=len(rounds.included),
         discarded=rounds.discarded,
         disturbed_but_counted=rounds.kept_though_disturbed,
         looks=[LookTaken(look.rounds, look.share) for look in rounds.looks],

@@ -23,7 +23,7 @@ from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES, Children
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds, whole
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, complete, take_rounds
 from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import MARGIN, Decision, Judge, Timing, Verdict
 
@@ -58,16 +58,16 @@ class Measurements:
     @property
     def rounds(self) -> int:
         """Timed pairs that count; 0 when the sides were found to differ before timing."""
-        return len(self.timed.used)
+        return len(self.timed.included)
 
     @property
     def seconds(self) -> dict[str, dict[str, list[float]]]:
         """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
-        return _columns(self.timed.used, self.labels)
+        return _columns(self.timed.included, self.labels)
 
     def total(self, side: str) -> list[float]:
         """Seconds of all entry points together, for each round that counts and has all of them."""
-        return [sum(each.seconds[side].values()) for each in self.timed.whole]
+        return [sum(each.seconds[side].values()) for each in self.timed.complete]
 
 
 @dataclass(frozen=True)
@@ -178,13 +178,13 @@ def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool 
     """What the looks at these rounds have shown."""
     by = Judge(threshold, margin, each)
     for number, look in enumerate(rounds.looks):
-        by.look(*timings(rounds.used[: look.rounds]), rounds.looks[: number + 1])
+        by.look(*timings(rounds.included[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 
 def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
     """All entry points together, and each, over those of these rounds that have them."""
-    complete = whole(rounds)
+    in_all = complete(rounds)
 
     def timing(some: Sequence[TimedRound], seconds: Callable[[TimedRound, str], float]) -> Timing:
         fed = [each for each in some if each.seconds["cached"]]
@@ -199,9 +199,9 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
             [each for each in rounds if label in each.labels],
             lambda each, side, label=label: each.seconds[side][label],  # type: ignore[misc]
         )
-        for label in complete[0].seconds["before"]
+        for label in in_all[0].seconds["before"]
     }
-    return timing(complete, lambda each, side: math.fsum(each.seconds[side].values())), entries
+    return timing(in_all, lambda each, side: math.fsum(each.seconds[side].values())), entries
 
 
 def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, dict[str, list[float]]]:

@@ -81,27 +81,27 @@ def test_it_ends_with_the_budget_and_with_the_rounds_but_not_before_the_least() 
 
 def test_disturbed_rounds_are_discarded_counted_and_made_again() -> None:
     rounds = taken([QUIET, BUSY, QUIET, BUSY, QUIET, QUIET], most=4)
-    assert (len(rounds.made), len(rounds.used), rounds.discarded) == (6, 4, 2)
-    assert not any(each.disturbed for each in rounds.used)
+    assert (len(rounds.made), len(rounds.included), rounds.discarded) == (6, 4, 2)
+    assert not any(each.disturbed for each in rounds.included)
     assert rounds.others() == pytest.approx((QUIET, BUSY))
 
 
 def test_a_machine_that_is_always_busy_gets_a_verdict_from_what_there_is() -> None:
     rounds = taken([BUSY] * 30, most=4)
-    assert (len(rounds.made), len(rounds.used), rounds.discarded) == (7, 4, 3)
+    assert (len(rounds.made), len(rounds.included), rounds.discarded) == (7, 4, 3)
     assert rounds.kept_though_disturbed == 4
     assert rounds.stopped is Stopped.ROUNDS
 
 
 def test_discarding_ends_with_the_budget_too() -> None:
     rounds = taken([BUSY, QUIET, BUSY] + [QUIET] * 30, budget_s=30)
-    assert (len(rounds.made), len(rounds.used), rounds.discarded) == (6, 4, 2)
+    assert (len(rounds.made), len(rounds.included), rounds.discarded) == (6, 4, 2)
     assert rounds.stopped is Stopped.BUDGET
 
 
 def test_where_others_are_not_watched_every_round_counts() -> None:
     rounds = taken([None] * 30, most=4)
-    assert (len(rounds.used), rounds.discarded, rounds.others()) == (4, 0, None)
+    assert (len(rounds.included), rounds.discarded, rounds.others()) == (4, 0, None)
 
 
 def test_a_discarded_round_is_made_again_in_its_place() -> None:
@@ -190,8 +190,8 @@ def asked_for(
 def test_after_a_look_only_what_is_still_open_runs() -> None:
     asked, rounds = asked_for([QUIET] * 30)
     assert asked == [None] * 4 + [frozenset({"doubtful"})] * 16
-    assert (len(rounds.used), len(rounds.whole)) == (20, 4)
-    total, entries = timings(rounds.used)
+    assert (len(rounds.included), len(rounds.complete)) == (20, 4)
+    total, entries = timings(rounds.included)
     assert total.ratio.rounds == entries["quick"].ratio.rounds == 4
     assert entries["doubtful"].ratio.rounds == 20
 

@@ -19,7 +19,7 @@ from enum import Enum
 from chirp_migrate.stats.looks import MIN_ROUNDS, Look, planned_looks
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 
-__all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "order", "take_rounds", "whole"]
+__all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
 
 LEAST_TO_TELL = 3
 """Rounds after which an interrupted verification tells what there is."""
@@ -70,20 +70,20 @@ class Rounds:
 
     Attributes:
         made: in the order in which they were made.
-        used: those that count.
+        included: those that count.
         looks: in the order in which they were taken; the last one is at all that count.
         stopped: why there are no more.
     """
 
     made: tuple[TimedRound, ...] = ()
-    used: tuple[TimedRound, ...] = ()
+    included: tuple[TimedRound, ...] = ()
     looks: tuple[Look, ...] = ()
     stopped: Stopped | None = None
 
     @property
-    def whole(self) -> tuple[TimedRound, ...]:
+    def complete(self) -> tuple[TimedRound, ...]:
         """Rounds that count and in which all entry points ran."""
-        return whole(self.used)
+        return complete(self.included)
 
     @property
     def discarded(self) -> int:
@@ -93,7 +93,7 @@ class Rounds:
     @property
     def kept_though_disturbed(self) -> int:
         """Disturbed rounds that count, because the machine was busy too often to wait for quiet."""
-        return sum(each.disturbed for each in self.used)
+        return sum(each.disturbed for each in self.included)
 
     def others(self) -> tuple[float, float] | None:
         """Median and largest share of the CPUs that others used, over all rounds; None where not watched."""
@@ -110,7 +110,7 @@ def order(seed: int, number: int) -> tuple[str, str]:
     return ("after", "before") if first_after != (number % 2 == 1) else ("before", "after")
 
 
-def whole(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
+def complete(rounds: Sequence[TimedRound]) -> tuple[TimedRound, ...]:
     """Those of ``rounds`` in which all entry points ran, that is as many as ran in any."""
     most = max((len(each.labels) for each in rounds), default=0)
     return tuple(each for each in rounds if len(each.labels) == most)
@@ -139,42 +139,42 @@ def take_rounds(
     """
     planned = planned_looks(most)
     made: list[TimedRound] = []
-    used: list[TimedRound] = []
+    included: list[TimedRound] = []
     looks: list[Look] = []
     labels: frozenset[str] | None = None
 
     def ended(stopped: Stopped) -> Rounds:
-        return Rounds(tuple(made), tuple(used), tuple(looks), stopped)
+        return Rounds(tuple(made), tuple(included), tuple(looks), stopped)
 
     def look(share: float) -> frozenset[str]:
-        looks.append(Look(len(used), share))
-        return still_open(tuple(used), tuple(looks))
+        looks.append(Look(len(included), share))
+        return still_open(tuple(included), tuple(looks))
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
 
     while True:
         try:
-            one = make(len(used), labels)
+            one = make(len(included), labels)
         except KeyboardInterrupt:
-            if len(used) < LEAST_TO_TELL:
+            if len(included) < LEAST_TO_TELL:
                 raise
-            if not looks or looks[-1].rounds < len(used):
+            if not looks or looks[-1].rounds < len(included):
                 look(left())
             return ended(Stopped.INTERRUPTED)
         made.append(one)
         elapsed = math.fsum(each.duration_s for each in made)
         late = elapsed > budget_s
-        if one.disturbed and not late and len(made) - len(used) - 1 < max(_DISTURBED_ALLOWED, len(used)):
+        if one.disturbed and not late and len(made) - len(included) - 1 < max(_DISTURBED_ALLOWED, len(included)):
             continue
-        used.append(one)
-        if len(used) % 2 or len(used) < MIN_ROUNDS:
+        included.append(one)
+        if len(included) % 2 or len(included) < MIN_ROUNDS:
             continue
-        due = next(each for each in planned if each.rounds >= len(used))
-        all_made = due == planned[-1] and due.rounds == len(used)
+        due = next(each for each in planned if each.rounds >= len(included))
+        all_made = due == planned[-1] and due.rounds == len(included)
         alike = [each.duration_s for each in made if each.labels == one.labels]
         out_of_time = elapsed + 2 * statistics.fmean(alike) > budget_s
-        if not (all_made or out_of_time or due.rounds == len(used)):
+        if not (all_made or out_of_time or due.rounds == len(included)):
             continue
         labels = look(left() if all_made or out_of_time else due.share)
         if not labels:
