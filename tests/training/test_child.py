@@ -142,6 +142,7 @@ def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> Non
         "parent.wait_for_turn()\ntime.sleep(600)",
         "threading.Thread(target=time.sleep, args=(600,)).start()\nreturn Found(1, {})",
         "parent._connection.close()\ntime.sleep(600)",
+        "os.write(parent._connection.fileno(), b'\\0\\0\\1\\0half')\ntime.sleep(600)",
     ],
 )
 def test_one_that_hangs_is_ended(stub: Start, act: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -94,7 +95,7 @@ class Child(Generic[_T]):
         """CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours."""
 
     def __enter__(self) -> Child[_T]:
-        mark = new_mark()
+        self._mark = new_mark()
         with ExitStack() as stack:
             # What the child leaves there goes with it.
             temporary = stack.enter_context(
@@ -109,14 +110,14 @@ class Child(Generic[_T]):
                     # The same number of characters for each: what lies behind them in memory does not move.
                     [sys.executable, "-m", self._module, f"{theirs.fileno():05d}"],
                     cwd=_PACKAGE_ROOT,
-                    env={**_inherited(temporary), **self._environment, MARKER: mark},
+                    env={**_inherited(temporary), **self._environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
                     stdout=self._output.descriptor,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     pass_fds=(theirs.fileno(),),
                 )
-            stack.callback(_end, self._process, mark)
+            stack.callback(_end, self._process, self._mark)
             self._output.started()
             self._tell(pack_request(self._request))
             self._stack = stack.pop_all()
@@ -189,10 +190,17 @@ class Child(Generic[_T]):
                 return None
             if self._remaining_s() < 0:
                 self._fail(self._too_long())
+        # One that stops in the middle of a message would be waited for without an end.
+        late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._process.pid, self._mark), {"alive": True})
+        late.start()
         try:
             return unpack(self._connection.recv_bytes(_LARGEST_MESSAGE), Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
+            if self._remaining_s() < 0:
+                self._fail(self._too_long())
             return None
+        finally:
+            late.cancel()
 
     def _wait_for_end(self) -> None:
         """Wait until the process is gone, so that nothing of it runs beside what is timed next."""
