@@ -18,8 +18,8 @@ from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.document import tune_report
 from chirp_migrate.tune.report import to_text
-from chirp_migrate.tune.request import Grid
-from chirp_migrate.tune.session import Asked, tune_tree
+from chirp_migrate.tune.request import Grid, Request
+from chirp_migrate.tune.session import tune_tree
 
 _MOST_WORKERS = 64
 _PLOT_NAME = "data_loading_performance.png"
@@ -148,18 +148,17 @@ def tune(
         plots.check(target)
     elif config is not None:
         target = _documented_plot(root, config, said)
-    asked = Asked(
-        root,
+    request = Request(
+        str(root),
         Grid(workers, prefetch, batch_sizes, seconds, thread_safe, _LOADERS[loader]),
         dataset,
         unaugmented,
         config,
-        workload,
-        _profile(profile) if save else None,
-        max(600.0, 4 * seconds) if timeout is None else timeout,
+        profile=str(_profile(profile)) if save else "",
     )
+    timeout_s = max(600.0, 4 * seconds) if timeout is None else timeout
     try:
-        findings = tune_tree(asked, said.progress)
+        findings = tune_tree(request, workload, timeout_s, said.progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
