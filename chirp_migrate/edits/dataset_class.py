@@ -44,7 +44,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_super_init, names_bound
+from chirp_migrate.syntax.queries import is_super_init, methods_of, names_bound
 
 _DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 
@@ -83,14 +83,10 @@ def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> 
     """Read ``node``; ``None`` when it is not a plain subclass of PyTorch's ``Dataset``."""
     if node.keywords or not is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
-    methods: dict[str, cst.FunctionDef] = {}
-    read = DatasetClass(module, node, methods)
-    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
-        if isinstance(statement, cst.FunctionDef):
-            methods[statement.name.value] = statement
-    if "__init__" in methods:
+    read = DatasetClass(module, node, methods_of(node))
+    if "__init__" in read.methods:
         with suppress(NotStraightLine):
-            _read_init(read, methods["__init__"])
+            _read_init(read, read.methods["__init__"])
     return read
 
 

@@ -12,7 +12,17 @@ from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, binds, dotted, keywords, mention, own_nodes, parameters
+from chirp_migrate.syntax.queries import (
+    Mention,
+    binds,
+    dotted,
+    is_name,
+    keywords,
+    mention,
+    methods_of,
+    own_nodes,
+    parameters,
+)
 
 __all__ = [
     "DATASET",
@@ -30,10 +40,12 @@ __all__ = [
     "dotted",
     "inherits",
     "is_call_of",
+    "is_name",
     "keywords",
     "listed",
     "matching",
     "mention",
+    "methods_of",
     "own_nodes",
     "parameters",
     "quoted",

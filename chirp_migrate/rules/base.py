@@ -58,6 +58,8 @@ class Rule(ABC):
         reason: one paragraph: why the rewritten code is better.
         safety: what applying the rule means for the training (see :class:`~chirp_migrate.plans.plan.Safety`).
         trigger: words of which at least one occurs in any text this rule can have something to say about.
+        beside: words of which each occurs in such a text, too.
+        shape: what such a text matches somewhere.
         counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
             the ledger of a run counts it.
         finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
@@ -70,6 +72,8 @@ class Rule(ABC):
     reason: ClassVar[str]
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
+    beside: ClassVar[tuple[str, ...]] = ()
+    shape: ClassVar[re.Pattern[str] | None] = None
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
     for_the_curious: ClassVar[bool] = False
@@ -93,7 +97,8 @@ class Rule(ABC):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
-        return any(word in text for word in self.trigger)
+        worded = any(word in text for word in self.trigger) and all(word in text for word in self.beside)
+        return worded and (self.shape is None or self.shape.search(text) is not None)
 
     def may_have_more(self, text: str, project: Project) -> bool:
         """Whether the rule can still propose something in a text that has been rewritten already."""

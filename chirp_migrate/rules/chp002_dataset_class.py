@@ -54,10 +54,7 @@ class WorkerSafeDatasetClass(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that may define a dataset of their own."""
-        return "__getitem__" in text and super().concerns(text, project)
+    beside = ("__getitem__",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Decorate top-level dataset classes whose samples are understood."""

@@ -17,7 +17,7 @@ from chirp_migrate.analysis.datasets.mask_meaning import (
 )
 from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, runtime, walk
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, methods_of, runtime, walk
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.
@@ -78,7 +78,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
     names = project.resolved_names(module, node.bases[0].value) if node.bases else set()
     if node.bases and (not names or not names <= _MODULES):
         return None
-    methods = {s.name.value: s for s in node.body.body if isinstance(s, cst.FunctionDef)}
+    methods = methods_of(node)
     init, method = methods.get("__init__"), "forward" if node.bases else "__call__"
     if init is None or method not in methods:
         return None

@@ -64,10 +64,7 @@ class MaterializedStandardization(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that divide something, as standardising does, beside datasets."""
-        return super().concerns(text, project) and _DIVIDES.search(text) is not None
+    shape = _DIVIDES
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""

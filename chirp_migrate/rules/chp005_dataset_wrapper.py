@@ -59,10 +59,7 @@ class DatasetWrapper(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a class made by ``type`` that may be a dataset."""
-        return "__getitem__" in text and "type(" in text and super().concerns(text, project)
+    beside = ("__getitem__", "type(")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood datasets where they are constructed."""

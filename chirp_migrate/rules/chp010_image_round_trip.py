@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.mask_meaning import MASK_PARAMETERS
 from chirp_migrate.edits.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
@@ -43,10 +43,7 @@ class ImageRoundTrip(Rule):
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that may define a dataset."""
-        return "__getitem__" in text and super().concerns(text, project)
+    beside = ("__getitem__",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite dataset classes whose ``__getitem__`` masks an image made from the sample."""
@@ -108,26 +105,20 @@ def _mask_construction(module: Module, project: Project, augmenter: Store | None
     for statement in module.tree.body:
         for qualified in _imported_as(module, statement, made["augmenter"]):
             found = project.class_definition(qualified)
-            if found is None or not isinstance(found[1].body, cst.IndentedBlock):
-                continue
-            for method in found[1].body.body:
-                if isinstance(method, cst.FunctionDef) and method.name.value == "__init__":
-                    names = {p.name.value for p in method.params.params[1:]}
-                    return made if names <= set(MASK_PARAMETERS) else None
+            init = methods_of(found[1]).get("__init__") if found is not None else None
+            if init is not None:
+                names = {one.name.value for one in init.params.params[1:]}
+                return made if names <= set(MASK_PARAMETERS) else None
     return None
 
 
 def _imported_as(module: Module, statement: cst.CSTNode, name: str) -> Iterable[str]:
     if isinstance(statement, cst.ClassDef) and statement.name.value == name:
         yield f"{module.name}.{name}"
-    if isinstance(statement, cst.SimpleStatementLine):
-        for small in statement.body:
-            if (
-                isinstance(small, cst.ImportFrom)
-                and small.module is not None
-                and not isinstance(small.names, cst.ImportStar)
-            ):
-                for alias in small.names:
+    for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+        match small:
+            case cst.ImportFrom(module=cst.BaseExpression() as source, names=[*aliases]):
+                for alias in aliases:
                     if (alias.evaluated_alias or alias.evaluated_name) == name:
                         dots = "." * len(small.relative)
-                        yield module.absolute(f"{dots}{module.source(small.module)}.{alias.evaluated_name}")
+                        yield module.absolute(f"{dots}{module.source(source)}.{alias.evaluated_name}")

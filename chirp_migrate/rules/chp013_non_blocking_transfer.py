@@ -11,10 +11,20 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
-from chirp_migrate.rules.api import CallEdit, Edit, Module, Project, Proposal, Rule, Safety, keywords, own_nodes
+from chirp_migrate.rules.api import (
+    CallEdit,
+    Edit,
+    Module,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    is_name,
+    keywords,
+    own_nodes,
+)
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 #: Devices to which copies from pinned memory run beside Python.

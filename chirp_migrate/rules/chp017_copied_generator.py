@@ -9,9 +9,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
-from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"

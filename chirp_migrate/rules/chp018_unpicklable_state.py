@@ -75,10 +75,8 @@ class UnpicklableState(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "Dataset")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules whose classes may be datasets and open or lock something when they are made."""
-        return "__init__" in text and super().concerns(text, project) and _WORDS.search(text) is not None
+    beside = ("__init__",)
+    shape = _WORDS
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report what datasets keep on ``self`` that workers cannot have."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, walk
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name, own_nodes, walk
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")

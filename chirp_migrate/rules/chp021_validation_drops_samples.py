@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, is_name, loader_calls
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)

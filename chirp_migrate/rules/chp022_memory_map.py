@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
-from chirp_migrate.analysis.loaders.loader_calls import is_name
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name
 
 _MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
 
@@ -22,10 +21,7 @@ class PickledMemoryMap(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that map files and define classes with a constructor."""
-        return "__init__" in text and super().concerns(text, project)
+    beside = ("__init__",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""

@@ -44,10 +44,7 @@ class DeviceResident(Rule):
     safety = Safety.BEHAVIOUR
     for_the_curious = True
     trigger = (_FACTORY,)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules in which the factory builds a loader, by now."""
-        return _FACTORY in text and _CALL.search(text) is not None
+    shape = _CALL
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Give the factory the device that all loops over its loader move their batches to."""

@@ -57,10 +57,7 @@ class StackedSamples(Rule):
     )
     safety = Safety.SAFE
     trigger = ("stack",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that stack a list they write down."""
-        return _STACKS.search(text) is not None
+    shape = _STACKS
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite stacks of a dataset's samples."""

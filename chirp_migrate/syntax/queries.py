@@ -23,6 +23,11 @@ def dotted(node: cst.CSTNode) -> str | None:
     return None
 
 
+def is_name(node: cst.CSTNode | None, *values: str) -> bool:
+    """Whether a node is one of these bare names (``None``, ``True`` …)."""
+    return isinstance(node, cst.Name) and node.value in values
+
+
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Nodes of code below ``scope``, without what lies in functions, classes and lambdas inside it."""
     pending = list(code_children(scope))

@@ -27,6 +27,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 )
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import methods_of
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
@@ -152,9 +153,8 @@ class Destinations:
         if names is not None:
             return list(names)
         found = self._project.class_definition(qualified)
-        body = found[1].body.body if found is not None else ()
-        init = next((one for one in body if m.matches(one, m.FunctionDef(m.Name("__init__")))), None)
-        return [one.name.value for one in init.params.params[1:]] if isinstance(init, cst.FunctionDef) else []
+        init = methods_of(found[1]).get("__init__") if found is not None else None
+        return [one.name.value for one in init.params.params[1:]] if init is not None else []
 
     def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
         """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""

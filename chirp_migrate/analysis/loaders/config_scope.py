@@ -11,6 +11,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import methods_of
 
 _CONFIG_NAMES = ("config", "cfg")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -34,10 +35,10 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
             attribute = m.Attribute(m.Name("self"), m.Name(name))
             if _is_read(module, function, attribute, node, end):
                 return f"self.{name}"
-            init = next((one for one in owner.body.body if m.matches(one, m.FunctionDef(m.Name("__init__")))), None)
+            init = methods_of(owner).get("__init__")
             given = matching(owner, m.AssignTarget(attribute))
             if (
-                isinstance(init, cst.FunctionDef)
+                init is not None
                 and init is not function
                 and all(module.enclosing_function(one) is init for one in given)
                 and _is_read(module, init, attribute, init.body, module.span(init)[1])

@@ -11,11 +11,10 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
-from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, own_nodes
+from chirp_migrate.syntax.queries import dotted, is_name, own_nodes
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")

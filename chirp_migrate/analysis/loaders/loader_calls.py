@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import keywords
+from chirp_migrate.syntax.queries import is_name, keywords
 
 #: PyTorch's class, by the names that it has.
 DATALOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
@@ -80,8 +80,3 @@ def argument_positions(call: cst.Call) -> dict[str, int]:
     positional = dict(enumerate(TORCH_POSITIONAL))
     found = ((keyword or positional.get(place), place) for keyword, place in named)
     return {name: place for name, place in found if name is not None}
-
-
-def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Whether a node is one of these bare names (``None``, ``True`` …)."""
-    return isinstance(node, cst.Name) and node.value in values

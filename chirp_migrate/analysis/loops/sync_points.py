@@ -15,12 +15,20 @@ from functools import cached_property
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
-from chirp_migrate.analysis.loaders.loader_calls import is_name
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch, statement_of
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, keywords, mention, own_nodes, target_names
+from chirp_migrate.syntax.queries import (
+    Mention,
+    assigned_pairs,
+    holds,
+    is_name,
+    keywords,
+    mention,
+    own_nodes,
+    target_names,
+)
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: What may stand behind a wait and belongs to it: ``.cpu().numpy().tolist()``.
