@@ -7,6 +7,7 @@ and figures may be no numbers.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,9 +22,9 @@ def plain(document: object) -> Any:
     return msgspec.to_builtins(document)
 
 
-def as_bytes(document: object) -> bytes:
-    """The document as a file has it."""
-    return (json.dumps(plain(document), indent=2, ensure_ascii=True) + "\n").encode("ascii")
+def as_bytes(document: object, indent: int | None = 2) -> bytes:
+    """The document as a file has it; in one line where ``indent`` is None."""
+    return (json.dumps(plain(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
@@ -50,4 +51,13 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(found, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(_in_our_words(str(error))) from None
+
+
+def _in_our_words(message: str) -> str:
+    """What was found first, as in other messages: `str` where `int` should be at `$.a`."""
+    what, _, place = message.partition(" - at ")
+    what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
+    what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)
+    what = f"{what[:1].lower()}{what[1:]}"
+    return f"{what} at {place}" if place else what

@@ -254,8 +254,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """The document as JSON."""
-    return as_bytes(report)
+    """The document as JSON, in one line: it may hold a hundred thousand figures."""
+    return as_bytes(report, indent=None)
 
 
 def decode(data: bytes) -> VerifyReport:
