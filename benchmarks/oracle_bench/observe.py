@@ -106,6 +106,8 @@ class _Program:
 
     def _tell(self, error: Exception) -> None:
         where = str(error).split("\n", 1)[0]
+        if not self.case.options.get("in_order", True):
+            where = where.rstrip("0123456789.")  # whichever worker was free has read it
         self.events.append(("error", type(error).__name__, where if where.startswith("Caught ") else ""))
         # PyTorch's errors of workers hold the frames that hold them: as garbage of that kind, workers end after 5 s.
         traceback.clear_frames(error.__traceback__)
