@@ -15,7 +15,19 @@ from pathlib import Path
 
 from harness import FIXTURE, ROOT, TOOL, migrated_copy
 
-SIZES = ["--samples", "480", "--epochs", "3", "--each", "--rounds", "60", "--budget", "800", "--measure-seconds", "30"]
+SIZES = [
+    "--samples",
+    "480",
+    "--epochs",
+    "3",
+    "--per-entry",
+    "--max-rounds",
+    "60",
+    "--time-budget",
+    "800",
+    "--measure-seconds",
+    "30",
+]
 BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 

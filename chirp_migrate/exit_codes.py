@@ -38,7 +38,7 @@ _MEANINGS = {
     ExitCode.USAGE: "the path, an option, a setting or a plan cannot be worked with",
     ExitCode.REFUSED: "refused, nothing was changed: work could be lost, or another run is under way",
     ExitCode.UNDONE: "the system did not let us write; what had been written was undone",
-    ExitCode.CHECK_FAILED: "the command given to --verify-with failed, and everything was rolled back",
+    ExitCode.CHECK_FAILED: "the command given to --check-with failed, and everything was rolled back",
     ExitCode.NOT_SHOWN: "verify: not shown to be faster",
     ExitCode.MODEL_BOUND: "verify: model-bound, no loader could save that much",
     ExitCode.SLOWER: "verify: slower",

@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 
 from chirp_migrate.cli import main as command_line
-from chirp_migrate.console.paint import Paint
+from chirp_migrate.console.screen import Screen, diff_style
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -49,8 +49,7 @@ def diff_picture() -> str:
     hunk = next(one for one in re.split(r"\n(?=@@ )", of_file) if "create_training_loader" in one).splitlines()
     call = hunk[: hunk.index("         )") + 1]
     shown = [reasons[0], _GAP, f"--- a/{name}", f"+++ b/{name}", _GAP, *call, _GAP]
-    paint = Paint(True)
-    lines = [line if line == _GAP else paint.diff_line(line) for line in shown]
+    lines = [line if line == _GAP else _painted(line, diff_style(line)) for line in shown]
     return terminal_svg("A diff by chirp-migrate", [_typed("chirp-migrate apply --diff backend/"), *lines])
 
 
@@ -62,9 +61,14 @@ def verdict_picture() -> str:
     report = re.sub(r"^    ", "", recorded.partition(":\n\n")[2], flags=re.MULTILINE).strip("\n")
     if command is None or not report.startswith("Verdict: "):
         raise ValueError("README.md holds no report: run `python benchmarks/verify_fixture.py --readme` first.")
-    verdict, code = re.compile(r"^Verdict: [\w, -]+"), "1;32" if "Verdict: faster." in report else "1;33"
-    lines = [verdict.sub(lambda found: Paint(True)(found.group(), code), line) for line in report.splitlines()]
+    verdict = re.compile(r"^Verdict: [\w, -]+")
+    style = "bold green" if "Verdict: faster." in report else "bold yellow"
+    lines = [verdict.sub(lambda found: _painted(found.group(), style), line) for line in report.splitlines()]
     return terminal_svg("A verdict by chirp-migrate", [_typed(command[1]), "", *lines])
+
+
+def _painted(text: str, style: str) -> str:
+    return Screen(io.StringIO(), colour=True).painted(text, style)
 
 
 def terminal_svg(title: str, lines: Iterable[str]) -> str:

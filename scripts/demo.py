@@ -63,7 +63,7 @@ def main() -> None:
     print(f"\nEvery one of the {len(before)} files is as it was, byte for byte.")
     print("Left for you to look at: demo/report.html, demo/migration.diff, demo/verify.json")
     if verdict == UNDECIDED:
-        print("Faster, and the same; that no entry point is slower takes more rounds: verify --budget 600.")
+        print("Faster, and the same; that no entry point is slower takes more rounds: verify --time-budget 600.")
     elif verdict:
         print(
             f"verify did not say `faster` (exit code {verdict}, docs/exit-codes.md). Where other programs use the CPUs "

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chirp_migrate import __version__
-from chirp_migrate.console.paint import visible
+from chirp_migrate.console.text import visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 

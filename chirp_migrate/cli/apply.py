@@ -13,20 +13,21 @@ import click
 
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import (
-    color_option,
+    Command,
     json_option,
+    option,
+    output_options,
     path_argument,
     plan_file_option,
     planning_options,
     scaffold_options,
-    verbosity_options,
     wait_option,
 )
 from chirp_migrate.cli.planning import Request, planned, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.paint import Paint
+from chirp_migrate.console.screen import diff_style, open_screen, printed, waiting
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.migration import Migration
@@ -44,6 +45,8 @@ from chirp_migrate.transaction.rollback import rollback
 
 
 @click.command(
+    cls=Command,
+    former={"--verify-with": "--check-with"},
     epilog=epilog(
         {
             ExitCode.OK: "done, or nothing to do",
@@ -51,31 +54,31 @@ from chirp_migrate.transaction.rollback import rollback
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, a file changed meanwhile, another run)",
             ExitCode.UNDONE: "failed midway and undone",
-            ExitCode.CHECK_FAILED: "the command of --verify-with failed, and everything was rolled back",
+            ExitCode.CHECK_FAILED: "the command of --check-with failed, and everything was rolled back",
         },
         "chirp-migrate apply --diff project/ | less",
         "chirp-migrate apply project/",
         "chirp-migrate apply --plan plan.json project/",
-        'chirp-migrate apply --verify-with "pytest -q" project/',
+        'chirp-migrate apply --check-with "pytest -q" project/',
         "chirp-migrate apply --select CHP001,lambda-in-loader --no-notebooks project/",
-    )
+    ),
 )
 @path_argument
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
-@click.option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
-@click.option(
-    "--verify-with",
+@option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
+@option(
+    "--check-with",
     "command",
     metavar="CMD",
+    group="Safety",
     help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
 )
-@click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
+@option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")
 @planning_options
 @scaffold_options
 @wait_option
 @json_option("the findings")
-@verbosity_options
-@color_option
+@output_options()
 def apply(
     path: Path,
     plan_file: Path | None,
@@ -99,7 +102,7 @@ def apply(
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
 
-    Reads and rewrites source; the project's code is never imported or run (--verify-with runs what you say). Every
+    Reads and rewrites source; the project's code is never imported or run (--check-with runs what you say). Every
     change can be undone to the byte with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate]
     in the project's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
     """
@@ -107,23 +110,22 @@ def apply(
     if show_diff and json_file == json_output.STANDARD_OUTPUT:
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     if show_diff and command is not None:
-        raise UsageProblem("--diff writes nothing that --verify-with could check: leave one of them out.")
+        raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
     request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
     migration, edited = _plan(request, plan_file)
     project = journal_root(path)
-    paint = Paint.for_stream(sys.stdout, color)
     if show_diff:
-        _show_diff(migration.seen_from(project), json_file, paint, verbose=verbose)
+        _show_diff(migration.seen_from(project), json_file, color, verbose=verbose)
         sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
     result = apply_plan(request, migration, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     if command is not None and result.run:
         _check(command, migration.plan.root, project, result)
     migration = migration.seen_from(project)
     json_output.write(json_file, run_document(migration, result.skipped))
-    report = summary.applied(migration, result, path, paint, verbose=verbose, quiet=quiet)
-    click.echo(report, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
+    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
+    summary.show_applied(migration, result, path, screen, verbose=verbose, quiet=quiet)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
 
 
@@ -175,21 +177,26 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, fro
     return replace(found.migration, plan=select(found.migration.plan, found.choices)), edited
 
 
-def _show_diff(migration: Migration, json_file: Path | None, paint: Paint, *, verbose: bool) -> None:
+def _show_diff(migration: Migration, json_file: Path | None, color: str, *, verbose: bool) -> None:
     plan = migration.plan
     json_output.write(json_file, run_document(migration, ()))
-    # Behind the diff, as comments that `patch` and `git apply` pass over.
-    remarks = (f"# {line}".rstrip() + "\n" for line in summary.remarks(migration, (), Paint(False), verbose=verbose))
-    for line in (*unified_diff(plan), *remarks):
-        sys.stdout.buffer.write(paint.diff_line(line).encode("utf-8", errors="surrogateescape"))
+    # After the diff, as comments that `patch` and `git apply` pass over.
+    remarks = printed(lambda screen: summary.show_remarks(migration, (), screen, verbose=verbose))
+    screen = open_screen(color)
+    for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
+        body, newline, _ = line.partition("\n")
+        painted = screen.painted(body, diff_style(line)) + newline
+        sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
-    account = summary.account(migration, (), planned=True, listed="behind the diff")
-    click.echo("\n".join([summary.totals(plan), *account]), err=True)
+    told = open_screen(color, err=True)
+    told.text(summary.totals(plan))
+    summary.show_notes(migration, told)
+    summary.show_account(migration, (), told, planned=True, listed=" after the diff", verbose=verbose)
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:
     """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
-    with _rolled_back_on_failure(command, project, result), _told(f"running: {command}"):
+    with _rolled_back_on_failure(command, project, result), waiting(f"running: {command}"):
         check = run_check(command, folder)
         if check.status:
             if check.tail:
@@ -209,21 +216,6 @@ def _rolled_back_on_failure(command: str, project: Path, result: CommitResult) -
             why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
         raise
-
-
-@contextmanager
-def _told(text: str) -> Iterator[None]:
-    """One line on a terminal while something takes its time."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    sys.stderr.write(f"\r\x1b[K{text[:79]}")
-    sys.stderr.flush()
-    try:
-        yield
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
 
 
 def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:

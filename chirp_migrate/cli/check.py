@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli import summary
-from chirp_migrate.cli.options import color_option, json_option, path_argument, planning_options, verbosity_options
+from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument, planning_options
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.paint import Paint, count, visible
+from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.console.text import count, plain, visible
 from chirp_migrate.engine.add_ignore import plan_ignores
 from chirp_migrate.engine.checking import Check
 from chirp_migrate.engine.discover import journal_root
@@ -43,6 +44,7 @@ _MARKS = {
 
 
 @click.command(
+    cls=Command,
     epilog=epilog(
         {
             ExitCode.OK: "clean",
@@ -53,10 +55,10 @@ _MARKS = {
         "chirp-migrate check --add-ignore project/",
         "chirp-migrate check --strict --format github .",
         "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
-    )
+    ),
 )
 @path_argument
-@click.option(
+@option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "sarif", "github"]),
@@ -64,7 +66,7 @@ _MARKS = {
     show_default=True,
     help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
 )
-@click.option(
+@option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -72,16 +74,15 @@ _MARKS = {
     metavar="FILE",
     help="Write that to FILE instead of standard output.",
 )
-@click.option(
+@option(
     "--add-ignore",
     is_flag=True,
     help="First write `# chirp: ignore[CODE]` above everything that counts, so that only what is new does.",
 )
-@click.option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
+@option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
 @planning_options
 @json_option("the findings, whatever the format,")
-@verbosity_options
-@color_option
+@output_options()
 def check(
     path: Path,
     form: str,
@@ -121,17 +122,17 @@ def check(
         click.echo(_add_ignores(found, journal_root(path)), err=True)
         found = _found(path, settings, jobs, strict=strict)
     to_output = output == _STANDARD_OUTPUT
-    paint = Paint.for_stream(sys.stdout, color if to_output else "never")
+    screen = open_screen(color if to_output else "never")
     result = _result(found, journal_root(path))
     json_output.write(json_file, result)
     base = path if path.is_dir() else path.parent
     if form == "text":
-        lines = list(_text(found, base, paint, verbose=verbose, quiet=quiet))
+        lines = list(_text(found, base, screen, verbose=verbose, quiet=quiet))
     elif form == "github":
         lines = list(workflow_commands(found, verbose=verbose))
     else:
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
-    _write(output, lines, paint)
+    _write(output, lines)
     if not quiet:
         # Nothing but the document goes to where a program reads it.
         click.echo(_verdict(found, path), err=(to_output and form != "text") or json_file == _STANDARD_OUTPUT)
@@ -168,24 +169,24 @@ def _result(found: Check, project: Path) -> RunDocument:
     return run_document(migration.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
-def _text(found: Check, base: Path, paint: Paint, *, verbose: bool, quiet: bool) -> Iterator[str]:
+def _text(found: Check, base: Path, screen: Screen, *, verbose: bool, quiet: bool) -> Iterator[str]:
     """A line for each finding and each file that was not handled."""
     shown = {*found.work, *((*found.others, *found.suppressed) if verbose else ())}
     for finding in found.plan.findings:
         if finding in shown:
-            yield _line(finding, base, paint)
+            yield _line(finding, base, screen)
     for skipped in found.plan.skipped:
-        name, reason = paint(visible(str(base / skipped.path)), "1"), visible(skipped.reason)
-        yield f"{name}: {paint('not handled', '31')}: {reason}"
+        name, reason = screen.painted(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
+        yield f"{name}: {screen.painted('not handled', 'red')}: {reason}"
     if not quiet:
         yield from (visible(note) for note in found.plan.notes)
 
 
-def _line(finding: Finding, base: Path, paint: Paint) -> str:
+def _line(finding: Finding, base: Path, screen: Screen) -> str:
     place = f"{finding.line}:{finding.column}" if finding.cell is None else finding.place
     mark = f" [{_MARKS[finding.status]}]" if finding.status in _MARKS else ""
-    name = paint(visible(str(base / finding.path)), "1")
-    return f"{name}:{place}: {paint(finding.rule, '36')} {visible(' '.join(finding.message.split()))}{mark}"
+    name = screen.painted(visible(str(base / finding.path)), "bold")
+    return f"{name}:{place}: {screen.painted(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
 
 
 def _verdict(found: Check, path: Path) -> str:
@@ -204,10 +205,10 @@ def _verdict(found: Check, path: Path) -> str:
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict
 
 
-def _write(target: Path, lines: list[str], paint: Paint) -> None:
+def _write(target: Path, lines: list[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     if target == _STANDARD_OUTPUT:
-        click.echo(text, nl=False, color=paint.on)
+        click.echo(text, nl=False, color=True)  # painted where that is wanted
         return
     try:
         target.write_text(text, encoding="utf-8", errors="backslashreplace")

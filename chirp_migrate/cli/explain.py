@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import color_option, complete_rules, json_option
+from chirp_migrate.cli.options import Command, complete_rules, json_option, output_options
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import Paint, wrapped
+from chirp_migrate.console.screen import Screen, open_screen
 from chirp_migrate.engine.plan_tree import rewrite
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -30,21 +29,22 @@ _SAFETY = {
 
 
 @click.command(
+    cls=Command,
     epilog=epilog(
         {ExitCode.OK: "explained", ExitCode.USAGE: "there is no such rule"},
         "chirp-migrate explain CHP001",
         "chirp-migrate explain lambda-in-loader | less",
-    )
+    ),
 )
 @click.argument("code", shell_complete=complete_rules)
 @json_option("the same")
-@color_option
-def explain(code: str, json_file: Path | None, color: str) -> None:
+@output_options("Print no example.", "Print all that it reports in its examples, not one of each kind.")
+def explain(code: str, json_file: Path | None, quiet: bool, verbose: bool, color: str) -> None:
     """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
     json_output.check_writable(json_file)
     rule = _rule(code)
     examples = _examples(rule.code)
-    reports = list(_reports(rule, examples))
+    reports = list(_reports(rule, examples, each=verbose))
     before, after = examples.get("before.py", ""), examples.get("after.py", examples.get("before.py", ""))
     content = {
         "schema": SCHEMA,
@@ -65,20 +65,34 @@ def explain(code: str, json_file: Path | None, color: str) -> None:
     json_output.write(json_file, content)
     if json_file == json_output.STANDARD_OUTPUT:
         return
-    paint = Paint.for_stream(sys.stdout, color)
-    lines = [f"{paint(rule.code, '1;36')}  {paint(rule.name, '1')}", *wrapped(rule.summary, ""), ""]
-    lines += wrapped(rule.reason, "")
-    for paragraph in re.split(r"\n(?=- )|\n\n", rule.requires) if rule.requires else ():
-        text = " ".join(paragraph.split())
-        lines += wrapped(text, "  ", first="") if text.startswith("- ") else ["", *wrapped(text, "")]
-    lines += ["", *wrapped(f"Safety: {_SAFETY[rule.safety]}", "  ", first="")]
-    if reports:
-        lines += ["", f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}:"]
-    for finding, source in reports:
-        lines += [f"  {paint(source, '2')}", *wrapped(finding.message, "      ")]
-    lines += ["", f"To leave a place alone: # chirp: ignore[{rule.code}]"]
+    screen = open_screen(color)
+    _show(rule, reports, screen)
     diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before.py", "after.py", lineterm=""))
-    click.echo("\n".join([*lines, *([""] if diff else []), *map(paint.diff_line, diff)]), color=paint.on)
+    if diff and not quiet:
+        screen.line()
+    for line in () if quiet else diff:
+        screen.diff_line(line)
+
+
+def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) -> None:
+    """Everything about the rule but its example."""
+    screen.item(rule.code, rule.name, indent=0, style="bold cyan")
+    screen.text(rule.summary)
+    screen.line()
+    screen.text(rule.reason)
+    for paragraph in re.split(r"\n(?=- )|\n\n", rule.requires) if rule.requires else ():
+        if not paragraph.startswith("- "):
+            screen.line()
+        screen.text(paragraph, hang=2 * paragraph.startswith("- "))
+    screen.line()
+    screen.text(f"Safety: {_SAFETY[rule.safety]}", hang=2)
+    if reports:
+        screen.heading(f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}")
+    for finding, source in reports:
+        screen.text(source, 2, "dim")
+        screen.text(finding.message, 6)
+    screen.line()
+    screen.text(f"To leave a place alone: # chirp: ignore[{rule.code}]")
 
 
 def _rule(selector: str) -> Rule:
@@ -100,8 +114,8 @@ def _examples(code: str) -> dict[str, str]:
     return {}
 
 
-def _reports(rule: Rule, examples: dict[str, str]) -> Iterator[tuple[Finding, str]]:
-    """What the rule reports in its examples, one of each kind, and the line that it is about."""
+def _reports(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
+    """What the rule reports in its examples, ``each`` or one of each kind, and the line that it is about."""
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():
@@ -110,6 +124,6 @@ def _reports(rule: Rule, examples: dict[str, str]) -> Iterator[tuple[Finding, st
         _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
         for finding in findings:
             kind = finding.why or finding.message
-            if finding.status is Status.REPORT and kind not in kinds:
+            if finding.status is Status.REPORT and (each or kind not in kinds):
                 kinds.add(kind)
                 yield finding, text.splitlines()[finding.line - 1].strip()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import path_argument
+from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument
 from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
@@ -43,6 +44,7 @@ workload = "{_WORKLOAD}:workload"
 
 
 @click.command(
+    cls=Command,
     name="init-workload",
     epilog=(
         f"Exit codes: 0 written; 2 PATH is no folder, or has a {_WORKLOAD} or settings for verify already; 3 refused, "
@@ -51,14 +53,12 @@ workload = "{_WORKLOAD}:workload"
     ),
 )
 @path_argument
-@click.option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="Write what was written as JSON ('-': standard output).",
-)
-def init_workload(path: Path, allow_dirty: bool, json_file: Path | None) -> None:
+@option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
+@json_option("what was written")
+@output_options("Print nothing but errors.", "Print the settings that were written, too.")
+def init_workload(
+    path: Path, allow_dirty: bool, json_file: Path | None, quiet: bool, verbose: bool, color: str
+) -> None:
     """Write a starting point for what `verify` trains in the project at PATH.
 
     That is chirp_verify.py, with the lines to fill in marked, and the settings for it in pyproject.toml. Nothing is
@@ -76,7 +76,10 @@ def init_workload(path: Path, allow_dirty: bool, json_file: Path | None) -> None
     lines = [f"wrote     {name}" for name in written]
     lines += [f"note      {note}" for note in notes]
     lines += [f"next      fill in the marked lines of {_WORKLOAD}, then run: chirp-migrate verify {path}"]
-    click.echo("\n".join(lines), err=json_file == json_output.STANDARD_OUTPUT)
+    lines += _SETTINGS.splitlines() if verbose else ()
+    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
+    for line in () if quiet else lines:
+        screen.line(line)
     sys.exit(0)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,21 +13,86 @@ from click.shell_completion import CompletionItem
 from chirp_migrate.rules import all_rules
 
 __all__ = [
+    "Command",
     "color_option",
     "complete_rules",
+    "counts",
     "json_option",
+    "option",
+    "output_options",
     "path_argument",
     "plan_file_option",
     "planning_options",
     "scaffold_options",
-    "verbosity_options",
     "wait_option",
 ]
+
+_LAST_GROUP = "Output"
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+class _Option(click.Option):
+    def __init__(self, *args: Any, group: str = "Options", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+#: ``click.option`` with the ``group`` that ``--help`` shows it in.
+option = partial(click.option, cls=_Option)
+
+
+class Command(click.Command):
+    """A command whose help shows its options in groups.
+
+    Args:
+        former: names that options had in the last release, and what they are called now: they work, and say so.
+    """
+
+    def __init__(self, *args: Any, former: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._former = former or {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with former names as what they are called now."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
+
+    def _renamed(self, argument: str) -> str:
+        name, equals, value = argument.partition("=")
+        if name not in self._former:
+            return argument
+        click.echo(f"chirp-migrate: {name} is called {self._former[name]} now.", err=True)
+        return f"{self._former[name]}{equals}{value}"
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each group under its name."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", _LAST_GROUP), []).append(record)
+        for title in sorted(groups, key=lambda one: one == _LAST_GROUP):
+            with formatter.section(title):
+                formatter.write_dl(groups[title])
 
 
 def separated(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """The parts of a repeatable option that takes lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
+
+
+def counts(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
+    """A callback that reads ``2,4,8`` as numbers, each once, in ascending order; an empty text is none."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+        words = [word.strip() for word in text.split(",")] if text.strip() else []
+        numbers = [int(word) for word in words if word.isdecimal()]
+        if len(numbers) != len(words) or any(n < least or (most is not None and n > most) for n in numbers):
+            bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+            raise click.BadParameter(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.")
+        return tuple(sorted(set(numbers)))
+
+    return parsed
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -40,123 +106,92 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
     ]
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+def _all_of(*options: Callable[[_Decorated], _Decorated]) -> Callable[[_Decorated], _Decorated]:
+    def decorated(command: _Decorated) -> _Decorated:
+        for one in reversed(options):
+            command = one(command)
+        return command
+
+    return decorated
+
 
 #: ``path``: the project; by default the folder one is in.
 path_argument = click.argument("path", type=click.Path(path_type=Path), default=".")
 
-#: ``color``: auto, always or never (see :meth:`chirp_migrate.console.paint.Paint.for_stream`).
-color_option = click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Colour output."
-)
-
 #: ``wait_s``: how long to wait for another run.
-wait_option = click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="SECONDS",
+wait_option = option(
+    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", group="Safety",
     help="Wait that long for another run on PATH to end.",
-)
+)  # fmt: skip
 
 
-def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Command], _Command]:
+def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
     """``plan_file``: a plan as a file."""
-    return click.option(
-        "--plan",
-        "plan_file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        default=default,
-        show_default=default is not None,
-        metavar="FILE",
-        help=what,
-    )
+    return option(
+        "--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False), default=default,
+        show_default=default is not None, metavar="FILE", help=what,
+    )  # fmt: skip
 
 
-def json_option(what: str, *names: str) -> Callable[[_Command], _Command]:
+def json_option(what: str, *names: str) -> Callable[[_Decorated], _Decorated]:
     """``json_file``: where ``what`` is written as JSON."""
-    return click.option(
-        *(names or ("--json",)),
-        "json_file",
-        type=click.Path(path_type=Path, allow_dash=True),
-        help=f"Write {what} as JSON ('-': standard output).",
+    return option(
+        *(names or ("--json",)), "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+        group=_LAST_GROUP, help=f"Write {what} as JSON ('-': standard output).",
+    )  # fmt: skip
+
+
+#: ``color``: auto, always or never (see :func:`chirp_migrate.console.screen.open_screen`).
+color_option = option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, group=_LAST_GROUP,
+    help="Colour output.",
+)  # fmt: skip
+
+
+def output_options(
+    quiet: str = "Print errors and what needs attention only.", verbose: str = "Print every finding in full."
+) -> Callable[[_Decorated], _Decorated]:
+    """``quiet``, ``verbose`` and ``color``."""
+    return _all_of(
+        option("-q", "--quiet", is_flag=True, group=_LAST_GROUP, help=quiet),
+        option("-v", "--verbose", is_flag=True, group=_LAST_GROUP, help=verbose),
+        color_option,
     )
 
 
-def verbosity_options(command: _Command) -> _Command:
-    """``quiet`` and ``verbose``."""
-    for option in (
-        click.option("-v", "--verbose", is_flag=True, help="List every finding, also what is suppressed."),
-        click.option("-q", "--quiet", is_flag=True, help="Print errors and what needs attention only."),
-    ):
-        command = option(command)
-    return command
+_rules = partial(option, group="What is looked at, by which rules")
 
+#: ``select``, ``ignore``, ``unsafe``, ``notebooks``, ``tests``, ``exclude`` and ``jobs``.
+planning_options = _all_of(
+    _rules(
+        "--select", multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules,
+        help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
+    ),
+    _rules(
+        "--ignore", multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules,
+        help="Do not run these rules.",
+    ),
+    _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
+    _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
+    _rules(
+        "--tests/--no-tests", default=None,
+        help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py.  [default: leave them]",
+    ),
+    _rules(
+        "--exclude", multiple=True, metavar="GLOBS", callback=separated,
+        help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
+    ),
+    _rules("-j", "--jobs", type=click.IntRange(1), help="Processes that plan.  [default: as many as pay]"),
+)  # fmt: skip
 
-def planning_options(command: _Command) -> _Command:
-    """``select``, ``ignore``, ``unsafe``, ``notebooks``, ``tests``, ``exclude`` and ``jobs``: what is looked at, by
-    which rules.
-    """
-    for option in reversed(
-        (
-            click.option(
-                "--select",
-                multiple=True,
-                metavar="CODES",
-                callback=separated,
-                shell_complete=complete_rules,
-                help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
-            ),
-            click.option(
-                "--ignore",
-                multiple=True,
-                metavar="CODES",
-                callback=separated,
-                shell_complete=complete_rules,
-                help="Do not run these rules.",
-            ),
-            click.option(
-                "--unsafe/--no-unsafe",
-                default=None,
-                help="Also apply rules that change what training learns (listed as opt-in).",
-            ),
-            click.option(
-                "--notebooks/--no-notebooks",
-                default=None,
-                help="Look at notebooks, too (the default), or leave them.",
-            ),
-            click.option(
-                "--tests/--no-tests",
-                default=None,
-                help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py (default: leave them).",
-            ),
-            click.option(
-                "--exclude",
-                multiple=True,
-                metavar="GLOBS",
-                callback=separated,
-                help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
-            ),
-            click.option("-j", "--jobs", type=click.IntRange(1), help="Processes that plan (default: as many as pay)."),
-        )
-    ):
-        command = option(command)
-    return command
+_added = partial(option, group="What is added")
 
-
-def scaffold_options(command: _Command) -> _Command:
-    """``scaffold`` and ``vendor``: what is added to the project."""
-    for option in (
-        click.option(
-            "--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."
-        ),
-        click.option(
-            "--scaffold/--no-scaffold",
-            default=None,
-            help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not "
-            "(default: where utils/ has training modules).",
-        ),
-    ):
-        command = option(command)
-    return command
+#: ``scaffold`` and ``vendor``: what is added to the project.
+scaffold_options = _all_of(
+    _added(
+        "--scaffold/--no-scaffold", default=None,
+        help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not.  "
+        "[default: where utils/ has training modules]",
+    ),
+    _added("--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."),
+)  # fmt: skip

@@ -9,22 +9,23 @@ import click
 
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import (
-    color_option,
+    Command,
     json_option,
+    output_options,
     path_argument,
     planning_options,
     scaffold_options,
-    verbosity_options,
 )
 from chirp_migrate.cli.planning import Request, planned
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import Paint
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.review.plan_file import plan_document
 
 
 @click.command(
+    cls=Command,
     epilog=epilog(
         {
             ExitCode.OK: "planned, or nothing to do",
@@ -34,14 +35,13 @@ from chirp_migrate.review.plan_file import plan_document
         "chirp-migrate plan project/ -o plan.json",
         "chirp-migrate review project/ --plan plan.json",
         "chirp-migrate apply project/ --plan plan.json",
-    )
+    ),
 )
 @path_argument
 @json_option("the plan", "-o", "--output", "--json")
 @planning_options
 @scaffold_options
-@verbosity_options
-@color_option
+@output_options()
 def plan(
     path: Path,
     json_file: Path | None,
@@ -67,7 +67,6 @@ def plan(
     request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     migration = planned(request)
     json_output.write(json_file, plan_document(migration))
-    paint = Paint.for_stream(sys.stdout, color)
-    text = summary.planned(migration.seen_from(journal_root(path)), paint, verbose=verbose, quiet=quiet)
-    click.echo(text, nl=False, err=json_file == json_output.STANDARD_OUTPUT, color=paint.on)
+    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
+    summary.show_planned(migration.seen_from(journal_root(path)), screen, verbose=verbose, quiet=quiet)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import color_option, path_argument, plan_file_option
+from chirp_migrate.cli.options import Command, option, output_options, path_argument, plan_file_option
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import Paint, count
+from chirp_migrate.console.screen import open_screen
+from chirp_migrate.console.text import count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.report.page.document import render_page
 from chirp_migrate.report.story import Story, read_story
-from chirp_migrate.report.terminal.document import render
+from chirp_migrate.report.terminal.document import show_story
 
 
 @click.command(
+    cls=Command,
     epilog=epilog(
         {
             ExitCode.OK: "reported",
@@ -28,10 +29,10 @@ from chirp_migrate.report.terminal.document import render
         "chirp-migrate report project/ | less -R",
         "chirp-migrate report project/ -o report.html",
         "chirp-migrate report project/ --plan plan.json -o plan.html",
-    )
+    ),
 )
 @path_argument
-@click.option(
+@option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
@@ -39,17 +40,24 @@ from chirp_migrate.report.terminal.document import render
     help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
 )
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
-@click.option("--run", type=click.IntRange(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
-@click.option(
+@option("--run", type=click.IntRange(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
+@option(
     "--verdict",
     "verdict_file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
 )
-@color_option
+@output_options("Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
-    path: Path, output: Path | None, plan_file: Path | None, run: int | None, verdict_file: Path | None, color: str
+    path: Path,
+    output: Path | None,
+    plan_file: Path | None,
+    run: int | None,
+    verdict_file: Path | None,
+    quiet: bool,
+    verbose: bool,
+    color: str,
 ) -> None:
     """Tell what became of the project at PATH: the last verdict with its figures, and every change with its reason.
 
@@ -61,9 +69,7 @@ def report(
         raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
     story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
     if output is None:
-        paint = Paint.for_stream(sys.stdout, color)
-        for line in render(story, width=shutil.get_terminal_size((80, 24)).columns, colour=paint.on):
-            click.echo(line, color=paint.on)
+        show_story(story, open_screen(color, prose=False), quiet=quiet, verbose=verbose)
         return
     page = render_page(story).encode("utf-8")
     if output == json_output.STANDARD_OUTPUT:

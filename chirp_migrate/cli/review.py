@@ -13,8 +13,10 @@ import click
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.apply import apply_plan, chosen
 from chirp_migrate.cli.options import (
-    color_option,
+    Command,
     json_option,
+    option,
+    output_options,
     path_argument,
     plan_file_option,
     planning_options,
@@ -24,7 +26,8 @@ from chirp_migrate.cli.options import (
 from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.paint import Paint, count, visible, wrapped
+from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import Refused, UsageProblem
@@ -48,6 +51,7 @@ _SHOWN_LINES = 40
 
 
 @click.command(
+    cls=Command,
     epilog=epilog(
         {
             ExitCode.OK: "everything is decided (and applied, if you said so)",
@@ -59,18 +63,18 @@ _SHOWN_LINES = 40
         "chirp-migrate review project/",
         "chirp-migrate review project/ --plan plan.json",
         "printf 'y\\ny\\nd\\n' | chirp-migrate review project/",
-    )
+    ),
 )
 @path_argument
 @plan_file_option(
     "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
 )
-@click.option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
+@option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
 @planning_options
 @scaffold_options
 @wait_option
 @json_option("how many hunks were accepted and refused")
-@color_option
+@output_options("Print the questions without diffs.", "Print whole diffs, and explain each rule.")
 def review(
     path: Path,
     plan_file: Path,
@@ -86,6 +90,8 @@ def review(
     vendor: bool,
     wait_s: float,
     json_file: Path | None,
+    quiet: bool,
+    verbose: bool,
     color: str,
 ) -> None:
     """Walk through the migration of the project at PATH hunk by hunk, and accept, refuse or edit each.
@@ -96,9 +102,8 @@ def review(
     json_output.check_writable(json_file)
     request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
     found = _open(request, plan_file)
-    paint = Paint.for_stream(sys.stdout, color)
     session = Review(found.migration.plan, found.choices)
-    terminal = _Terminal(paint, err=json_file == json_output.STANDARD_OUTPUT)
+    terminal = _Terminal(open_screen(color, err=json_file == json_output.STANDARD_OUTPUT), quiet=quiet, verbose=verbose)
     if not session.items:
         terminal.say("Nothing to review: already migrated, or nothing here that any rule knows.")
         sys.exit(ExitCode.OK)
@@ -129,7 +134,7 @@ def review(
         )
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    terminal.say(summary.applied(selected.seen_from(journal_root(path)), result, path, paint).rstrip("\n"))
+    summary.show_applied(selected.seen_from(journal_root(path)), result, path, terminal.screen)
     if accepted < len(session.choices):
         terminal.say(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
@@ -140,17 +145,18 @@ def review(
 class _Terminal:
     """Where questions are put, and answers come from: a terminal of any kind, or a pipe."""
 
-    def __init__(self, paint: Paint, *, err: bool) -> None:
-        self.paint = paint
-        self._err = err
+    def __init__(self, screen: Screen, *, quiet: bool, verbose: bool) -> None:
+        self.screen = screen
+        self.quiet = quiet
+        self.verbose = verbose
 
     def say(self, text: str) -> None:
-        click.echo(text, err=self._err, color=self.paint.on)
+        for line in text.split("\n"):
+            self.screen.line(line)
 
     def ask(self, question: str) -> str | None:
         """The answer without white space; None at the end of the input."""
-        click.echo(self.paint(question, "1"), nl=False, err=self._err, color=self.paint.on)
-        (sys.stderr if self._err else sys.stdout).flush()
+        self.screen.line(question, "bold", end="")
         line = sys.stdin.readline()
         if not line or not sys.stdin.isatty():
             self.say(line.strip())
@@ -223,34 +229,40 @@ _ANSWERS: dict[str, Callable[[Review, _Terminal], None]] = {
 
 def _show(session: Review, item: Item, terminal: _Terminal) -> None:
     """A hunk: where it is, which rules made it and why, and its diff."""
-    paint = terminal.paint
+    screen = terminal.screen
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
-    terminal.say(f"\n{paint(visible(item.file.path), '1')}{now}")
+    screen.line()
+    screen.line(f"{item.file.path}{now}", "bold")
     for one in item.findings:
         safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
-        head = f"{one.place:>5}  {one.rule}  "
-        text = wrapped(visible(f"{one.message}{safety}"), " " * len(head), first=head)
-        terminal.say("\n".join([text[0].replace(one.rule, paint(one.rule, "36"), 1), *text[1:]]))
+        screen.item(f"{one.place:>5}  {one.rule}", f"{one.message}{safety}", indent=0, style="cyan")
     if item.hunk is None:
-        terminal.say(f"       {summary.NOTES.get(item.file.note, item.file.note)} as a whole")
-    lines = list(item.diff(None if choice is None else choice.edits))
-    for line in lines[:_SHOWN_LINES]:
-        terminal.say(paint.diff_line(visible(line.rstrip("\n"))))
-    if len(lines) > _SHOWN_LINES:
-        terminal.say(f"… {len(lines) - _SHOWN_LINES} more lines (x shows all)")
+        screen.line(f"       {summary.NOTES.get(item.file.note, item.file.note)} as a whole")
+    lines = [] if terminal.quiet else list(item.diff(None if choice is None else choice.edits))
+    shown = len(lines) if terminal.verbose else _SHOWN_LINES
+    for line in lines[:shown]:
+        screen.diff_line(line)
+    if len(lines) > shown:
+        screen.line(f"… {len(lines) - shown} more lines (x shows all)")
     for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
-        terminal.say(paint(f"brings: from {module} import {clause}", "2"))
+        screen.line(f"brings: from {module} import {clause}", "dim")
+    if terminal.verbose:
+        _explain_rules(item, screen)
 
 
 def _explain(item: Item, terminal: _Terminal) -> None:
+    _explain_rules(item, terminal.screen)
+    for line in item.diff():
+        terminal.screen.diff_line(line)
+
+
+def _explain_rules(item: Item, screen: Screen) -> None:
     rules = {rule.code: rule for rule in all_rules()}
     for code in dict.fromkeys(one.rule for one in item.findings):
         rule = rules[code]
-        terminal.say(f"{terminal.paint(rule.code, '36')} {rule.name} ({rule.safety.value})")
-        terminal.say("\n".join(wrapped(rule.reason, "  ")))
-    for line in item.diff():
-        terminal.say(terminal.paint.diff_line(visible(line.rstrip("\n"))))
+        screen.item(rule.code, f"{rule.name} ({rule.safety.value})", indent=0, style="cyan")
+        screen.text(rule.reason, 2)
 
 
 def _edit(session: Review, item: Item, terminal: _Terminal) -> None:
@@ -263,7 +275,7 @@ def _edit(session: Review, item: Item, terminal: _Terminal) -> None:
             return
         session.edit(read_buffer(item, choice, text))
     except NotValid as error:
-        terminal.say(f"Not taken: {visible(str(error))}.")
+        terminal.say(f"Not taken: {error!s}.")
     except click.ClickException as error:
         terminal.say(f"No editor: {error.format_message()}. Set EDITOR to yours.")
 

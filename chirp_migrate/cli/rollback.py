@@ -8,10 +8,10 @@ from typing import TypedDict
 
 import click
 
-from chirp_migrate.cli.options import json_option, path_argument, wait_option
+from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument, wait_option
 from chirp_migrate.cli.progress import writing_progress
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import visible
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -39,6 +39,7 @@ class _How(TypedDict):
 
 
 @click.command(
+    cls=Command,
     name="rollback",
     epilog=epilog(
         {
@@ -56,15 +57,14 @@ class _How(TypedDict):
     ),
 )
 @path_argument
-@click.option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
-@click.option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
-@click.option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
-@click.option(
-    "--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge)."
-)
-@click.option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
+@option("--list", "show_list", is_flag=True, help="List the applied runs and change nothing.")
+@option("--run", "only", type=click.IntRange(1), metavar="N", help="Undo run N alone; the others stay.")
+@option("--back-to", "first", type=click.IntRange(1), metavar="N", help="Undo run N and all later ones.")
+@option("--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge).")
+@option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
 @wait_option
 @json_option("what was restored and removed, or the list,")
+@output_options("Print the conclusion alone.", "Name all files of each run that is listed.")
 def rollback_command(
     path: Path,
     show_list: bool,
@@ -74,6 +74,9 @@ def rollback_command(
     force: bool,
     wait_s: float,
     json_file: Path | None,
+    quiet: bool,
+    verbose: bool,
+    color: str,
 ) -> None:
     """Undo the last `apply` at PATH, or another one: every byte, every mode bit, and the files it added.
 
@@ -85,12 +88,14 @@ def rollback_command(
         raise UsageProblem("--merge keeps later edits and --force loses them: give one of them.")
     json_output.check_writable(json_file)
     root = journal_root(path)
+    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
     if show_list:
         runs = read_runs(root)
         json_output.write(json_file, {"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
             raise nothing_applied(root)
-        _say(_listed(runs), json_file)
+        for line in _listed(runs, shown=None if verbose else _FILES_SHOWN):
+            screen.line(line)
         return
     with writing_progress() as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
@@ -105,11 +110,12 @@ def rollback_command(
     }
     json_output.write(json_file, {"schema": 1, **found})
     lines = [interrupted] if interrupted is not None else []
-    for result in results:
-        lines += [f"restored  {visible(name)}" for name in result.restored]
-        lines += [f"removed   {visible(name)}" for name in result.removed]
-        lines += [f"merged    {visible(name)} (later edits kept)" for name in result.merged]
-    _say([*lines, *_conclusion(path, root, results, named=bool(only or first))], json_file)
+    for result in () if quiet else results:
+        lines += [f"restored  {name}" for name in result.restored]
+        lines += [f"removed   {name}" for name in result.removed]
+        lines += [f"merged    {name} (later edits kept)" for name in result.merged]
+    for line in (*lines, *_conclusion(path, root, results, named=bool(only or first))):
+        screen.line(line)
 
 
 def _undo(root: Path, interrupted: bool, only: int | None, first: int | None, how: _How) -> Sequence[RollbackResult]:
@@ -146,23 +152,18 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
     }
 
 
-def _listed(runs: Sequence[JournalRun]) -> list[str]:
+def _listed(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
     lines: list[str] = []
     for run in runs:
         added = sum(file.before is None for file in run.files)
         counts = f"{len(run.files) - added} rewritten, {added} added"
         state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
-        of = f"{visible(run.created)}, chirp-migrate {visible(run.record.tool)}"
+        of = f"{run.created}, chirp-migrate {run.record.tool}"
         lines.append(f"Run {run.name} of {of}: {counts}{state}")
-        names = [visible(file.path) for file in run.files[:_FILES_SHOWN]]
+        names = [file.path for file in run.files[:shown]]
         more = len(run.files) - len(names)
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
         later = later_runs(run, runs)
         if later:
             lines.append(f"      written to again by {', '.join(later)}: undo that first, or --back-to {run.number}")
     return lines
-
-
-def _say(lines: Iterable[str], json_file: Path | None) -> None:
-    for line in lines:
-        click.echo(line, err=json_file == json_output.STANDARD_OUTPUT)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import color_option, json_option
+from chirp_migrate.cli.options import Command, json_option, output_options
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import Paint, wrapped
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import all_rules
@@ -19,11 +18,12 @@ __all__ = ["rules"]
 
 
 @click.command(
-    epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'")
+    cls=Command,
+    epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"),
 )
 @json_option("the rules")
-@color_option
-def rules(json_file: Path | None, color: str) -> None:
+@output_options("Print codes and names alone.", "Print the reasons, too.")
+def rules(json_file: Path | None, quiet: bool, verbose: bool, color: str) -> None:
     """List the rules: code, name, safety and what they are for.
 
     `chirp-migrate explain CODE` shows all of one.
@@ -42,8 +42,10 @@ def rules(json_file: Path | None, color: str) -> None:
     json_output.write(json_file, {"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", "rules": content})
     if json_file == json_output.STANDARD_OUTPUT:
         return
-    paint = Paint.for_stream(sys.stdout, color)
-    width = max(len(rule.name) for rule in all_rules())
+    screen = open_screen(color)
     for rule in all_rules():
-        click.echo(f"{paint(rule.code, '36')}  {rule.name:<{width}}  {rule.safety.value}", color=paint.on)
-        click.echo("\n".join(wrapped(rule.summary, " " * 8)))
+        screen.item(rule.code, f"{rule.name}, {rule.safety.value}", indent=0, style="cyan")
+        if not quiet:
+            screen.text(rule.summary, 8)
+        if verbose:
+            screen.text(rule.reason, 8, "dim")

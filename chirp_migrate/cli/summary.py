@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from chirp_migrate.console.paint import Paint, count, visible, wrapped
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import count
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.review.account import Ledger
@@ -40,80 +40,99 @@ _DONE = {
 
 def totals(plan: Plan) -> str:
     """One line: how many files change, by how many lines."""
-    if not plan.files:
-        return _NOTHING
-    added, removed = map(sum, zip(*(count_changes(file) for file in plan.files), strict=True))
-    created = sum(file.before is None for file in plan.files)
-    rewritten = len(plan.files) - created
-    return f"{count(rewritten, 'file')} to rewrite, {created} to add: +{added} -{removed} lines. Nothing was written."
+    return f"{_counted(plan.files, ' to rewrite', ' to add')} Nothing was written." if plan.files else _NOTHING
 
 
-def planned(migration: Migration, paint: Paint, *, verbose: bool = False, quiet: bool = False) -> str:
+def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
+    added, removed = map(sum, zip(*(count_changes(file) for file in files), strict=True))
+    new = sum(file.before is None for file in files)
+    return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
+
+
+def show_planned(migration: Migration, screen: Screen, *, verbose: bool = False, quiet: bool = False) -> None:
     """The report on a plan that is not applied."""
-    plan = migration.plan
     if quiet:
-        return _attention(migration, ())
-    lines = _by_file(plan.files, plan.findings, paint, verbose=verbose)
-    lines += remarks(migration, (), paint, verbose=verbose)
-    lines += ["", totals(plan), *notes(migration), *account(migration, (), planned=True)]
-    return "\n".join(lines).lstrip("\n") + "\n"
+        _show_attention(migration, (), screen)
+        return
+    plan = migration.plan
+    _show_files(plan.files, plan.findings, screen, verbose=verbose)
+    show_remarks(migration, (), screen, verbose=verbose)
+    screen.line()
+    screen.text(totals(plan))
+    show_notes(migration, screen)
+    show_account(migration, (), screen, planned=True, verbose=verbose)
 
 
-def applied(
+def show_applied(
     migration: Migration,
     result: CommitResult,
     path: Path,
-    paint: Paint,
+    screen: Screen,
     *,
     verbose: bool = False,
     quiet: bool = False,
-) -> str:
+) -> None:
     """The report after an apply."""
     left = result.skipped
     if quiet:
-        return _attention(migration, left)
+        _show_attention(migration, left, screen)
+        return
     plan, done = migration.plan, result.applied
-    lines = _by_file(done, plan.findings, paint, verbose=verbose)
-    lines += remarks(migration, left, paint, verbose=verbose)
-    if done:
-        rewritten = sum(file.before is not None for file in done)
-        lines += ["", f"{count(rewritten, 'file')} rewritten, {len(done) - rewritten} added."]
-    else:
-        lines += ["", _NOTHING]
+    _show_files(done, plan.findings, screen, verbose=verbose)
+    show_remarks(migration, left, screen, verbose=verbose)
+    screen.line()
+    screen.text(_counted(done, " rewritten", " added") if done else _NOTHING)
     is_empty = not (done or left or plan.findings or plan.skipped)
-    lines += _NOTHING_FOUND if is_empty else ()
-    lines += notes(migration)
+    for line in _NOTHING_FOUND if is_empty else ():
+        screen.text(line)
     if result.found is not None:
-        lines += wrapped(result.found, "")
+        screen.text(result.found)
     for name in result.linked:
-        lines += wrapped(f"{visible(name)} had other names (hard links): those keep the old bytes.", "  ", first="")
-    lines += () if is_empty else account(migration, left)
+        screen.text(f"{name} had other names (hard links): those keep the old bytes.", hang=2)
+    show_notes(migration, screen)
+    if not is_empty:
+        show_account(migration, left, screen, verbose=verbose)
     if done:
-        lines.append(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
-        lines.append(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
-        lines.append(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
-    return "\n".join(lines).lstrip("\n") + "\n"
+        screen.line(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
+        screen.line(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
+        screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
-def _by_file(files: Iterable[FilePlan], findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> list[str]:
-    """For each file its name, how much of it changes, and the rewrites."""
-    lines: list[str] = []
+def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
+    """How much of each file changes, and the rewrites: a line for those of one rule in one file."""
+    rewrites: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.status is Status.REWRITE:
+            rewrites.setdefault(finding.path, []).append(finding)
+    rows: list[list[str]] = []
+    created: dict[str, list[str]] = {}
     for file in files:
-        added, removed = count_changes(file)
-        lines.append(f"{paint(visible(file.path), '1')}  {NOTES.get(file.note, file.note)}, +{added} -{removed}")
-        rewrites = [f for f in findings if f.path == file.path and f.status is Status.REWRITE]
-        lines += _findings(rewrites, paint, verbose=verbose)
-    return lines
+        note = NOTES.get(file.note, file.note)
+        if verbose:
+            added, removed = count_changes(file)
+            screen.item(file.path, f"{note}, +{added} -{removed}", indent=0, style="bold")
+            _show_findings(rewrites.get(file.path, []), screen, verbose=True)
+        elif file.before is None:
+            created.setdefault(note, []).append(file.path)
+        else:
+            by_rule = _by_rule(rewrites.get(file.path, []))
+            named = [[f"{same[0].rule} {same[0].name}", _places(same, 2)] for same in by_rule] or [[note, ""]]
+            rows += [[file.path if number == 0 else "", *one] for number, one in enumerate(named)]
+    if rows:
+        screen.table(("file", "rule", "lines"), rows, left=(0, 1, 2), indent=0)
+    for note, paths in created.items():
+        screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _attention(migration: Migration, left: Sequence[Skipped]) -> str:
+def _show_attention(migration: Migration, left: Sequence[Skipped], screen: Screen) -> None:
     """What a quiet run says: files that could not be handled, and what the user has to do."""
-    lines = [visible(f"{one.path}: {one.reason}") for one in (*migration.plan.skipped, *left)]
-    return "".join(f"{line}\n" for line in [*lines, *notes(migration)])
+    for one in (*migration.plan.skipped, *left):
+        screen.line(f"{one.path}: {one.reason}")
+    show_notes(migration, screen)
 
 
-def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verbose: bool = False) -> list[str]:
-    """Lines on everything that was seen and not rewritten, with the reasons; places that are alike are folded."""
+def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen, *, verbose: bool = False) -> None:
+    """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
     plan = migration.plan
     advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
     bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
@@ -127,25 +146,31 @@ def remarks(migration: Migration, left: Sequence[Skipped], paint: Paint, *, verb
         ("Refused in the review", [f for f in plan.findings if f.status is Status.REFUSED]),
         ("Likely bugs, for you to look at", [f for f in reports if f.rule in bugs]),
         ("Left alone", [f for f in reports if f.rule not in advice | bugs]),
-        ("Advice", [f for f in reports if f.rule in advice - bugs]),
     ]
+    advised = [f for f in reports if f.rule in advice - bugs]
     if verbose:
+        sections.append(("Advice", advised))
         sections.append(("Suppressed", [f for f in plan.findings if f.status is Status.SUPPRESSED]))
-    lines: list[str] = []
     for title, findings in sections:
-        lines += ["", f"{title}:"] if findings else []
+        if findings:
+            screen.heading(f"{title}:")
         for name, group in groupby(findings, key=lambda f: f.path):
-            lines += [visible(name), *_findings(list(group), paint, verbose=verbose)]
-    skipped = [*plan.skipped, *left]
-    if skipped:
-        lines += ["", "Not handled:"]
-        lines += [line for one in skipped for line in wrapped(visible(f"{one.path}: {one.reason}"), "  ")]
+            if verbose:
+                screen.text(name)
+            _show_findings(list(group), screen, verbose=verbose)
+    if advised and not verbose:
+        places = count(len(advised), "place")
+        screen.line()
+        screen.text(
+            f"Advice on {places} in {count(len({f.path for f in advised}), 'file')}: -v or the report shows it."
+        )
     # Caches and the like are no news; what somebody could miss is.
     passed_over = [one for one in plan.left_out if verbose or _TELLING.search(one.reason)]
-    if passed_over:
-        lines += ["", "Not looked at:"]
-        lines += [line for one in passed_over for line in wrapped(visible(f"{one.path}: {one.reason}"), "  ")]
-    return lines
+    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
+        if skipped:
+            screen.heading(title)
+        for one in skipped:
+            screen.text(f"{one.path}: {one.reason}", 2)
 
 
 def _reported(plan: Plan, *, verbose: bool = False) -> list[Finding]:
@@ -160,18 +185,6 @@ def _curious() -> frozenset[str]:
     return frozenset(rule.code for rule in all_rules() if rule.for_the_curious)
 
 
-def _left_alone(plan: Plan) -> list[str]:
-    """Where a safe rule declined, by rule, and the first place to look at."""
-    safe = {rule.code for rule in all_rules() if rule.safety is Safety.SAFE}
-    found = [one for one in _reported(plan) if one.rule in safe]
-    if not found:
-        return []
-    counts = ", ".join(f"{number} by {rule}" for rule, number in sorted(Counter(one.rule for one in found).items()))
-    first = found[0]
-    place = f"{first.path}:{first.place}"
-    return wrapped(visible(f"Left alone: {counts}. First look at {place}: {first.message}."), "  ", first="")
-
-
 def loaders_in_tests(plan: Plan) -> str:
     """One line on the tests that were left alone, or "" if there is no loader in them."""
     tests = [one for one in plan.left_out if one.loaders]
@@ -179,17 +192,23 @@ def loaders_in_tests(plan: Plan) -> str:
     return f"Tests left alone: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
-def notes(migration: Migration) -> list[str]:
-    """Lines of what else the user should know."""
-    return [line for note in migration.notes for line in wrapped(visible(note), "")]
+def show_notes(migration: Migration, screen: Screen) -> None:
+    """What else the user should know."""
+    for note in migration.notes:
+        screen.text(note)
 
 
-def account(
-    migration: Migration, left: Sequence[Skipped], *, planned: bool = False, listed: str | None = None
-) -> list[str]:
-    """Lines of the ledger: what became of every loader, and what the other rules found; ``listed`` says where."""
+def show_account(
+    migration: Migration,
+    left: Sequence[Skipped],
+    screen: Screen,
+    *,
+    planned: bool = False,
+    listed: str = "",
+    verbose: bool = False,
+) -> None:
+    """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
     ledger = _ledger(migration, left)
-    lines: list[str] = []
     if ledger.counting:
         one = ledger.sites
         parts = [
@@ -198,46 +217,52 @@ def account(
             f"{one.get(Status.SUPPRESSED, 0)} suppressed",
             *([f"{one[Status.OPT_IN]} proposed"] if one.get(Status.OPT_IN) else []),
             *([f"{one[Status.REFUSED]} refused"] if one.get(Status.REFUSED) else []),
-            f"{one.get(Status.REPORT, 0)} listed {'above' if listed is None else listed}",
+            f"{one.get(Status.REPORT, 0)} listed{listed}",
         ]
-        lines += wrapped(f"Loaders: {ledger.found} found = {' + '.join(parts)}.", "  ", first="")
+        screen.text(f"Loaders: {ledger.found} found = {' + '.join(parts)}.", hang=2)
         if set(ledger.reasons) - {"other"}:
             reasons = ", ".join(f"{number} {why}" for why, number in ledger.reasons.items())
-            lines += wrapped(f"Listed loaders: {reasons}.", "  ", first="")
+            screen.text(f"Listed loaders: {reasons}.", hang=2)
     in_tests = loaders_in_tests(migration.plan)
-    lines += [in_tests] if in_tests else []
-    lines += _left_alone(migration.plan)
+    if in_tests:
+        screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
         f"{code} " + ", ".join(f"{counts[status]} {word}" for status, word in _DONE.items() if counts.get(status))
         for code, counts in ledger.rules.items()
         if code not in counting
     ]
-    if others:
-        lines += wrapped(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", "  ", first="")
-        lines += wrapped("Why a rule does what it does: chirp-migrate explain CODE.", "  ", first="")
+    if others and verbose:
+        screen.text(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", hang=2)
+        screen.text("Why a rule does what it does: chirp-migrate explain CODE.")
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
-        lines.append(f"{count(ledger.unread, 'file')} could not be handled and {were} not counted.")
-    return lines
+        screen.text(f"{count(ledger.unread, 'file')} could not be handled and {were} not counted.")
 
 
-def _findings(findings: Sequence[Finding], paint: Paint, *, verbose: bool) -> list[str]:
-    """What each rule says of a file, with the first place and the lines of the others; all of it if ``verbose``."""
-    kinds: dict[tuple[object, ...], list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        kinds.setdefault((number,) if verbose else (finding.rule,), []).append(finding)
-    lines = []
-    for first, *more in kinds.values():
-        head = f"{first.place:>5}  {first.rule}  "
-        indent = " " * len(head)
-        text = wrapped(visible(first.message), indent, first=head)
-        lines += [text[0].replace(first.rule, paint(first.rule, "36"), 1), *text[1:]]
-        if more:
-            places = ("; " if first.cell else ", ").join(one.place for one in more)
-            noun = "at" if first.cell else "line" if len(more) == 1 else "lines"
-            lines += wrapped(f"and {len(more)} more like this: {noun} {places}", indent)
-    return lines
+def _show_findings(findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
+    """What each rule says of a file, one line with all of its places; one by one and in full if ``verbose``."""
+    for same in [[one] for one in findings] if verbose else _by_rule(findings):
+        first = same[0]
+        if verbose:
+            screen.item(f"{first.place:>5}  {first.rule}", first.message, indent=0, style="cyan")
+        else:
+            screen.text(f"{first.path}:{_places(same, 4)}: {first.message}.", 2, first=f"{first.rule}  ", most=1)
+
+
+def _by_rule(findings: Iterable[Finding]) -> list[list[Finding]]:
+    rules: dict[str, list[Finding]] = {}
+    for finding in findings:
+        rules.setdefault(finding.rule, []).append(finding)
+    return list(rules.values())
+
+
+def _places(findings: Sequence[Finding], most: int) -> str:
+    """``3, 9``, or of more than ``most`` the first ones and how many there are: ``3, 9, … (12)``."""
+    places = list(dict.fromkeys(one.place for one in findings))
+    if len(places) <= most:
+        return ", ".join(places)
+    return f"{', '.join(places[:most])}, … ({len(places)})"
 
 
 def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:

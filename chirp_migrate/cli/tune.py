@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import json_option, path_argument
+from chirp_migrate.cli.options import Command, counts, json_option, option, output_options, path_argument
 from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.document import tune_report
-from chirp_migrate.tune.report import to_text
+from chirp_migrate.tune.report import show
 from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.session import tune_tree
 
@@ -26,21 +27,14 @@ _PLOT_NAME = "data_loading_performance.png"
 _LOADERS = {"auto": None, "torch": False, "factory": True}
 
 
-def _counts(least: int, most: int | None = None) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
-    """A callback that reads ``2,4,8`` as numbers, each once, in ascending order."""
-
-    def parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-        words = [word.strip() for word in text.split(",")] if text.strip() else []
-        numbers = [int(word) for word in words if word.isdecimal()]
-        if len(numbers) != len(words) or any(n < least or (most is not None and n > most) for n in numbers):
-            bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
-            raise click.BadParameter(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.")
-        return tuple(sorted(set(numbers)))
-
-    return parsed
+_data = partial(option, group="What is loaded")
+_tried = partial(option, group="What is tried")
+_kept = partial(option, group="What is kept")
 
 
 @click.command(
+    cls=Command,
+    former={"--seconds": "--time-budget"},
     epilog=epilog(
         {
             ExitCode.OK: "measured",
@@ -52,61 +46,61 @@ def _counts(least: int, most: int | None = None) -> Callable[[click.Context, cli
         "chirp-migrate tune project/ --num-workers 0,2,4,8 --plot workers.svg",
         "chirp-migrate tune . --dataset data.sets:train_set --unaugmented data.sets:plain_set",
         "chirp-migrate tune . --config configs/retinal.yaml --num-workers 0,2,4,8 --json tune.json",
-    )
+    ),
 )
 @path_argument
-@click.option("--workload", metavar="FILE:FUNCTION", help="Watch this training, as verify runs it (see init-workload).")
-@click.option("--dataset", default="", metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives.")
-@click.option("--unaugmented", default="", metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
-@click.option(
+@_data("--workload", metavar="FILE:FUNCTION", help="Watch this training, as verify runs it (see init-workload).")
+@_data("--dataset", default="", metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives.")
+@_data("--unaugmented", default="", metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
+@_data(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )
-@click.option(
+@_tried(
     "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-    callback=_counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+    callback=counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
 )  # fmt: skip
-@click.option(
+@_tried(
     "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-    callback=_counts(1), help="Batches that each worker loads ahead.",
+    callback=counts(1), help="Batches that each worker loads ahead.",
 )  # fmt: skip
-@click.option(
+@_tried(
     "--batch-sizes", default="", metavar="N,N,…",
-    callback=_counts(1), help="Also measure what was picked at these batch sizes.",
+    callback=counts(1), help="Also measure what was picked at these batch sizes.",
 )  # fmt: skip
-@click.option(
-    "--seconds", type=click.FloatRange(1, 86_400), default=30.0, show_default=True,
+@_tried(
+    "--time-budget", "seconds", metavar="SECONDS", type=click.FloatRange(1, 86_400), default=30.0, show_default=True,
     help="Time for measuring; what loads slowly takes longer, and says so.",
 )  # fmt: skip
-@click.option(
+@_tried(
     "--loader", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
     help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
 )  # fmt: skip
-@click.option("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too.")
-@click.option(
+@_tried("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too.")
+@_tried(
     "--timeout", type=click.FloatRange(1), metavar="SECONDS",
-    help="Count the process as hung after that long.  [default: 600, or four times --seconds]",
+    help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
-@click.option(
+@_kept(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )
 @json_option("all raw values")
-@click.option(
+@_kept(
     "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
 )
-@click.option(
+@_kept(
     "--profile",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print the recommendations alone.")
+@output_options("Print the recommendations alone.", "Print the rates of every round, too.")
 def tune(
     path: Path,
     workload: str | None,
@@ -125,6 +119,8 @@ def tune(
     save: bool,
     profile: Path | None,
     quiet: bool,
+    verbose: bool,
+    color: str,
 ) -> None:
     """Measure ways of loading the data of the project at PATH, and say which settings to change.
 
@@ -173,7 +169,8 @@ def tune(
     if target is not None:
         plots.draw(target, report.loaders, report.described)
         said.progress(f"plot: {target}")
-    click.echo(to_text(report, quiet=quiet), nl=False, err=json_file == json_output.STANDARD_OUTPUT)
+    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
+    show(report, screen, quiet=quiet, verbose=verbose)
     sys.exit(ExitCode.OK)
 
 

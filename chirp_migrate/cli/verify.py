@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import color_option, json_option, path_argument
+from chirp_migrate.cli.options import Command, counts, json_option, option, output_options, path_argument
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import wrapped
+from chirp_migrate.console.screen import open_screen
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
@@ -24,13 +25,16 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.commit import recover
-from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions, parsed_counts
+from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
 
 __all__ = ["run_verify", "verify"]
 
 _DEFAULTS = VerifyOptions()
+_trained = partial(option, group="What is trained")
+_decided = partial(option, group="What is compared, and how it is decided")
+_measured = partial(option, group="What is measured besides")
 _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
@@ -40,7 +44,7 @@ Exit codes:
   13  not equivalent: the training is not the same
   14  the project's code failed (the reason, the side and the end of its output are shown)
   15  faster, and of some entry points it is not shown whether they are slower
-   2  PATH cannot be verified, nothing was applied there and no --against is given, or an option or setting is wrong
+   2  PATH cannot be verified, nothing was applied there and no --baseline is given, or an option or setting is wrong
  130  interrupted; after three rounds the verdict so far is given
 
 \b
@@ -49,87 +53,97 @@ Examples:
   chirp-migrate verify project/ --list
   chirp-migrate verify project/ -k "training_utils and not augmentation" --epochs 4
   chirp-migrate verify project/ --data samples.npz --model utils.models:BirdCNN
-  chirp-migrate verify project/ --against main --json report.json
+  chirp-migrate verify project/ --baseline main --json report.json
   chirp-migrate verify trainer/ --workload chirp_verify.py:workload
   chirp-migrate verify trainer/ --command "{python} train.py --epochs {epochs}" --result metrics.json
 """
 
 
-@click.command(epilog=_EPILOG)
-@path_argument
-@click.option(
-    "--against", metavar="REV|FOLDER", help="Compare with a git revision or a folder.  [default: before apply]"
+@click.command(
+    cls=Command,
+    former={
+        "--against": "--baseline",
+        "--each": "--per-entry",
+        "--no-each": "--no-per-entry",
+        "--rounds": "--max-rounds",
+        "--budget": "--time-budget",
+        "--threshold": "--min-saving",
+        "--worker-counts": "--num-workers",
+        "--plots": "--plot",
+    },
+    epilog=_EPILOG,
 )
-@click.option("--workload", metavar="FILE:FUNCTION", help="Function that gives the training calls (see init-workload).")
-@click.option("--command", metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
-@click.option("--result", metavar="FILE", help="File that the command writes, to be compared.")
-@click.option("--data", type=click.Path(path_type=Path), help="Train on your samples: an .npz file or .npy files.")
-@click.option("--model", metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]")
-@click.option("--samples", type=int, help=f"Samples, at most those there are.  [default: {_DEFAULTS.sizes.samples}]")
-@click.option("--shape", metavar="CxFxT", help="One synthetic sample.  [default: 1x224x313]")
-@click.option("--classes", type=int, help=f"Classes of synthetic samples.  [default: {_DEFAULTS.sizes.classes}]")
-@click.option("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
-@click.option("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
-@click.option("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
-@click.option(
+@path_argument
+@_trained("--workload", metavar="FILE:FUNCTION", help="Function that gives the training calls (see init-workload).")
+@_trained("--command", metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
+@_trained("--result", metavar="FILE", help="File that the command writes, to be compared.")
+@_trained("--data", type=click.Path(path_type=Path), help="Train on your samples: an .npz file or .npy files.")
+@_trained("--model", metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]")
+@_trained("--samples", type=int, help=f"Samples, at most those there are.  [default: {_DEFAULTS.sizes.samples}]")
+@_trained("--shape", metavar="CxFxT", help="One synthetic sample.  [default: 1x224x313]")
+@_trained("--classes", type=int, help=f"Classes of synthetic samples.  [default: {_DEFAULTS.sizes.classes}]")
+@_trained("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
+@_trained("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
+@_trained("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
+@_trained("--seed", type=int, help=f"Of the data and of every training.  [default: {_DEFAULTS.sizes.seed}]")
+@_trained(
     "-k", "--select", metavar="EXPRESSION",
     help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
-@click.option("--list", "list_", is_flag=True, help="Show the entry points and how they are called, and run nothing.")
-@click.option("--seed", type=int, help=f"Of the data and of every training.  [default: {_DEFAULTS.sizes.seed}]")
-@click.option("--rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
-@click.option(
-    "--budget", type=float,
+@_trained("--list", "list_", is_flag=True, help="Show the entry points and how they are called, and run nothing.")
+@_decided("--baseline", metavar="REV|FOLDER", help="Compare with a git revision or a folder.  [default: before apply]")
+@_decided("--max-rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
+@_decided(
+    "--time-budget", type=float, metavar="SECONDS",
     help=f"Seconds for all trainings; what does not fit is reduced.  [default: {_DEFAULTS.budget_s:g}]",
 )  # fmt: skip
-@click.option(
-    "--threshold", type=float,
+@_decided(
+    "--min-saving", type=float, metavar="PERCENT",
     help=f"Percent of the training time that must be saved.  [default: {_DEFAULTS.threshold_percent:g}]",
 )  # fmt: skip
-@click.option(
-    "--margin", type=float,
+@_decided(
+    "--margin", type=float, metavar="PERCENT",
     help=f"Percent by which an entry point must be slower to count.  [default: {_DEFAULTS.margin_percent:g}]",
 )  # fmt: skip
-@click.option("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
-@click.option(
-    "--timeout", type=float,
-    help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
-)  # fmt: skip
-@click.option(
-    "--each/--no-each", default=None,
+@_decided(
+    "--per-entry/--no-per-entry", default=None,
     help="Go on until each entry point's own verdict is known, too.  [default: the one of all together]",
 )  # fmt: skip
-@click.option(
+@_decided("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
+@_decided(
+    "--timeout", type=float, metavar="SECONDS",
+    help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
+)  # fmt: skip
+@_measured(
     "--simulate-step-ms", type=click.FloatRange(0, 60_000), default=0.0, metavar="MS",
     help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
 )  # fmt: skip
-@click.option(
-    "--worker-counts", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)), show_default=True,
-    callback=parsed_counts, help="Worker processes to try the migrated datasets with; '' for none.",
+@_measured(
+    "--num-workers", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)), show_default=True,
+    callback=counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
 )  # fmt: skip
-@click.option(
+@_measured(
     "--measure-seconds", type=click.FloatRange(0, 3600), default=EXTRA_S, show_default=True, metavar="S",
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
-@click.option(
-    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw the measurements into this folder (SVG)."
-)
+@_measured(
+    "--plot", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+    help="Draw the measurements into this folder (SVG).",
+)  # fmt: skip
 @json_option("all raw values")
-@click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone.")
-@click.option("-v", "--verbose", is_flag=True, help="Show everything that was measured, and what it ran in.")
-@color_option
+@output_options("Print the verdict alone.", "Show everything that was measured, and what it ran in.")
 def verify(
     path: Path,
-    against: str | None,
+    baseline: str | None,
     json_file: Path | None,
     quiet: bool,
     verbose: bool,
     color: str,
     list_: bool,
     simulate_step_ms: float,
-    worker_counts: tuple[int, ...],
+    num_workers: tuple[int, ...],
     measure_seconds: float,
-    plots: Path | None,
+    plot: Path | None,
     **given: Any,
 ) -> None:
     """Show that the migrated project at PATH trains faster, and the same.
@@ -141,14 +155,14 @@ def verify(
     a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
     pyproject.toml.
     """
-    measuring = MeasureOptions(simulate_step_ms, worker_counts, measure_seconds)
+    measuring = MeasureOptions(simulate_step_ms, num_workers, measure_seconds)
     run = list_entry_points if list_ else run_verify
-    sys.exit(run(path, against, given, Output(json_file, quiet, verbose, color, plots), measuring))
+    sys.exit(run(path, baseline, given, Output(json_file, quiet, verbose, color, plot), measuring))
 
 
 def run_verify(
     path: Path,
-    against: str | None,
+    baseline: str | None,
     given: Mapping[str, Any],
     output: Output,
     measuring: MeasureOptions = NO_OPTIONS,
@@ -157,19 +171,19 @@ def run_verify(
 
     Args:
         path: the migrated project.
-        against: folder or git revision of the side before; None for the one from the journal.
+        baseline: folder or git revision of the side before; None for the one from the journal.
         given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
         output: how it is shown.
         measuring: what is measured besides times, and whether device steps are simulated.
     """
-    return _guarded(path, output, lambda: _verify(path, against, given, output, measuring))
+    return _guarded(path, output, lambda: _verify(path, baseline, given, output, measuring))
 
 
 def list_entry_points(
-    path: Path, against: str | None, given: Mapping[str, Any], output: Output, _measuring: MeasureOptions = NO_OPTIONS
+    path: Path, baseline: str | None, given: Mapping[str, Any], output: Output, _measuring: MeasureOptions = NO_OPTIONS
 ) -> int:
     """Print the entry points that :func:`run_verify` would run, and give the exit code of the command."""
-    return _guarded(path, output, lambda: _list(path, against, given, output))
+    return _guarded(path, output, lambda: _list(path, baseline, given, output))
 
 
 def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
@@ -192,10 +206,10 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
 
 
 def _verify(
-    path: Path, against: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
+    path: Path, baseline: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
 ) -> int:
     root, options = _asked(path, given)
-    before = before_side(root, against)
+    before = before_side(root, baseline)
     verified = verified_files(root)
     if options.source is Source.FOUND:
         discover(root, options.model)  # what cannot be verified is said before anything is copied
@@ -224,12 +238,12 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
         click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
 
-def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Output) -> int:
+def _list(path: Path, baseline: str | None, given: Mapping[str, Any], output: Output) -> int:
     root, options = _asked(path, given)
     if options.source is Source.FOUND:
         discovery = chosen(discover(root, options.model), options.select)
     else:
-        before = before_side(root, against)
+        before = before_side(root, baseline)
         from chirp_migrate.verify.sides.copies import find_training, make_sides  # imports PyTorch
 
         with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
@@ -240,12 +254,14 @@ def _list(path: Path, against: str | None, given: Mapping[str, Any], output: Out
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
     if output.json_file != json_output.STANDARD_OUTPUT:
+        screen = open_screen(output.color)
         for label, call in calls.items():
-            click.echo("\n".join([label, *wrapped(call, "    ", first="    ")]))
+            screen.line(label, "bold")
+            screen.text(call, 4)
         if any("config" in call for call in calls.values()):
-            click.echo("\n".join(wrapped(f"config = {call_options(options.sizes)['config']}", "    ", first="")))
+            screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
-            click.echo(f"Left out: {reason}.")
+            screen.text(f"Left out: {reason}.")
     return ExitCode.OK
 
 

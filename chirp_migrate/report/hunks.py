@@ -24,14 +24,14 @@ class Row:
         before: its number before, from 1; None for an added one. In a notebook counted in the cell.
         after: its number after; None for a removed one, and where it is not known.
         text: without its newline.
-        inside: the quotes of a string that goes on from the line before, such as three double ones; empty in code.
+        words: the text in parts with their kinds (see :mod:`.python_words`); for colours.
     """
 
     sign: str
     before: int | None
     after: int | None
     text: str
-    inside: str = ""
+    words: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

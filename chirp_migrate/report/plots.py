@@ -33,7 +33,7 @@ def prepare(folder: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageProblem(f"{folder} cannot be made ({error.strerror}): give another --plots.") from None
+        raise UsageProblem(f"{folder} cannot be made ({error.strerror}): give another --plot.") from None
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -64,7 +64,7 @@ def drawn(folder: Path, report: VerifyReport) -> str:
         try:
             figure.savefig(path, metadata={"Date": None})
         except OSError as error:
-            raise UsageProblem(f"{path} cannot be written ({error.strerror}): give another --plots.") from None
+            raise UsageProblem(f"{path} cannot be written ({error.strerror}): give another --plot.") from None
         written.append(name)
     return f"Plots in {folder}: {', '.join(written) or 'none, as nothing was measured'}."
 

@@ -9,7 +9,7 @@ from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.plans.plan import FilePlan, Finding
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.layout import enclosing
-from chirp_migrate.report.python_text import strings_open
+from chirp_migrate.report.python_words import Word, words_by_line
 from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.notebook import NotebookSource
 from chirp_migrate.source.text import UnreadableSource
@@ -51,8 +51,8 @@ class Texts:
             if row.sign != " " and all(one.sign == " " for one in run):
                 within = self._name_at(row.before) if row.before is not None else self._above(rows, row)
             text = self._old.shown(row.text, old) if old is not None else self._new.shown(row.text, new)
-            inside = self._old.inside(row.before) if row.before is not None else self._new.inside(row.after)
-            run.append(Row(row.sign, old and old[1], new and new[1], text, inside))
+            words = self._old.words(row.before, text) if row.before is not None else self._new.words(row.after, text)
+            run.append(Row(row.sign, old and old[1], new and new[1], text, words))
         yield from _section(run, cell, within)
 
     def source_line(self, finding: Finding) -> str:
@@ -77,7 +77,7 @@ class _Text:
         except UnreadableSource:
             source = None
         self.text = data.decode("utf-8", errors="backslashreplace") if source is None else source.text
-        self._open = strings_open(self.text) if source is not None else {}
+        self._is_python = source is not None
         if isinstance(source, NotebookSource):
             self._notebook = source
             self._masked = {(cell, line): text.partition("\n")[0].rstrip("\r") for cell, line, text in source.masked}
@@ -89,9 +89,10 @@ class _Text:
             return None
         return (None, line) if self._notebook is None else self._notebook.locate(line)
 
-    def inside(self, line: int | None) -> str:
-        """The quotes of a string that the line begins in; empty in code, and in what is no Python."""
-        return self._open.get(line or 0, "")
+    def words(self, line: int | None, shown: str) -> tuple[Word, ...]:
+        """The words of a line that is shown so; one of no kind where the text has another line, and in no Python."""
+        found = self._words[line - 1] if line is not None and line <= len(self._words) else ()
+        return found if "".join(text for _, text in found) == shown else (("", shown),)
 
     def shown(self, text: str, place: _Place | None) -> str:
         """A line as it is in the file: with a magic where we put Python in its place."""
@@ -100,6 +101,10 @@ class _Text:
     def line_at(self, place: _Place) -> str:
         """The line at a place; empty where there is none."""
         return self._by_place.get(place, "")
+
+    @cached_property
+    def _words(self) -> list[tuple[Word, ...]]:
+        return words_by_line(self.text) if self._is_python else []
 
     @cached_property
     def _by_place(self) -> dict[_Place, str]:

@@ -1,73 +1,79 @@
-"""What ``tune`` found, as text of 80 columns. Pure."""
+"""What ``tune`` found, printed for people."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
-from textwrap import shorten
 
-from chirp_migrate.console.paint import count, wrapped
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import count, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.candidate import Measured
 from chirp_migrate.tune.document import Beside, LoaderReport, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, Place, mean_rate
 from chirp_migrate.tune.request import Training
 
-__all__ = ["to_text"]
+__all__ = ["show"]
 
 
-def to_text(report: TuneReport, *, quiet: bool = False) -> str:
-    """The report; with ``quiet`` the recommendations alone."""
-    lines: list[str] = []
+def show(report: TuneReport, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Print the report; with ``quiet`` the recommendations alone, with ``verbose`` every round, too."""
     for found in report.loaders:
+        screen.line()
         if not quiet:
-            lines += [*_loader(found), ""]
-        lines += _advice(found)
-        lines.append("")
+            _show_loader(found, screen, verbose=verbose)
+            screen.line()
+        _show_advice(found, screen)
     if quiet:
-        return "\n".join(lines).strip() + "\n"
+        return
+    screen.line()
     if report.training is not None:
-        lines += _training(report.training)
+        screen.text(_training(report.training), hang=2)
     for note in report.notes:
-        lines += wrapped(_sentence(note), "  ", "")
-    lines += wrapped(f"Measured on: {report.described}.", "  ", "")
-    return "\n".join(lines) + "\n"
+        screen.text(sentence(note), hang=2)
+    screen.text(f"Measured on: {report.described}.", hang=2)
 
 
-def _loader(found: LoaderReport) -> Iterator[str]:
+def _show_loader(found: LoaderReport, screen: Screen, *, verbose: bool) -> None:
     loader = "this package's loader" if found.migrated else "PyTorch's loader"
     size = "batches as sampled" if found.batch_size is None else f"batch size {found.batch_size}"
-    head = f"{found.name}: {found.samples} samples, {found.role}, {size}, {loader}"
-    yield from wrapped(head, "  ", "")
-    yield ""
-    yield f"  {'':22}{'batches/s':>10}{'samples/s':>10}  {'95 % interval':<14}{'of best':>8}  {'start':>6}"
-    for measured, beside in zip(found.measured, found.standings, strict=True):
-        yield _row(measured, beside, found)
-    yield ""
+    screen.text(f"{found.name}: {found.samples} samples, {found.role}, {size}, {loader}", style="bold", hang=2)
+    screen.line()
+    measured = list(zip(found.measured, found.standings, strict=True))
+    rows = [_row(one, beside, beside.samples_per_s, found) for one, beside in measured if beside.samples_per_s]
+    if rows:
+        header = ("", "batches/s", "samples/s", "interval", "of best", "start")
+        screen.table(header, rows, left=(0, 3, 5), indent=0)
+    for one, beside in measured:
+        if not beside.samples_per_s:
+            now = " (now)" if one.candidate == found.now else ""
+            screen.text(f"{beside.configuration}{now}: failed: {one.error}", 2, hang=2)
+        elif verbose:
+            rates = ", ".join(f"{rate:.0f}" for rate in one.rates)
+            screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
+    screen.line()
     if found.picked is not None:
-        yield from wrapped(_picked(found), "  ", "")
+        screen.text(_picked(found), hang=2)
     for line in (_reading(found), _augmentation(found), _waited(found), _sizes(found), _disturbed(found), _kept(found)):
         if line is not None:
-            yield from wrapped(line, "  ", "")
+            screen.text(line, hang=2)
 
 
-def _row(measured: Measured, beside: Beside, found: LoaderReport) -> str:
-    head = f"{'*' if measured.candidate == found.picked else ' '} {beside.configuration:22}"
-    now = " now" if measured.candidate == found.now else ""
-    rate = beside.samples_per_s
-    if rate is None:
-        return f"{head} {shorten(f'failed: {measured.error}', 50, placeholder='…')}{now}"
-    interval = "" if beside.interval is None else "[{:.0f}, {:.0f}]".format(*beside.interval)
+def _row(measured: Measured, beside: Beside, rate: float, found: LoaderReport) -> list[str]:
     ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
-    of_best = "best" if beside.place is Place.BEST else ratio
-    start = f"{statistics.median(measured.first_batch_s):.2f} s"
-    batches = rate if beside.batches_per_s is None else beside.batches_per_s
-    return f"{head}{batches:>10.1f}{rate:>10.0f}  {interval:<14}{of_best:>8}  {start:>6}{now}"
+    now = " now" if measured.candidate == found.now else ""
+    return [
+        f"{'*' if measured.candidate == found.picked else '-'} {beside.configuration}",
+        f"{rate if beside.batches_per_s is None else beside.batches_per_s:.1f}",
+        f"{rate:.0f}",
+        "" if beside.interval is None else "[{:.0f}, {:.0f}]".format(*beside.interval),
+        "best" if beside.place is Place.BEST else ratio,
+        f"{statistics.median(measured.first_batch_s):.2f} s{now}",
+    ]
 
 
 def _picked(found: LoaderReport) -> str:
     rounds = count(found.rounds, "round")
-    sure = "" if found.settled else "; where the share of the best has a ?, more time (--seconds) would settle it"
+    sure = "" if found.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
     best = next(one.configuration for one in found.standings if one.place is Place.BEST)
     if best == str(found.picked):
         return f"Picked: {found.picked}, the fastest, by {rounds}{sure}."
@@ -128,18 +134,14 @@ def _kept(found: LoaderReport) -> str | None:
     return None if found.not_saved is None else f"Not kept in a profile: {found.not_saved}."
 
 
-def _advice(found: LoaderReport) -> Iterator[str]:
-    yield f"Recommendations for {found.name}:"
+def _show_advice(found: LoaderReport, screen: Screen) -> None:
+    screen.text(f"Recommendations for {found.name}:")
     for one in found.recommendations:
-        yield from wrapped(str(one), "    ", "  ! " if one.warning else "  - ")
+        screen.item("!" if one.warning else "-", str(one), style="bold yellow" if one.warning else "")
     if not found.recommendations:
-        yield "  none"
+        screen.text("none", 2)
 
 
-def _training(training: Training) -> Iterator[str]:
+def _training(training: Training) -> str:
     busy = f"busy {training.gpu_percent:.0f} % of it" if training.gpu_percent is not None else training.gpu
-    yield from wrapped(f"The training was run once, in {training.seconds:.1f} s; GPU: {busy}.", "  ", "")
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    return f"The training was run once, in {training.seconds:.1f} s; GPU: {busy}."

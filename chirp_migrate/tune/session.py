@@ -19,7 +19,7 @@ from chirp_migrate.verify.options import resolve
 
 __all__ = ["tune_tree"]
 
-_ROLE = Role("The process that measures", "", "--seconds and fewer --num-workers")
+_ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
 
 def tune_tree(request: Request, workload: str | None, timeout_s: float, progress: Callable[[str], None]) -> Findings:

@@ -34,6 +34,8 @@ LEAST_SAMPLES = 48
 
 _TABLE = "[tool.chirp-migrate.verify]"
 _SIZES = Sizes()
+#: Names of settings in the last release, and what they are called now.
+_FORMER = {"rounds": "max-rounds", "budget": "time-budget", "threshold": "min-saving", "each": "per-entry"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """
     file, table = read_verify_table(root)
     said = {key: _checked(key, value, f"--{key}") for key, value in given.items() if value is not None}
-    settings = {key: _checked(key, value, f"{file}: {_TABLE} {key}") for key, value in table.items()}
+    called = {_FORMER.get(key, key): (key, value) for key, value in table.items()}
+    settings = {name: _checked(name, value, f"{file}: {_TABLE} {key}") for name, (key, value) in called.items()}
     if "data" in settings:
         settings["data"] = file.parent / settings["data"]
     if "workload" in said or "command" in said:
@@ -114,12 +117,12 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         sizes,
         entry,
         values.get("model"),
-        values.get("rounds", defaults.rounds),
-        values.get("budget", defaults.budget_s),
-        values.get("threshold", defaults.threshold_percent),
+        values.get("max-rounds", defaults.rounds),
+        values.get("time-budget", defaults.budget_s),
+        values.get("min-saving", defaults.threshold_percent),
         values.get("threads", defaults.threads),
         values.get("timeout", defaults.timeout_s),
-        values.get("each", defaults.each),
+        values.get("per-entry", defaults.each),
         values.get("select"),
         values.get("margin", defaults.margin_percent),
     )
@@ -268,13 +271,13 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "folds": _whole(2),
     "shape": _shape,
     "classes": _whole(2),
-    "rounds": _whole(MIN_ROUNDS),
-    "budget": _real(0),
-    "threshold": _real(0, 100),
+    "max-rounds": _whole(MIN_ROUNDS),
+    "time-budget": _real(0),
+    "min-saving": _real(0, 100),
     "margin": _real(0, 100),
     "threads": _whole(1),
     "timeout": _real(1),
-    "each": _yes_or_no,
+    "per-entry": _yes_or_no,
     "select": _expression,
     "seed": _whole(0),
 }

@@ -222,7 +222,7 @@ def _time_rounds(
     """Time both sides, round by round, until the questions are settled or the budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None) -> TimedRound:
-        # What perfect loading would save is asked of all together, and with --each of every one.
+        # What perfect loading would save is asked of all together, and with --per-entry of every one.
         made = children.time_round(number, labels, cached=settings.each or labels is None or labels == every_one)
         times = {side: sum(made.seconds[side].values()) for side in ("before", "after")}
         some = "" if labels is None else f" ({len(labels)} still open)"

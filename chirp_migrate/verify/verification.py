@@ -90,7 +90,8 @@ def _fitted(
     reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
     if trial.no_room:
         reduced += f" in {len(trial.labels)} of {of} entry points"
-    progress(f"{expected}, with {reduced}: a budget of {options.budget_s:.0f} s has no room for all (see --budget)")
+    few = f"a budget of {options.budget_s:.0f} s has no room for all (see --time-budget)"
+    progress(f"{expected}, with {reduced}: {few}")
     left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
     note = f"trained {reduced}, to keep to the budget of {options.budget_s:.0f} s{left_out}"
     return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))

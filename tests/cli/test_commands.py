@@ -34,7 +34,7 @@ def test_apply_review_repeat_and_rollback(backend: Path) -> None:
     for said in (
         "utils/train.py",
         "CHP001",
-        "    3",
+        "CHP001 dataloader-factory  3",
         "requirements.txt",
         "chirp-migrate verify",
         "chirp-migrate rollback",

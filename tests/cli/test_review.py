@@ -120,7 +120,7 @@ def test_help_back_and_odd_answers(backend: Path) -> None:
         (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
         (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan says what is done already"),
         (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),
-        (["apply", "back end", "--diff", "--verify-with", "true"], 2, "leave one of them out"),
+        (["apply", "back end", "--diff", "--check-with", "true"], 2, "leave one of them out"),
     ],
 )
 def test_what_cannot_work_is_said_in_one_sentence(
@@ -189,7 +189,7 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
 def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) -> None:
     before = sources(backend)
     command = f"{shlex.quote(sys.executable)} -c \"print('the ' + 'tests failed'); raise SystemExit(7)\""
-    done = run("apply", backend, "--verify-with", command, cwd=tmp_path)
+    done = run("apply", backend, "--check-with", command, cwd=tmp_path)
     assert done.exit_code == 5 and "the tests failed" in done.stderr
     assert "exit code 7" in done.stderr and "rolled back" in done.stderr
     assert sources(backend) == before and not (backend / ".chirp-migrate").exists()
@@ -197,12 +197,12 @@ def test_a_failing_command_takes_everything_back(backend: Path, tmp_path: Path) 
 
 def test_a_command_that_succeeds_lets_it_stay_and_sees_it(backend: Path, tmp_path: Path) -> None:
     command = "grep -q OptimalDataLoaderFactory train.py"
-    assert run("apply", backend, "--verify-with", command, cwd=tmp_path).exit_code == 0
+    assert run("apply", backend, "--check-with", command, cwd=tmp_path).exit_code == 0
     assert "OptimalDataLoaderFactory" in sources(backend)["train.py"]
 
 
 def test_edits_of_the_failing_command_are_not_lost(backend: Path, tmp_path: Path) -> None:
-    done = run("apply", backend, "--verify-with", "echo '# mine' >> train.py; false", cwd=tmp_path)
+    done = run("apply", backend, "--check-with", "echo '# mine' >> train.py; false", cwd=tmp_path)
     assert done.exit_code == 5 and "cannot be rolled back now" in done.stderr and "train.py" in done.stderr
     assert sources(backend)["train.py"].endswith("# mine\n")
 

@@ -23,7 +23,7 @@ def test_rules_lists_every_rule_in_80_columns() -> None:
     shown = run("rules").stdout
     assert max(map(len, shown.splitlines())) <= 80
     for rule in all_rules():
-        assert f"{rule.code}  {rule.name} " in shown
+        assert f"{rule.code}  {rule.name}, {rule.safety.value}" in shown
     listed = json.loads(run("rules", "--json", "-").stdout)["rules"]
     assert [(one["code"], one["safety"]) for one in listed] == [(r.code, r.safety.value) for r in all_rules()]
 
@@ -61,8 +61,8 @@ def test_a_run_ends_with_an_account_and_folds_what_is_alike(tmp_path: Path) -> N
     body = "".join(f"x{n} = DataLoader(d{n})\n" for n in range(3)) + "k = [DataLoader]\nl = [DataLoader]\n"
     root = backend(tmp_path, IMPORT + body + "y = DataLoader(d)  # chirp: ignore\n")
     shown = run("apply", root).stdout
-    assert "and 2 more like this: lines 3, 4" in shown and "and 1 more like this: line 6" in shown
-    assert "Loaders: 6 found = 3 migrated + 0 already fine + 1 suppressed + 2 listed above." in shown
+    assert "CHP001 dataloader-factory  2, 3, … (3)\n" in shown and "  CHP001  a.py:5, 6: " in shown
+    assert "Loaders: 6 found = 3 migrated + 0 already fine + 1 suppressed + 2 listed." in shown
     assert "Suppressed" not in shown
     assert max(map(len, shown.replace(str(root), "").splitlines())) <= 80
 

@@ -17,8 +17,8 @@ from .conftest import fingerprint
 pytestmark = pytest.mark.slow
 
 FIXTURE = FIXTURES / "grown_backend"
-SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--rounds", "4", "--epochs", "1")
-QUICK = ("--measure-seconds", "0", "--worker-counts", "")
+SIZES = ("--samples", "60", "--shape", "24x32", "--threads", "1", "--max-rounds", "4", "--epochs", "1")
+QUICK = ("--measure-seconds", "0", "--num-workers", "")
 
 #: What is found of datasets, augmenters and lists and not rewritten: the rescaling, which changes what the model sees.
 LEFT_ALONE = {("CHP010", "utils/dataset_utils.py", "opt-in")}
@@ -114,7 +114,7 @@ def errors_of(script: str, tree: Path) -> str:
 def test_it_trains_as_before_and_the_broken_ways_are_named(applied: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = [*SIZES, *QUICK, "--json", str(report), "-k", "not util_backup", "-v"]
-    result = run("verify", applied, "--against", FIXTURE, *asked)
+    result = run("verify", applied, "--baseline", FIXTURE, *asked)
     values = json.loads(report.read_text(encoding="utf-8"))
     assert values["verdict"] != "failed" and values["differences"] == [], result.output
     assert set(values["ratios"]) == {"training_utils.fast_single_fold_training_with_predefined_split"}

@@ -75,11 +75,11 @@ def all_counts_agree(root: Path) -> tuple[FileStory, ...]:
     git(root, "add", "--all", "--force")
     git(root, "commit", "--quiet", "--message", "before")
     counts = in_diff(run("apply", "--tests", "--diff", root).stdout_bytes.decode())
-    plan = run("plan", "--tests", root).output
+    plan = run("plan", "--tests", "-v", root).output
     assert in_words(plan) == counts
     total = tuple(map(sum, zip(*counts.values(), strict=True)))
     assert "+{} -{} lines".format(*total) in plan
-    assert in_words(run("apply", "--tests", root).output) == counts
+    assert in_words(run("apply", "--tests", "-v", root).output) == counts
     files = read_story(root).runs[0].files
     assert {file.path: (file.added, file.removed) for file in files} == counts
     git(root, "add", "--all", "--intent-to-add")

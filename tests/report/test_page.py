@@ -14,9 +14,10 @@ import pytest
 from report_tools import HOSTILE, LOADERS, applied, backend, verdict_file
 from support import run, sentence
 
+from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.report.page.code import section_code, visible
 from chirp_migrate.report.page.document import render_page
-from chirp_migrate.report.page.html import code, escape
-from chirp_migrate.report.python_text import strings_open, words
+from chirp_migrate.report.python_words import words_by_line
 from chirp_migrate.report.story import read_story
 
 _VOID = {"meta", "br", "wbr", "input"}
@@ -125,38 +126,45 @@ def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:
 )
 def test_whatever_cannot_be_seen_is_spelled_out(character: str) -> None:
     shown = f"a\u27e8U+{ord(character):04X}\u27e9b"
-    assert escape(f"a{character}b") == shown
-    assert shown[1:-1] in code(f"a{character}b") and character not in code(f"'a{character}b'")
+    assert visible(f"a{character}b") == shown
+    line = section_code(Section((Row("+", None, 1, f"a{character}b"),)))
+    assert shown[1:-1] in line and character not in line
 
 
 def test_names_of_files_that_are_no_text_can_be_told() -> None:
-    assert escape("caf\udce9.py").encode("utf-8") == "caf\u27e8U+DCE9\u27e9.py".encode()
+    assert visible("caf\udce9.py").encode("utf-8") == "caf\u27e8U+DCE9\u27e9.py".encode()
 
 
 @pytest.mark.parametrize(
-    ("line", "inside", "kinds"),
+    ("line", "kinds"),
     [
-        ("def f(x): return None", "", {"def": "keyword", "f": "defined", "return": "keyword", "None": "keyword"}),
-        ('x = f"a # b"  # c', "", {'f"a # b"': "string", "# c": "comment"}),
-        ("@wraps(g)", "", {"@wraps": "decorator"}),
-        ("n = 0x1F + 1_000 + 2.5e-3", "", {"0x1F": "number", "1_000": "number", "2.5e-3": "number"}),
-        ("self.print = print", "", {"self": "builtin", "print": "builtin"}),
-        ("still text''' + 'x'", "'''", {"still text'''": "string", "'x'": "string"}),
-        ("all of it is text", '"""', {"all of it is text": "string"}),
-        ("x = '''open", "", {"'''open": "string"}),
-        ("class Größe: pass", "", {"class": "keyword", "Größe": "defined", "pass": "keyword"}),
+        ("def f(x): return None", {"def": "k", "f": "d", "return": "k", "None": "k"}),
+        ("x = 'a # b'  # c", {"a # b": "s", "# c": "c"}),
+        ("@wraps(g)", {"@wraps": "r"}),
+        ("n = 0x1F + 1_000 + 2.5e-3", {"0x1F": "n", "1_000": "n", "2.5e-3": "n"}),
+        ("self.x = print and 1", {"self": "b", "print": "b", "and": "k"}),
+        ("class Größe: pass", {"class": "k", "Größe": "d", "pass": "k"}),
     ],
 )
-def test_words_of_python_lines(line: str, inside: str, kinds: dict[str, str]) -> None:
-    found = list(words(line, inside))
+def test_words_of_python_lines(line: str, kinds: dict[str, str]) -> None:
+    found = words_by_line(line)[0]
     assert "".join(text for _, text in found) == line
     for text, kind in kinds.items():
         assert (kind, text) in found
 
 
-def test_lines_know_the_string_that_they_begin_in() -> None:
-    text = "a = '''one\ntwo # no comment\n'''\nb = 1 # '''\nc = \"x\\\ny\"\nd = 2\n"
-    assert strings_open(text) == {2: "'''", 3: "'''", 6: '"'}
+def test_lines_know_the_string_that_they_are_in_and_end_where_python_ends_them() -> None:
+    text = "a = '''one\r\ntwo # no comment\r'''\nb\fc = 1\n\n"
+    found = words_by_line(text)
+    assert ["".join(word for _, word in line) for line in found] == [
+        "a = '''one",
+        "two # no comment",
+        "'''",
+        "b\fc = 1",
+        "",
+        "",
+    ]
+    assert found[1] == (("s", "two # no comment"),)
 
 
 def test_all_lines_are_on_the_page_as_they_are(tmp_path: Path) -> None:

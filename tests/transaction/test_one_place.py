@@ -41,7 +41,7 @@ def test_every_path_that_is_told_starts_at_the_top(project: Path) -> None:
     diff = run("apply", "--diff", project / "package" / "deep").stdout
     assert diff.startswith("# package/deep/a.py:3: CHP001")
     subprocess.run(["git", "apply", "--check", "-"], cwd=project, input=diff.encode(), check=True)
-    assert "package/b.py  rewritten" in run("plan", project / "package").output
+    assert "package/b.py" in run("plan", project / "package").output
     for command in (("check", "--format", "json"), ("apply", "--allow-dirty", "--json", "-")):
         told = json.loads(run(*command, project / "package" / "b.py").stdout)
         assert [one["path"] for one in (*told["files"], *told["findings"])] == ["package/b.py", "package/b.py"]
@@ -60,9 +60,9 @@ def test_a_plan_and_comments_are_recorded_there_too(project: Path) -> None:
 
 def test_a_command_that_fails_in_the_folder_takes_the_run_back(project: Path) -> None:
     before = snapshot(project)
-    assert run("apply", "--allow-dirty", "--verify-with", "test -f gone", project / "scripts").exit_code == 5
+    assert run("apply", "--allow-dirty", "--check-with", "test -f gone", project / "scripts").exit_code == 5
     assert snapshot(project) == before
-    assert run("apply", "--allow-dirty", "--verify-with", "test -f c.py", project / "scripts").exit_code == 0
+    assert run("apply", "--allow-dirty", "--check-with", "test -f c.py", project / "scripts").exit_code == 0
 
 
 def test_verify_takes_the_originals_of_its_folder(project: Path) -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.screen import printed
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune import plot
@@ -19,7 +20,7 @@ from chirp_migrate.tune.candidate import Candidate, Measured
 from chirp_migrate.tune.document import TuneReport, tune_report
 from chirp_migrate.tune.plateau import Place
 from chirp_migrate.tune.recommend import Recommendation, recommendations
-from chirp_migrate.tune.report import to_text
+from chirp_migrate.tune.report import show
 from chirp_migrate.tune.request import Findings, LoaderFindings, Training
 
 Make = Callable[..., Measured]
@@ -98,13 +99,13 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
     findings = Findings([one], Training(3.0, None, "no GPU: none here"), ["a loader was left out"])
     report = tune_report(findings, {"processor": "p"}, "a machine", "tool")
-    text = to_text(report)
+    text = printed(lambda screen: show(report, screen))
     assert all(len(line) <= 80 for line in text.splitlines())
     row = next(line for line in text.splitlines() if line.startswith("*"))
     assert row.split() == ["*", "2", "workers,", "prefetch", "2", "24.5", "785", "[773,", "798]", "0.99", "0.10", "s"]
     for piece in ("0.10 s now", "computes 90% of its time", "no GPU", "used 30% of the CPUs", "Kept in"):
         assert piece in " ".join(text.split())
-    assert "batches/s" not in to_text(report, quiet=True)
+    assert "batches/s" not in printed(lambda screen: show(report, screen, quiet=True))
     assert read_as(read_json(as_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
     assert report.loaders[0].picked == Candidate(2, 2, 0, 32)

@@ -51,7 +51,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     plot, report, profile = tmp_path / "plot.svg", tmp_path / "tune.json", tmp_path / "profile.json"
     result = invoke(
         tree, "--dataset", "sets:Slow", "--loader", "factory", "--num-workers", "0,4", "--prefetch", "2",
-        "--seconds", "1", "--plot", plot, "--json", report, "--profile", profile,
+        "--time-budget", "1", "--plot", plot, "--json", report, "--profile", profile,
     )  # fmt: skip
     assert result.exit_code == ExitCode.OK, result.output
     text = " ".join(result.output.split())

@@ -39,7 +39,7 @@ def test_help_documents_every_exit_code() -> None:
     text = " ".join(CliRunner().invoke(verify, ["--help"]).output.split())
     for code in ("0 faster", "10 not shown", "11 model-bound", "12 slower", "13 not equivalent", "14 the project's"):
         assert code in text
-    assert "Examples:" in text and "chirp-migrate verify project/ --against main" in text
+    assert "Examples:" in text and "chirp-migrate verify project/ --baseline main" in text
 
 
 def applied(root: Path, originals: dict[str, bytes | None]) -> Path:
@@ -75,7 +75,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
 @pytest.mark.slow
 def test_augmentation_that_became_rarer_is_not_equivalent_at_default_sizes(write_backend: Callable[..., Path]) -> None:
     before, after = write_backend("before"), write_backend("after", ("random.random() < 0.8", "random.random() < 0.6"))
-    options = ["--against", str(before), "-k", "augmentation", "--shape", "24x32", "--threads", "1"]
+    options = ["--baseline", str(before), "-k", "augmentation", "--shape", "24x32", "--threads", "1"]
 
     result = CliRunner().invoke(verify, [str(after), *options])
 

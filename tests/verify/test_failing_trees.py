@@ -56,7 +56,7 @@ def verified(after: Path, before: Path, monkeypatch: pytest.MonkeyPatch, *option
     hashes = tree_hash(after), tree_hash(before)
     with tempfile.TemporaryDirectory() as temporary:
         monkeypatch.setattr(tempfile, "tempdir", temporary)
-        result = CliRunner().invoke(verify, [str(after), "--against", str(before), "--threads", "1", *options])
+        result = CliRunner().invoke(verify, [str(after), "--baseline", str(before), "--threads", "1", *options])
         assert list(Path(temporary).iterdir()) == []
     assert (tree_hash(after), tree_hash(before)) == hashes, "the user's trees are only read"
     return result

@@ -139,7 +139,7 @@ def test_plain_values_come_back_as_they_were() -> None:
 
 
 def test_worker_counts_are_numbers() -> None:
-    context, option = click.Context(click.Command("verify")), click.Option(["--worker-counts"])
+    context, option = click.Context(click.Command("verify")), click.Option(["--num-workers"])
     assert parsed_counts(context, option, " 8,0,2 ,8") == (0, 2, 8)
     assert parsed_counts(context, option, "") == ()
     for text in ("two", "1.5", "-1", "65", "1,,2"):

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.verify import verify
+from chirp_migrate.console.screen import printed
 from chirp_migrate.report.plots import drawn
-from chirp_migrate.report.terminal.document import render_verify
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
 from chirp_migrate.verify.build_report import build_report
@@ -89,7 +90,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     chosen = settings(MeasureOptions(STEP_MS, (0, 2)))
     outcome = judge(found, 0.2)
     report = build_report(found, outcome, chosen, discovery)
-    text = " ".join(" ".join(render_verify(report, width=100, verbose=True)).split())
+    text = " ".join(printed(lambda screen: show_verify(report, screen, verbose=True), 100).split())
     assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text
@@ -103,6 +104,6 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("option", [["--simulate-step-ms", "-1"], ["--worker-counts", "two"]])
+@pytest.mark.parametrize("option", [["--simulate-step-ms", "-1"], ["--num-workers", "two"]])
 def test_options_that_make_no_sense_are_refused(option: list[str], tmp_path: Path) -> None:
     assert CliRunner().invoke(verify, [str(tmp_path), *option]).exit_code == 2

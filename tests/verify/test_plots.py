@@ -81,8 +81,8 @@ def test_without_matplotlib_one_sentence_says_what_to_install(tmp_path: Path, mo
 
 def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageProblem, match="give another --plots"):
+    with pytest.raises(UsageProblem, match="give another --plot"):
         prepare(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
-    with pytest.raises(UsageProblem, match="give another --plots"):
+    with pytest.raises(UsageProblem, match="give another --plot"):
         drawn(tmp_path, report())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.report.terminal.document import render_verify
+from chirp_migrate.console.screen import printed
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
@@ -36,7 +37,7 @@ def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurement
 
 def shown(report: VerifyReport) -> str:
     """What `verify -v` prints, as one line."""
-    return " ".join(" ".join(render_verify(report, width=100, verbose=True)).split())
+    return " ".join(printed(lambda screen: show_verify(report, screen, verbose=True), 100).split())
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:

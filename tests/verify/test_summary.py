@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from chirp_migrate.report.terminal.document import render_verify
+from chirp_migrate.console.screen import printed
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report
@@ -51,7 +52,7 @@ def measured(
 def said(found: Measurements, verbose: bool = False, width: int = 100) -> str:
     discovery = Discovery(tuple(EntryPoint("", label) for label in found.labels), "utils.models:BirdCNN")
     report = build_report(found, judge(found, 0.2), SETTINGS, discovery)
-    return "\n".join(render_verify(report, width=width, verbose=verbose))
+    return printed(lambda screen: show_verify(report, screen, verbose=verbose), width)
 
 
 def facts(found: Measurements) -> dict[str, str]:

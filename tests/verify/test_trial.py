@@ -43,9 +43,9 @@ OTHER = FITS + "    raise KeyError('augment_params')\n"
 
 
 def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
-    asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--rounds", "4", "--measure-seconds", "0"]
-    quick = ["--worker-counts", "", "--json", str(report)]
-    return CliRunner().invoke(verify, [str(after), "--against", str(before), *asked, *quick, *options])
+    asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--max-rounds", "4", "--measure-seconds", "0"]
+    quick = ["--num-workers", "", "--json", str(report)]
+    return CliRunner().invoke(verify, [str(after), "--baseline", str(before), *asked, *quick, *options])
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_entry_points_that_there_is_no_time_to_try_are_left_out(
     write_backend: Callable[..., Path], tmp_path: Path
 ) -> None:
     before, after = write_backend("before"), write_backend("after")
-    result = verified(after, before, tmp_path / "report.json", "--budget", "0.001")
+    result = verified(after, before, tmp_path / "report.json", "--time-budget", "0.001")
     values = json.loads((tmp_path / "report.json").read_text())
     assert values["workload"]["no_room"] == [AUGMENTED]
     assert "in 1 of 2 entry points" in " ".join(result.stderr.split())

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from chirp_migrate.report.terminal.document import render_verify
+from chirp_migrate.console.screen import printed
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report, rounds_line
@@ -47,7 +48,9 @@ def report(of: Rounds) -> VerifyReport:
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
-    lines = list(render_verify(report(rounds(QUIET, QUIET, QUIET)), width=120, verbose=True))
+    lines = printed(
+        lambda screen: show_verify(report(rounds(QUIET, QUIET, QUIET)), screen, verbose=True), 120
+    ).splitlines()
     rows = {line.split()[0]: line for line in lines if re.search(r" % \[.* % \[", line)}
     assert rows["quick"].endswith("meets the threshold") and "50 % [" in rows["quick"]
     assert rows["bound"].endswith("model-bound") and "5 % [" in rows["bound"]

@@ -8,22 +8,37 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from chirp_migrate.report.page.html import escape
+from markupsafe import Markup
 
-__all__ = ["SIDES", "time_bars", "waits_plot"]
+from chirp_migrate.report.verdict import waits_ms
+from chirp_migrate.verify.document import VerifyReport
+
+__all__ = ["SIDES", "Plot", "plots_of", "time_bars"]
 
 #: Sides as they are called on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
 _WIDTH, _HEIGHT = 360, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 12, 12, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 42
 _LEAST_MS = 0.01
+_MIB = 2**20
 
 
-def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> str:
+@dataclass(frozen=True)
+class Plot:
+    """A plot: its title, a sentence that says it in words, the sides in it, and the SVG."""
+
+    title: str
+    says: str
+    sides: tuple[str, ...]
+    svg: Markup
+
+
+def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     """Bars of one entry point: medians of the rounds, with a line from the least to the most.
 
     Args:
@@ -40,52 +55,89 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> str:
         shapes.append(f'<rect class="bar {side}" x="0" y="{y}" width="{scaled[0]}" height="{_BAR}"/>')
         shapes.append(f'<line class="range" x1="{scaled[1]}" x2="{scaled[2]}" y1="{half}" y2="{half}"/>')
     height = len(sides) * (_BAR + _GAP) - _GAP
-    return (
+    return Markup(
         f'<svg class="bars" viewBox="0 0 100 {height}" width="100%" height="{height}" preserveAspectRatio="none" '
         f'aria-hidden="true" focusable="false">{"".join(shapes)}</svg>'
     )
 
 
-def waits_plot(waits_ms: Mapping[str, Sequence[float]]) -> str:
-    """Which share of the batches was waited for at most how long, by side, on a logarithmic scale.
+def plots_of(report: VerifyReport) -> list[Plot]:
+    """What was measured besides the times: waits, loading at several worker counts, memory; what there is of it."""
+    raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
+    waits = waits_ms(report)
+    logs = {side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in _steps(of)] for side, of in waits.items()}
+    after = raw["after"].rates if "after" in raw else []
+    plain = [(float(rate.workers), rate.samples_per_second) for rate in after if rate.loader == "plain"]
+    rates = {"after": [(workers, rate) for workers, rate in plain if rate is not None]}
+    factory = next((rate.samples_per_second for rate in after if rate.loader == "factory"), None)
+    own = "" if factory is None else f" The factory's own choice: {factory:,.0f} samples/s."
+    memory = {
+        side: [(one.seconds, one.memory_bytes / _MIB) for one in of.usage if one.memory_bytes is not None]
+        for side, of in raw.items()
+    }
+    said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
+    every = (
+        Plot(
+            "Waiting for batches",
+            f"Share of the training batches that came within a time; further left is better. {said}.",
+            *_drawn(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", whole=True),
+        ),
+        Plot(
+            "Loading at several worker counts",
+            f"Samples/s of the migrated data alone, by worker processes of PyTorch's loader.{own}",
+            *_drawn(rates, "worker processes", "{:g}".format, "{:,.0f}"),
+        ),
+        Plot(
+            "Memory while training",
+            "MiB of the training with its workers, all entry points one after the other.",
+            *_drawn(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
+        ),
+    )
+    return [plot for plot in every if plot.sides]
 
-    Args:
-        waits_ms: side → waits in milliseconds, ascending.
-    """
-    known = {side: waits for side, waits in waits_ms.items() if waits}
+
+def _drawn(
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    x_title: str,
+    x_text: Callable[[float], str],
+    y_text: str,
+    *,
+    whole: bool = False,
+) -> tuple[tuple[str, ...], Markup]:
+    """The sides that have points, and their curves from zero on; ``whole`` puts the ends of x on whole numbers."""
+    known = {side: points for side, points in curves.items() if len(points) > 1}
     if not known:
-        return ""
-    least = max(min(waits[0] for waits in known.values()), _LEAST_MS)
-    low, high = math.floor(math.log10(least)), math.ceil(math.log10(max(waits[-1] for waits in known.values())) + 1e-9)
+        return (), Markup()
+    low = min(x for points in known.values() for x, _ in points)
+    high = max(x for points in known.values() for x, _ in points)
+    if whole:
+        low, high = math.floor(low), math.ceil(high + 1e-9)
     high = max(high, low + 1)
+    top = max(y for points in known.values() for _, y in points) or 1.0
 
-    def x(wait: float) -> float:
-        share = (math.log10(max(wait, 10.0**low)) - low) / (high - low)
-        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+    def across(value: float) -> float:
+        return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
 
-    def y(share: float) -> float:
-        return _TOP + (1 - share) * (_HEIGHT - _TOP - _BOTTOM)
+    def up(value: float) -> float:
+        return _TOP + (1 - value / top) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = []
-    for power in range(low, high + 1):
-        at = x(10.0**power)
-        parts.append(f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{y(0):.1f}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{10.0**power:g}</text>')
-    for share in (0.0, 0.5, 1.0):
-        parts.append(
-            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>'
-        )
-        parts.append(f'<text x="{_LEFT - 5}" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
-    for side, waits in known.items():
-        points = "".join(f"L{x(wait):.1f} {y(share):.1f}" for wait, share in _steps(waits))
-        parts.append(f'<path class="curve {side}" d="M{x(waits[0]):.1f} {y(0):.1f}{points}"/>')
+    steps = int(high - low) if whole else 4
+    for at in (low + (high - low) * step / steps for step in range(steps + 1)):
+        x = across(at)
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{up(0):.1f}"/>')
+        parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{x_text(at)}</text>')
+    for value in (0.0, top / 2, top):
+        y = up(value)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{y_text.format(value)}</text>')
+    for side, points in known.items():
+        path = "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in points)
+        parts.append(f'<path class="curve {side}" d="M{path}"/>')
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">milliseconds, logarithmic</text>')
-    said = "; ".join(f"{side}: median {_ms(waits)} ms" for side, waits in known.items())
-    return (
-        f'<svg class="waits" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(f"Share of training batches that came within a time. {said}.")}">{"".join(parts)}</svg>'
-    )
+    parts.append(f'<text x="{middle:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">{x_title}</text>')
+    shown = f'<svg class="waits" viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-hidden="true" focusable="false">'
+    return tuple(known), Markup(f"{shown}{''.join(parts)}</svg>")
 
 
 def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
@@ -93,7 +145,3 @@ def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float
     every = max(1, len(waits) // points)
     chosen = sorted({*range(0, len(waits), every), len(waits) - 1})
     return [(waits[at], (at + 1) / len(waits)) for at in chosen]
-
-
-def _ms(waits: Sequence[float]) -> str:
-    return f"{statistics.median(waits):.3g}"

@@ -4,15 +4,61 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import statistics
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import groupby
+from typing import Any
 
-from chirp_migrate.report.page.account import ledger_section, reported_section, rules_section
-from chirp_migrate.report.page.changes import LARGEST_INDENT, changes_section
-from chirp_migrate.report.page.html import escape, tag
-from chirp_migrate.report.page.verdict import figures_section, verdict_section
-from chirp_migrate.report.story import Story
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from chirp_migrate.console.text import count
+from chirp_migrate.plans.plan import Safety, Status
+from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
+from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
+from chirp_migrate.report.story import FindingStory, RunStory, Story
+from chirp_migrate.report.verdict import EntryTimes, all_together, entry_times, figures, noticed
+from chirp_migrate.review.account import Ledger
+from chirp_migrate.rules import all_rules
+from chirp_migrate.verify.document import Interval, VerifyReport
 
 __all__ = ["render_page"]
+
+#: Characters that look like others in sources of this project.
+_DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
+_NOTES = {
+    "rewrite": "rewritten",
+    "ignore": "told to be left alone",
+    "scaffold": "added",
+    "dependency": "dependency",
+    "vendor": "vendored",
+}
+_KINDS = {
+    "follows": "Imports, and what the changes above left unused",
+    "file": "The file as a whole",
+    "unknown": "All changes of this file",
+}
+_STATUSES = (
+    (Status.REWRITE, "migrated", "migrated"),
+    (Status.FINE, "already fine", "fine"),
+    (Status.SUPPRESSED, "suppressed", "suppressed"),
+    (Status.REFUSED, "refused", "refused"),
+    (Status.OPT_IN, "proposed", "proposed"),
+    (Status.REPORT, "listed", "listed"),
+)
+_SAFETIES = {
+    Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations",
+    Safety.BEHAVIOUR: "what training learns differs, so it is applied only with --unsafe",
+    Safety.ADVICE: "reported, never rewritten",
+}
+_TONES = {
+    "faster": "good",
+    "faster, entry points undecided": "open",
+    "not shown to be faster": "open",
+    "model-bound": "open",
+}
+_DIFFERENCES_SHOWN = 20
 
 
 def render_page(story: Story) -> str:
@@ -26,30 +72,56 @@ def render_page(story: Story) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}"
-    head = (
-        '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        '<meta name="referrer" content="no-referrer">'
-        f"<title>{escape(title)}</title><style>{style}</style><script>{script}</script>"
+    files_of_all = [file for run in story.runs for file in run.files]
+    found = story.verdict
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            story=story,
+            policy=policy,
+            style=Markup(style),
+            script=Markup(script),
+            title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
+            made=_made(story),
+            files=files_of_all,
+            number_of_hunks=sum(len(file.hunks) for file in files_of_all),
+            filters=_filters(story),
+            left_out=[one for run in story.runs for one in run.left_out],
+            found=found,
+            tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
+            reported=list(_reported(story)),
+            rules=_rules(story),
+            **({} if found is None else _figures(found)),
+        )
     )
-    body = [
-        '<a class="skip" href="#changes">Skip to the changes</a>',
-        _header(story, title),
-        "<main>",
-        verdict_section(story),
-        figures_section(story),
-        ledger_section(story),
-        changes_section(story),
-        reported_section(story),
-        rules_section(story),
-        "</main>",
-        _footer(story),
-        _help(),
-    ]
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def _environment() -> Environment:
+    """Jinja with everything escaped, hidden characters spelled out, and an error for a name that is missing."""
+    made = Environment(
+        loader=PackageLoader("chirp_migrate.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(SIDES=SIDES, NOTES=_NOTES, KINDS=_KINDS, names={rule.code: rule.name for rule in all_rules()})
+    made.filters.update(
+        breakable=_breakable,
+        capital=lambda text: f"{text[:1].upper()}{text[1:]}",
+        code=section_code,
+        count=count,
+        number=_number,
+        parts=_parts,
+        places=_places,
+        range=place_of,
+        sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
+        source=source_code,
+        statuses=_statuses,
+    )
+    return made
 
 
 def _asset(name: str) -> str:
@@ -66,55 +138,213 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _header(story: Story, title: str) -> str:
+def _made(story: Story) -> str:
     tools = dict.fromkeys(run.tool for run in story.runs if run.tool)
     when = dict.fromkeys(run.created for run in story.runs if run.created)
-    said = " · ".join([*tools, *(f"applied {one.replace('T', ' ').replace('Z', ' UTC')}" for one in when)])
-    themes = "".join(
-        tag("button", escape(name), type="button", data_theme=name.lower(), aria_pressed="false")
-        for name in ("Auto", "Light", "Dark")
-    )
-    links = (
-        ("#verdict", "Verdict"),
-        *((("#figures", "Figures"),) if story.verdict is not None else ()),
-        ("#ledger", "Account"),
-        ("#changes", "Changes"),
-        ("#reported", "Left alone"),
-        ("#rules", "Rules"),
-    )
-    menu = "".join(f'<li><a href="{href}">{name}</a></li>' for href, name in links)
-    return (
-        f'<header class="top"><div><h1>{escape(title)}</h1><p class="quiet">{escape(said)}</p></div>'
-        f'<div class="themes scripted" role="group" aria-label="Colours">{themes}</div>'
-        f'<nav aria-label="Sections"><ul>{menu}</ul></nav></header>'
-    )
+    return " · ".join([*tools, *(f"applied {_moment(one)}" for one in when)])
 
 
-def _footer(story: Story) -> str:
-    left_out = [one for run in story.runs for one in run.left_out]
-    shown = "".join(f"<li>{escape(one.path)}: {escape(one.reason)}</li>" for one in left_out)
-    listed = (
-        f"<details><summary>Not looked at ({len(left_out)})</summary><ul>{shown}</ul></details>" if left_out else ""
-    )
-    return (
-        f"<footer>{listed}<p>This file is complete: it loads and sends nothing. To undo what was applied, to the "
-        "byte: <code>chirp-migrate rollback PATH</code>. What cannot be seen in a source is spelled out, such as "
-        "⟨U+202E⟩.</p></footer>"
-    )
+def _moment(text: str) -> str:
+    return text.replace("T", " ").replace("Z", " UTC")
 
 
-def _help() -> str:
-    keys = (
-        ("j / k", "next / previous change"),
-        ("o", "open or close the change"),
-        ("u", "side by side / unified"),
-        ("/", "search"),
-        ("c / e", "close / open all"),
-        ("?", "this help"),
-        ("Esc", "leave the search, close this help"),
+def _filters(story: Story) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    findings = [one.finding for one in _all_findings(story)]
+    rules = sorted({(one.rule, one.name) for one in findings})
+    paths = dict.fromkeys(file.path for run in story.runs for file in run.files)
+    safeties = [safety.value for safety in Safety if any(one.safety is safety for one in findings)]
+    return [
+        ("file", "File", [(path, path) for path in paths]),
+        (
+            "rule",
+            "Rule",
+            [(rule, f"{rule} {name}") for rule, name in rules],
+        ),
+        ("safety", "Safety", [(safety, safety) for safety in safeties]),
+    ]
+
+
+def _all_findings(story: Story) -> Iterator[FindingStory]:
+    for run in story.runs:
+        yield from (one for file in run.files for hunk in file.hunks for one in hunk.findings)
+        yield from run.reported
+
+
+def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
+    if found.ratio is not None:
+        yield "Training time saved", *_percent(found.ratio)
+        fast, low, high = found.ratio.speed_up
+        yield "Speed-up", f"{fast:.2f}{_TIMES}", f"interval {low:.2f} to {high:.2f}"
+        if found.perfect is not None:
+            yield "Perfect loading would save", *_percent(found.perfect)
+    if found.verdict != "failed":
+        augmented = len(found.smallest_adjusted_p)
+        compared = "no difference found" + (f", {augmented} compared by distribution" if augmented else "")
+        same = "no" if found.differences else "yes"
+        yield "The same training", same, count(len(found.differences), "difference") if found.differences else compared
+
+
+def _story_tiles(story: Story) -> Iterator[tuple[str, str, str]]:
+    ledgers = [run.ledger for run in story.runs if run.ledger is not None and run.ledger.counting]
+    if ledgers:
+        done = sum(one.sites.get(Status.REWRITE, 0) for one in ledgers)
+        verb = "to migrate" if story.is_plan else "migrated"
+        yield f"Loaders {verb}", str(done), f"of {max(one.found for one in ledgers)} found"
+    told = [file for run in story.runs for file in run.files]
+    rewritten = sum(file.action == "rewrite" for file in told)
+    lines = f"+{sum(file.added for file in told):,} {_MINUS}{sum(file.removed for file in told):,} lines"
+    yield "Files", f"{rewritten} rewritten", f"{len(told) - rewritten} added, {lines}"
+
+
+def _percent(ratio: Interval) -> tuple[str, str]:
+    value, low, high = (100 * one for one in ratio.saved)
+    return f"{value:.1f} %".replace("-", _MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", _MINUS)
+
+
+def _figures(found: VerifyReport) -> dict[str, Any]:
+    """What the template of the figures shows."""
+    each, together = entry_times(found), all_together(found)
+    entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
+    # All together is the sum: on one scale with it the others could not be compared.
+    longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
+    conditions = (
+        ("Compared with", found.before),
+        ("Trained", found.described.workload),
+        ("Rounds", found.described.rounds),
+        ("Machine", found.described.machine),
+        ("Verified", _moment(found.created)),
+        ("By", found.tool),
     )
-    rows = "".join(f"<dt><kbd>{escape(key)}</kbd></dt><dd>{escape(what)}</dd>" for key, what in keys)
-    return (
-        '<dialog id="help" aria-labelledby="help-title"><h2 id="help-title">Keys</h2>'
-        f'<dl>{rows}</dl><button type="button" data-close>Close</button></dialog>'
-    )
+    plots: list[Plot] = plots_of(found)
+    return {
+        "tone": _TONES.get(found.verdict, "bad"),
+        "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
+        "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
+        "same": _same_training(found),
+        "plots": plots,
+        "measures": figures(found),
+        "conditions": [(name, value) for name, value in conditions if value],
+    }
+
+
+def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str, Any]:
+    own = max((value for values in entry.seconds.values() for value in values), default=1.0)
+    fast, fast_low, fast_high = entry.ratio.speed_up
+    saved, low, high = (100 * one for one in entry.ratio.saved)
+    taken = {side: entry.seconds.get(side) for side in SIDES}
+    return {
+        "name": "all together" if together else entry.label,
+        "together": together,
+        "chart": time_bars(entry.seconds, own if together else longest),
+        "medians": {side: f"{statistics.median(of):.2f}" if of else _DASH for side, of in taken.items()},
+        "speed_up": f"{fast:.2f}{_TIMES} [{fast_low:.2f}, {fast_high:.2f}]",
+        "saved": f"{saved:.0f} % [{low:.0f}, {high:.0f}]".replace("-", _MINUS),
+        "verdict": entry.verdict or _DASH,
+    }
+
+
+def _same_training(found: VerifyReport) -> list[str]:
+    """A sentence for each difference, or for what was compared."""
+    if found.verdict == "failed":
+        return []
+    lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
+    hidden = len(found.differences) - _DIFFERENCES_SHOWN
+    lines += [f"And {hidden} more: verify --json has them."] if hidden > 0 else []
+    exact = len(found.ratios) - len(found.smallest_adjusted_p)
+    if not found.differences and exact:
+        lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
+    for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
+        share = noticed(found, label)
+        could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
+        lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
+    return [*lines, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
+
+
+def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
+    """The loaders as parts of a sum, with their places in a bar of 100 units."""
+    always = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
+    parts, position = [], 0.0
+    for status, word, kind in _STATUSES:
+        number = ledger.sites.get(status, 0)
+        if number or status in always:
+            width = 100 * number / ledger.found if ledger.found else 0.0
+            name = "to migrate" if planned and status is Status.REWRITE else word
+            parts.append(
+                {"kind": kind, "number": number, "name": name, "x": f"{position:.3f}", "width": f"{width:.3f}"}
+            )
+            position += width
+    return parts
+
+
+def _statuses(ledger: Ledger) -> list[tuple[Status, str, str]]:
+    """Those that a rule has, with the words for what rules do."""
+    return [
+        (status, "rewritten" if status is Status.REWRITE else word, kind)
+        for status, word, kind in _STATUSES
+        if any(counts.get(status) for counts in ledger.rules.values())
+    ]
+
+
+def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, int, list[list[FindingStory]]]]]]:
+    """What was seen and not rewritten, by title and file; findings that say the same stand together."""
+    advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
+
+    def of(run: RunStory, status: Status) -> list[FindingStory]:
+        return [one for one in run.reported if one.finding.status is status]
+
+    for run in story.runs:
+        listed = of(run, Status.REPORT)
+        sections = (
+            ("Proposed: these change what training learns (--unsafe applies them)", of(run, Status.OPT_IN)),
+            ("Refused in the review", of(run, Status.REFUSED)),
+            ("Listed", [one for one in listed if one.finding.rule not in advice]),
+            ("Advice", [one for one in listed if one.finding.rule in advice]),
+            ("Suppressed by a comment or setting", of(run, Status.SUPPRESSED)),
+        )
+        for title, found in sections:
+            if found:
+                by_file = [(path, list(group)) for path, group in groupby(found, key=lambda one: one.finding.path)]
+                which = f" (run {run.number})" if len(story.runs) > 1 else ""
+                yield title + which, [(path, len(own), _alike(own)) for path, own in by_file]
+
+
+def _alike(found: Sequence[FindingStory]) -> list[list[FindingStory]]:
+    """Findings that say the same, together; in the order of the first of each."""
+    kinds: dict[tuple[str, str], list[FindingStory]] = {}
+    for one in found:
+        kinds.setdefault((one.finding.rule, one.finding.message), []).append(one)
+    return list(kinds.values())
+
+
+def _rules(story: Story) -> list[tuple[str, str, str, str]]:
+    """Every rule that has a say in this story: code, name, reason, and how safe it is."""
+    safeties = {rule.code: rule.safety for rule in all_rules()}
+    said: dict[str, FindingStory] = {}
+    for one in _all_findings(story):
+        said.setdefault(one.finding.rule, one)
+    found = []
+    for code, one in sorted(said.items()):
+        safety = safeties.get(code, one.finding.safety)  # that of a finding may only be that it is reported
+        found.append((code, one.finding.name, one.reason, f"{safety.value}: {_SAFETIES[safety]}"))
+    return found
+
+
+def _places(same: Sequence[FindingStory]) -> str:
+    places = [one.finding.place for one in same]
+    if same[0].finding.cell is not None:
+        return "; ".join(place.capitalize() for place in places)
+    return f"{'Line' if len(places) == 1 else 'Lines'} {', '.join(places)}"
+
+
+def _breakable(name: str) -> Markup:
+    """A path or label that may be broken behind a slash, a point or an underscore."""
+    shown = escape(visible(name))
+    for mark in "/._":
+        shown = shown.replace(mark, Markup(f"{mark}<wbr>"))
+    return shown
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _DASH
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from chirp_migrate.report.terminal.screen import Screen
-from chirp_migrate.report.terminal.summary import sentence, short
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import sentence
+from chirp_migrate.report.terminal.summary import short
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import PassRecord
 
-__all__ = ["loading_lines", "training_lines"]
+__all__ = ["show_loading", "show_training"]
 
 _SIDES = ("before", "after")
 _PLATEAU = 0.9
 """Share of the best rate that counts as equal to it."""
 
 
-def training_lines(report: VerifyReport, screen: Screen) -> Iterator[str]:
+def show_training(report: VerifyReport, screen: Screen) -> None:
     """How many samples an epoch had, and the last losses; nothing where no loader was seen."""
     before, after = (report.passes.get(side, {}) for side in _SIDES)
     if not any(before.values()):
         return
-    yield from screen.heading("Samples per epoch, and last losses (training / validation)")
+    screen.heading("Samples per epoch, and last losses (training / validation)")
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])
@@ -31,20 +32,20 @@ def training_lines(report: VerifyReport, screen: Screen) -> Iterator[str]:
         taken = sum(record.samples for record in passes)
         rates = [_rate(taken, report.seconds.get(side, {}).get(label, [])) for side in _SIDES]
         rows.append([short(label), *counts, _losses(passes), _losses(others), _both(*rates)])
-    yield from screen.table(["entry point", "train", "validation", "before", "after", "samples/s"], rows)
+    screen.table(["entry point", "train", "validation", "before", "after", "samples/s"], rows)
 
 
-def loading_lines(report: VerifyReport, screen: Screen) -> Iterator[str]:
+def show_loading(report: VerifyReport, screen: Screen) -> None:
     """Growth of memory, why there is no GPU figure, and how fast the migrated data loads by itself."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
             text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
-            yield from screen.text(text, 2)
+            screen.text(text, 2)
     after = report.measures.raw.get("after")
     if after is None:
         return
     if report.measures.figures.get("after", {}).get("gpu_percent") is None and after.gpu:
-        yield from screen.text(sentence(after.gpu), 2)
+        screen.text(sentence(after.gpu), 2)
     rates = [rate for rate in after.rates if rate.samples_per_second is not None]
     if rates:
         each = ", ".join(
@@ -52,7 +53,7 @@ def loading_lines(report: VerifyReport, screen: Screen) -> Iterator[str]:
             for rate in rates
         )
         text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}. {_plateau(rates)}"
-        yield from screen.text(text, 2)
+        screen.text(text, 2)
 
 
 def _per_pass(passes: Sequence[PassRecord], role: str) -> str:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.paint import Paint, wrapped
-from chirp_migrate.report.terminal.document import render_verify
-from chirp_migrate.report.terminal.verdict import colour_of
+from chirp_migrate.console.screen import open_screen
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["Output"]
-
-_WIDTH = 100
-"""Columns of a report that does not go to a terminal."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +40,10 @@ class Output:
         """
         json_output.write(self.json_file, report)
         on_error = self.json_file == json_output.STANDARD_OUTPUT
-        stream = sys.stderr if on_error else sys.stdout
-        paint = Paint.for_stream(stream, self.color)
-        width = shutil.get_terminal_size((_WIDTH, 24)).columns if stream.isatty() else _WIDTH
-        lines = list(render_verify(report, width=width, verbose=self.verbose))
-        if self.quiet:
-            lines = lines[: lines.index("")] if "" in lines else lines
-        else:
-            lines += [piece for one in more for piece in wrapped(one, "  ", "")]
-        plain = f"Verdict: {report.verdict}"
-        text = "\n".join(lines).replace(plain, paint(plain, colour_of(report.verdict)), 1)
-        click.echo(text, err=on_error, color=paint.on)
+        screen = open_screen(self.color, err=on_error)
+        show_verify(report, screen, quiet=self.quiet, verbose=self.verbose)
+        for one in () if self.quiet else more:
+            screen.text(one, hang=2)
 
     def progress(self, text: str) -> None:
         """One line on standard error, so that a log of it reads as well as a terminal."""

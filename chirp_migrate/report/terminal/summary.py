@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import statistics
-import textwrap
 from collections.abc import Iterator
 
-from chirp_migrate.console.paint import count, visible
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import count, sentence
 from chirp_migrate.report.verdict import all_together, noticed
 from chirp_migrate.verify.document import Interval, VerifyReport
 
-__all__ = ["sentence", "short", "summary_lines"]
+__all__ = ["short", "show_summary"]
 
-_INDENT, _NARROWEST = 12, 40
+_INDENT = 12
 _LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3}
 """At most so many of one fact; one of the others."""
 _SHORTER = (
@@ -24,17 +23,16 @@ _SHORTER = (
 )
 
 
-def summary_lines(report: VerifyReport, width: int) -> list[str]:
-    """The verdict, the total, the share of the possible saving that is reached, the ends, and what is not known.
-
-    No line is wider than ``width``, but for terminals of fewer than 40 columns.
+def show_summary(report: VerifyReport, screen: Screen, style: str, *, quiet: bool = False) -> None:
+    """Print the verdict in ``style``, the total, the share of the possible saving that is reached, the ends, and what
+    is not known; with ``quiet`` the verdict alone.
     """
-    width = max(width, _NARROWEST)
-    head = f"Verdict: {report.verdict}. {sentence(report.reason)}"
-    lines = textwrap.wrap(head, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    if report.verdict != "failed":
-        lines += ["", *(line for name, text in _facts(report) for line in _lines(name, text, width))]
-    return [visible(line) for line in lines]
+    screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
+    if quiet or report.verdict == "failed":
+        return
+    screen.line()
+    for name, text in _facts(report):
+        screen.text(f"{text.rstrip('.')}.", first=f"{name:{_INDENT}}", most=_LINES.get(name, 1))
 
 
 def short(label: str) -> str:
@@ -46,13 +44,6 @@ def short(label: str) -> str:
     for word, shorter in _SHORTER:
         name = name.replace(word, shorter)
     return f"{module}.{name}"
-
-
-def sentence(text: str) -> str:
-    """With a capital and a point; a name that it begins with stays as it is written."""
-    begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
-    first = text[:1] if begins_with_name else text[:1].upper()
-    return f"{first}{text[1:].rstrip('.')}." if text else ""
 
 
 def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
@@ -128,16 +119,3 @@ def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "the same", text
     if report.notes:
         yield "notes", f"{len(report.notes)} of the comparison: -v shows them"
-
-
-def _lines(name: str, text: str, width: int) -> list[str]:
-    first, rest = f"{name:{_INDENT}}", " " * _INDENT
-    return textwrap.wrap(
-        f"{text.rstrip('.')}.",
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        max_lines=_LINES.get(name, 1),
-        placeholder=" … (-v)",
-    )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 
-from chirp_migrate.console.paint import figure
-from chirp_migrate.report.terminal.probe import loading_lines, training_lines
-from chirp_migrate.report.terminal.screen import DIM, Screen
-from chirp_migrate.report.terminal.summary import sentence
+from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.text import figure, sentence
+from chirp_migrate.report.terminal.probe import show_loading, show_training
 from chirp_migrate.report.verdict import EntryTimes, Figure, all_together, entry_times, figures, noticed
 from chirp_migrate.verify.document import Interval, VerifyReport
 
-__all__ = ["colour_of", "detail_lines", "head_lines", "when"]
+__all__ = ["show_details", "show_head", "style_of", "when"]
 
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
@@ -27,45 +25,45 @@ _MEANINGS = {
     "not equivalent": "The training is not the same as before the migration, so nothing is said about its speed.",
     "failed": "The project's own code failed, so nothing was compared.",
 }
-_GREEN, _YELLOW, _RED = "1;32", "1;33", "1;31"
+_GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _COLOURS = {
     "faster": _GREEN,
     "faster, entry points undecided": _YELLOW,
     "not shown to be faster": _YELLOW,
     "model-bound": _YELLOW,
 }
-_MARKS = {"met": "32", "not met": "31"}
+_MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 _PERFECT, _WITH_PERFECT = ("model only", "perfect loading"), 100
 
 
-def colour_of(verdict: str) -> str:
-    """The colour of a verdict on a terminal, as the numbers of its escape sequence."""
+def style_of(verdict: str) -> str:
+    """The style of a verdict on a terminal."""
     return _COLOURS.get(verdict, _RED)
 
 
-def head_lines(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def show_head(verdict: VerifyReport, screen: Screen) -> None:
     """The verdict, what it means, and the sentence that ``verify`` gave for it."""
-    yield screen.paint(f"Verdict: {verdict.verdict}", colour_of(verdict.verdict))
+    screen.text(f"Verdict: {verdict.verdict}", style=style_of(verdict.verdict))
     meaning = _MEANINGS.get(verdict.verdict, "")
-    yield from screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
-    yield from screen.text(sentence(verdict.reason), 2)
+    screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
+    screen.text(sentence(verdict.reason), 2)
     if verdict.simulated is not None:
-        yield from screen.text(verdict.simulated.what, 2, _YELLOW)
+        screen.text(verdict.simulated.what, 2, _YELLOW)
     if verdict.perfect is not None:
         share = _percent(max(0.0, verdict.perfect.saved[0]))
-        yield from screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
+        screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
-def detail_lines(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def show_details(verdict: VerifyReport, screen: Screen) -> None:
     """Everything behind the verdict."""
-    yield from _measures(verdict, screen)
-    yield from _times(verdict, screen)
-    yield from training_lines(verdict, screen)
-    yield from _targets(verdict, screen)
-    yield from _sameness(verdict, screen)
-    yield from _conditions(verdict, screen)
+    _measures(verdict, screen)
+    _times(verdict, screen)
+    show_training(verdict, screen)
+    _targets(verdict, screen)
+    _sameness(verdict, screen)
+    _conditions(verdict, screen)
 
 
 def when(moment: str) -> str:
@@ -74,29 +72,29 @@ def when(moment: str) -> str:
     return f"{day} {time[:5]} UTC" if letter and moment.endswith("Z") else moment
 
 
-def _measures(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def _measures(verdict: VerifyReport, screen: Screen) -> None:
     shown = figures(verdict)
     if not shown:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
-    yield from screen.heading(f"Key figures, all entry points together{simulated}")
+    screen.heading(f"Key figures, all entry points together{simulated}")
     rows = [[_named(one), figure(one.before), figure(one.after)] for one in shown]
-    yield from screen.table(["", "before", "after"], rows)
-    yield from loading_lines(verdict, screen)
+    screen.table(["", "before", "after"], rows)
+    show_loading(verdict, screen)
 
 
-def _times(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def _times(verdict: VerifyReport, screen: Screen) -> None:
     together, entries = all_together(verdict), entry_times(verdict)
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
-    yield from screen.heading("Seconds of training, and how much of them is saved (interval)")
+    screen.heading("Seconds of training, and how much of them is saved (interval)")
     beside = screen.width >= _WITH_PERFECT
     header = ["entry point", "before", "after", "after : before", "saved", *(_PERFECT if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
-    yield from screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
+    screen.table([*header, "verdict"], rows, left=(0, 3, len(header)))
     text = "Medians of the rounds that count. Starting workers counts: it weighs less in a longer training."
-    yield from screen.text(text, 2)
+    screen.text(text, 2)
 
 
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
@@ -123,23 +121,23 @@ def _saved(ratio: Interval | None) -> str:
     return f"{share} % [{low}, {high}]"
 
 
-def _targets(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def _targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
-        yield from screen.heading("Required figures, after the migration")
+        screen.heading("Required figures, after the migration")
     for one in verdict.targets:
         warning = ", beyond the point of warning" if one.warning else ""
         text = f"{one.target} ({one.requirement}): {one.why}{warning}"
-        yield from screen.term(one.verdict, text, code=_MARKS.get(one.verdict, ""))
+        screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
 
-def _sameness(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
+def _sameness(verdict: VerifyReport, screen: Screen) -> None:
     """What differs, or how it was compared; nothing where nothing was."""
     if verdict.differences:
-        yield from screen.heading("What is not the same training")
+        screen.heading("What is not the same training")
     for difference in verdict.differences:
-        yield from screen.item("-", sentence(difference.message), code=_RED)
+        screen.item("-", sentence(difference.message), style=_RED)
     if verdict.smallest_adjusted_p:
-        yield from screen.heading("Compared by distribution (smallest adjusted p)")
+        screen.heading("Compared by distribution (smallest adjusted p)")
         rows = [
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
@@ -148,15 +146,15 @@ def _sameness(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]
-        yield from screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
+        screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
     if verdict.notes:
-        yield from screen.heading("Notes of the comparison")
+        screen.heading("Notes of the comparison")
     for note in verdict.notes:
-        yield from screen.item("-", sentence(note))
+        screen.item("-", sentence(note))
 
 
-def _conditions(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
-    yield from screen.heading("What was run, and where")
+def _conditions(verdict: VerifyReport, screen: Screen) -> None:
+    screen.heading("What was run, and where")
     told = {
         "Before": verdict.before,
         "Training": verdict.described.workload,
@@ -170,11 +168,11 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> Iterator[str]:
     }
     for name, text in told.items():
         if text:
-            yield from screen.term(name, f"{text.rstrip('.')}.")
+            screen.term(name, f"{text.rstrip('.')}.")
     if verdict.output_tail:
-        yield from screen.heading("The last lines that the project's code printed")
+        screen.heading("The last lines that the project's code printed")
     for line in verdict.output_tail.splitlines():
-        yield from screen.text(line, 2, DIM)
+        screen.text(line, 2, "dim")
 
 
 def _listed(values: object) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.report.story import Story
-from chirp_migrate.report.terminal.screen import Screen
 from chirp_migrate.report.verdict import figures
 
-__all__ = ["word_lines"]
+__all__ = ["show_words"]
 
 _OF_CHANGES = {
     "sample, batch": "One item of the training data with its label; some dozen of them, which the model sees at once.",
@@ -41,14 +39,14 @@ _OF_VERDICTS = {
 }
 
 
-def word_lines(story: Story, screen: Screen) -> Iterator[str]:
+def show_words(story: Story, screen: Screen) -> None:
     """Each word with its meaning, and how every key figure is taken."""
-    yield from screen.title("Words used here")
+    screen.title("Words used here")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():
-        yield from screen.term(word, meaning)
+        screen.term(word, meaning)
     shown = [] if story.verdict is None else figures(story.verdict)
     if shown:
-        yield from screen.heading("How the key figures are taken")
+        screen.heading("How the key figures are taken")
     for one in shown:
-        yield from screen.term(one.title, f"{one.method}.")
+        screen.term(one.title, f"{one.method}.")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import click
-
-__all__ = ["DEFAULT_WORKERS", "EXTRA_S", "NO_OPTIONS", "MeasureOptions", "parsed_counts"]
+__all__ = ["DEFAULT_WORKERS", "EXTRA_S", "NO_OPTIONS", "MeasureOptions"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Worker counts that the requirements name (R-000-5.1: 8 and more)."""
 
 EXTRA_S = 4.0
 """Enough for a first look; all worker counts of every dataset take longer."""
-
-_MOST_WORKERS = 64
 
 
 @dataclass(frozen=True)
@@ -38,15 +34,3 @@ class MeasureOptions:
 
 
 NO_OPTIONS = MeasureOptions()
-
-
-def parsed_counts(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
-    """``0,2,4,8`` as numbers, each once, in ascending order; an empty text is none.
-
-    Raises:
-        click.BadParameter: something else than numbers from 0 to 64, separated by commas.
-    """
-    words = [word.strip() for word in text.split(",")] if text.strip() else []
-    if not all(word.isdecimal() and int(word) <= _MOST_WORKERS for word in words):
-        raise click.BadParameter(f"give numbers from 0 to {_MOST_WORKERS}, such as 0,2,4,8, not {text!r}.")
-    return tuple(sorted({int(word) for word in words}))

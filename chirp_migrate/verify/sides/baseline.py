@@ -49,13 +49,15 @@ def before_side(root: Path, against: str | None) -> Before:
         try:
             originals = original_files(root)
         except NotMigrated as error:
-            raise NotMigrated(f"{error} To compare with something else, give --against a revision or folder.") from None
+            raise NotMigrated(
+                f"{error} To compare with something else, give --baseline a revision or folder."
+            ) from None
         return Before("the files before `apply`, from its journal", lambda target: _as_before(root, originals, target))
     folder = Path(against)
     if folder.is_dir():
         folder = folder.resolve()
         if folder == root:
-            raise InvalidTree(f"--against {against} is PATH itself: give the folder of the project before.")
+            raise InvalidTree(f"--baseline {against} is PATH itself: give the folder of the project before.")
         return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
     revision = _Revision.find(root, against)
     return Before(f"git revision {against} ({revision.commit[:12]})", revision.write)
@@ -77,7 +79,7 @@ class _Revision:
 
     @classmethod
     def find(cls, root: Path, revision: str) -> _Revision:
-        neither = f"--against {revision} is neither a folder nor a git revision"
+        neither = f"--baseline {revision} is neither a folder nor a git revision"
         place = _git(root, ["rev-parse", "--show-prefix"])
         if place is None:
             raise InvalidTree(f"{neither}: {root} is in no git work tree, or git is not installed.")

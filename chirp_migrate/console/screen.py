@@ -1,0 +1,280 @@
+"""What is printed for people: paragraphs, lists, tables, diffs and progress that fit the terminal, laid out by rich.
+
+Nothing that is shown can act on the terminal: texts are spelled out first (see ``visible`` in :mod:`.text`), and rich's
+own markup is never read in them. It takes rich, so it is imported by what prints, not for ``--help``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import NoReturn, TextIO
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment, Segments
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from chirp_migrate.console.text import plain, visible
+
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "open_screen", "printed", "progress_bar", "waiting"]
+
+#: Columns below which nothing is laid out: lines are that long on a narrower terminal.
+LEAST_WIDTH = 40
+#: Columns where nothing says how many there are; and beyond which prose is hard to read.
+_USUAL_WIDTH, _READABLE_WIDTH = 80, 100
+#: Columns between two columns of a table.
+_GAP = 2
+_TAB = 4
+_MORE = " … (-v)"
+#: Seconds before progress shows.
+_PATIENCE = 2.0
+_DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """The command line ends as documented for it; rich would exit with 1."""
+        raise
+
+
+class Screen:
+    """Where a command prints; no line is wider than ``width``.
+
+    Args:
+        stream: where to.
+        width: columns, at least 40 of which are used.
+        colour: whether colours may be used.
+    """
+
+    def __init__(self, stream: TextIO, *, width: int = _USUAL_WIDTH, colour: bool = False) -> None:
+        self.width = max(width, LEAST_WIDTH)
+        self.colour = colour
+        self._begun = False
+        self._console = _Console(
+            file=stream,
+            width=self.width,
+            tab_size=_TAB,
+            color_system="standard" if colour else None,
+            force_terminal=colour,
+            no_color=False,
+            legacy_windows=False,
+        )
+
+    def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
+        """One line as it is, however long; for what programs read, and where a reader copies from.
+
+        An empty one parts what is above from what is below; at the beginning there is nothing to part.
+        """
+        if not text and not self._begun:
+            return
+        self._begun = True
+        self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
+
+    def painted(self, text: str, style: str) -> str:
+        """``text`` to the last character, in ``style`` where colours may be used."""
+        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
+
+    def title(self, text: str) -> None:
+        """A part of the report: an empty line, its name in capitals, and a rule below it."""
+        name = plain(text).upper()
+        self.line()
+        self.text(name, style="bold")
+        self.line("=" * min(self.width, cell_len(name)), "dim")
+
+    def heading(self, text: str) -> None:
+        """A part of a part: an empty line and its name."""
+        self.line()
+        self.text(text, style="bold")
+
+    def text(
+        self, text: str, indent: int = 0, style: str = "", *, first: str = "", hang: int = 0, most: int | None = None
+    ) -> None:
+        """A paragraph.
+
+        Args:
+            text: what it says.
+            indent: columns in front of every line.
+            style: of the text, as rich names styles.
+            first: stands in front of the first line; what follows is indented as far.
+            hang: how much further the lines after the first are indented.
+            most: lines that are shown; of what is left out, that -v has it.
+        """
+        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
+
+    def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
+        """A paragraph behind a mark in ``style``; what follows stands below the text."""
+        shown = Text(plain(mark), style)
+        if indent + shown.cell_len + _GAP > self.width // 2:
+            self._paragraph(shown, indent)
+            self.text(text, indent + 2)
+        else:
+            self._paragraph(Text(plain(text)), indent, shown + Text(" " * _GAP))
+
+    def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
+        """A word in ``style`` and its meaning, which goes on a little further to the right."""
+        begun = plain(name) if name.endswith(".") else f"{plain(name)}:"
+        self._paragraph(Text.assemble((begun, style), " ", plain(meaning)), indent, hang=hang)
+
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: int = 2
+    ) -> None:
+        """Rows in columns.
+
+        Where they do not fit beside each other, the first column gets a line of its own; where even that is too wide,
+        each row is a paragraph of names and values.
+
+        Args:
+            header: a name for each column; empty for none.
+            rows: as many cells each.
+            left: columns that are flush left; the others hold figures.
+            indent: columns in front.
+        """
+        shown = [[plain(cell) for cell in row] for row in (*([header] if header else []), *rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
+        head = "dim" if header else ""
+        room = self.width - indent - _GAP * (len(widths) - 1)
+        rights = [number not in left for number in range(len(widths))]
+        if sum(widths) <= room:
+            self._cells(shown[:1], widths, rights, indent, head)
+            self._cells(shown[1:], widths, rights, indent)
+        elif sum(widths[1:]) + 2 <= room + _GAP:
+            for number, (name, *cells) in enumerate(shown):
+                if name:
+                    self.text(name, indent, "" if number else head)
+                self._cells([cells], widths[1:], rights[1:], indent + 2, "" if number else head)
+        else:
+            names = shown.pop(0)[1:] if header else [""] * len(widths[1:])
+            for name, *cells in shown:
+                said = (f"{of} {cell}".strip() for of, cell in zip(names, cells, strict=True) if cell)
+                if name:
+                    self.text(name, indent)
+                self.text(", ".join(said), indent + 2)
+
+    def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
+        """Lines of source beside their numbers; what does not fit goes on below, without a number.
+
+        Args:
+            rows: cells as text and style.
+            columns: how wide each column is; those of None share what is left.
+        """
+        table = Table.grid(padding=(0, 1, 0, 0))
+        free = self.width - sum(width + 1 for width in columns if width is not None)
+        open_columns = columns.count(None)
+        for width in columns:
+            table.add_column(
+                justify="left" if width is None or width == 1 else "right",
+                width=free // open_columns - (open_columns > 1) if width is None else width,
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(Text(visible(text).expandtabs(_TAB), style) for text, style in row))
+        self._print(table, 0)
+
+    def _cells(
+        self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""
+    ) -> None:
+        """Cells that fit."""
+        table = Table.grid(padding=(0, _GAP, 0, 0))
+        for width, right in zip(widths, rights, strict=True):
+            table.add_column(justify="right" if right else "left", width=width)
+        for row in rows:
+            table.add_row(*map(Text, row), style=style)
+        self._print(table, indent)
+
+    def diff_line(self, line: str) -> None:
+        """One line of a unified diff in its colour, however long."""
+        self.line(line.rstrip("\n"), diff_style(line))
+
+    def _paragraph(
+        self, text: Text, indent: int, first: Text | None = None, hang: int = 0, most: int | None = None
+    ) -> None:
+        first = first or Text()
+        hang += first.cell_len
+        room = max(self.width - indent - hang, 8)
+        lines = list(text.wrap(self._console, room, overflow="fold", tab_size=_TAB)) or [Text()]
+        if most is not None and len(lines) > most:
+            lines = [*lines[: most - 1], Text(lines[most - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
+        for number, line in enumerate(lines):
+            line.rstrip()
+            front = Text(" " * indent) + first if number == 0 else Text(" " * (indent + hang))
+            self._print(front + line, 0)
+
+    def _print(self, shown: RenderableType, indent: int) -> None:
+        """Print without the blanks that rich fills lines with."""
+        self._begun = True
+        for line in self._console.render_lines(shown, self._console.options.update(width=self.width - indent)):
+            segments = [Segment(" " * indent), *line]
+            while segments and not segments[-1].text.strip():
+                segments.pop()
+            if segments:
+                last = segments.pop()
+                segments.append(Segment(last.text.rstrip(), last.style))
+            self._console.print(Segments([*segments, Segment.line()]), end="", soft_wrap=True)
+
+
+def open_screen(color: str = "auto", *, err: bool = False, prose: bool = True) -> Screen:
+    """Standard output (``err``: standard error) as it is now.
+
+    Colours are used on a terminal unless NO_COLOR is set; ``always`` and ``never`` decide it. ``prose`` keeps lines
+    readable on a wide terminal.
+    """
+    stream = sys.stderr if err else sys.stdout
+    automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
+    return Screen(
+        stream,
+        width=min(width, _READABLE_WIDTH) if prose else width,
+        colour=color == "always" or (color == "auto" and automatic),
+    )
+
+
+def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH) -> str:
+    """What ``show`` prints, without colours."""
+    stream = io.StringIO()
+    show(Screen(stream, width=width))
+    return stream.getvalue()
+
+
+def diff_style(line: str) -> str:
+    """The style of one line of a unified diff."""
+    return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
+
+
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Show on standard error, where that is a terminal, that something is being waited for."""
+    return Console(stderr=True).status(Text(visible(text)))
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """Give a callback for what is being done, how much is done and of how much; None where nobody would see it.
+
+    It shows on standard error, with the time that is left, only where it takes a while, and is wiped at the end.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=None)
+    begun = time.monotonic()
+
+    def show(doing: str, done: int, total: int | None) -> None:
+        bar.update(task, description=visible(doing), completed=done, total=total)
+        if time.monotonic() - begun >= _PATIENCE:
+            bar.start()
+
+    try:
+        yield show
+    finally:
+        bar.stop()

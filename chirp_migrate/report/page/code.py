@@ -1,0 +1,154 @@
+"""Lines of source as HTML, and the one place where text is made harmless: what shows nothing is spelled out."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from markupsafe import Markup
+
+from chirp_migrate.report.hunks import Row, Section, differing, side_by_side
+
+__all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
+
+#: Code that is indented further goes on as if it were indented so far.
+LARGEST_INDENT = 40
+
+_TAB = 4
+#: Letters that show nothing though they count as printable.
+_BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
+_ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
+
+
+def visible(value: Any) -> Any:
+    """Text with what shows nothing, or makes other text show elsewhere, spelled out: ``⟨U+202E⟩``.
+
+    Tabs and newlines stay. What comes out is printable, so that it can be encoded, too. Anything else stays as it is.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
+        return value
+    return "".join(map(_shown, value))
+
+
+def source_code(source: str) -> Markup:
+    """A line alone, without colours."""
+    return Markup(_marked(source.strip()))
+
+
+def place_of(section: Section) -> str:
+    """``line 7`` or from the first to the last; of a notebook with the cell."""
+    numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
+    numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
+    first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
+    lines = f"line {first}" if first == last else f"lines {first}\N{EN DASH}{last}"
+    return lines if section.cell is None else f"cell {section.cell}, {lines}"
+
+
+def section_code(section: Section) -> Markup:
+    """The lines of a section, those that change in groups."""
+    where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
+    shape = _Shape(
+        width=len(str(max(row.before or row.after or 0 for row in section.rows))),
+        margin=_common_margin([row.text for row in section.rows if row.text.strip()]),
+    )
+    parts = [f'<div class="at">{html.escape(visible(where))}</div>']
+    for changed, rows in _groups(section.rows):
+        strong = _differing(rows) if changed else {}
+        lines = "".join(_row(row, shape, strong.get(id(row), (0, 0))) for row in rows)
+        parts.append(f'<div class="g">{lines}</div>' if changed else lines)
+    return Markup("".join(parts))
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
+    """Neighbouring lines that change, or do not; what is added in front of what is removed makes two groups."""
+    for changed, found in groupby(rows, key=lambda row: row.sign != " "):
+        run: list[Row] = []
+        for row in found:
+            if run and row.sign == "-" and run[-1].sign == "+":
+                yield changed, run
+                run = []
+            run.append(row)
+        yield changed, run
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What the lines of a section have in common: digits of their numbers, and characters they are all indented by."""
+
+    width: int
+    margin: int
+
+
+def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
+    """By the identity of a row: where it differs from the one beside it."""
+    found: dict[int, tuple[int, int]] = {}
+    for old, new in side_by_side(rows):
+        places = differing(old.text, new.text) if old is not None and new is not None else None
+        if places is not None:
+            found[id(old)], found[id(new)] = places
+    return found
+
+
+def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
+    """A line; its numbers are shown by the style sheet, so that they are not copied with it.
+
+    What all lines are indented by takes no room on the page, but is there when the lines are copied.
+    """
+    name = _ELEMENTS[row.sign]
+    old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
+    margin = min(shape.margin, len(_indent(row.text)))
+    text = f"<u>{row.text[:margin]}</u>" if margin else ""
+    text += _words(row, margin, strong)
+    indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
+    # Lines that are too long go on below where they begin.
+    hangs = f' class="w{indent}"' if indent else ""
+    return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
+
+
+def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
+    """The text behind the margin, its words in their kinds, and hidden characters marked."""
+    shown = []
+    at = 0
+    for kind, word in row.words or (("", row.text),):
+        start, end = (min(max(place - at, 0), len(word)) for place in strong)
+        first = min(max(margin - at, 0), len(word))
+        at += len(word)
+        cuts = first, max(start, first), max(end, first)
+        pointed = word[cuts[1] : cuts[2]]
+        content = _marked(word[cuts[0] : cuts[1]])
+        content += f'<b class="w">{_marked(pointed)}</b>' if pointed else ""
+        content += _marked(word[cuts[2] :])
+        shown.append(f'<i class="{kind}">{content}</i>' if kind and content else content)
+    return "".join(shown)
+
+
+def _common_margin(lines: Sequence[str]) -> int:
+    """Characters, all of them blank, that every one of the lines begins with."""
+    indents = [_indent(line) for line in lines]
+    least, most = min(indents, default=""), max(indents, default="")
+    return next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
+
+
+def _indent(text: str) -> str:
+    return text[: len(text) - len(text.lstrip(" \t"))]
+
+
+def _marked(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return html.escape(text)
+    return "".join(
+        html.escape(one)
+        if _shown(one) == one
+        else f'<b class="odd" title="{unicodedata.name(one, "a character that shows nothing")}">{_shown(one)}</b>'
+        for one in text
+    )
+
+
+def _shown(one: str) -> str:
+    if (one.isprintable() and one not in _BLANK_LETTERS) or one in "\t\n":
+        return one
+    return f"\u27e8U+{ord(one):04X}\u27e9"
