@@ -7,9 +7,10 @@ from pathlib import Path
 
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.engine.discover import root_of
-from chirp_migrate.engine.migration import Migration, PlanOptions, plan_migration
+from chirp_migrate.engine.migration import Migration, plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
+from chirp_migrate.plans.document import PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, read_options, read_plan
 from chirp_migrate.source.files import read_file
 
@@ -51,7 +52,7 @@ class Request:
         """The request for a plan that was asked for with ``options``, at the same path."""
         return Request(
             self.path,
-            select=tuple(sorted(options.codes or ())),
+            select=options.rules or (),
             unsafe=options.unsafe,
             notebooks=options.notebooks,
             jobs=self.jobs,

@@ -266,4 +266,4 @@ def _places(findings: Sequence[Finding], most: int) -> str:
 
 
 def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
-    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
+    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chirp_migrate import __version__
@@ -13,32 +13,10 @@ from chirp_migrate.additions.vendor import vendor_files
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import Progress, plan_tree
 from chirp_migrate.engine.settings import Settings
+from chirp_migrate.plans.document import PlanOptions
 from chirp_migrate.plans.plan import FilePlan, Plan
 
 _NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """What a plan was asked for.
-
-    Attributes:
-        codes: the rules that ran; ``None`` means all.
-        unsafe: whether rewrites that change behaviour are among what is done.
-        notebooks: whether notebooks were looked at.
-        tests: whether tests were looked at.
-        exclude: globs of files that were left out besides those of the settings.
-        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
-        vendor: whether the runtime is copied into the backend.
-    """
-
-    codes: frozenset[str] | None = None
-    unsafe: bool = False
-    notebooks: bool = True
-    scaffold: bool = True
-    vendor: bool = False
-    tests: bool = False
-    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +25,7 @@ class Migration:
 
     plan: Plan
     notes: tuple[str, ...]
-    options: PlanOptions = PlanOptions()
+    options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Migration:
         """The same with paths from ``folder`` (see :meth:`.Plan.seen_from`)."""
@@ -109,5 +87,13 @@ def plan_migration(
                 files.append(dependency)
             notes += [note] if note is not None else []
     used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
-    options = PlanOptions(used.codes, used.unsafe, used.notebooks, bool(scaffold), vendor, used.tests, used.excluded)
+    options = PlanOptions(
+        rules=None if used.codes is None else tuple(sorted(used.codes)),
+        unsafe=used.unsafe,
+        notebooks=used.notebooks,
+        scaffold=bool(scaffold),
+        vendor=vendor,
+        tests=used.tests,
+        exclude=used.excluded,
+    )
     return Migration(replace(plan, files=tuple(files)), tuple(notes), options)

@@ -21,8 +21,8 @@ __all__ = [
     "FindingEntry",
     "HunkEntry",
     "LeftOut",
-    "Options",
     "PlanDocument",
+    "PlanOptions",
     "PlannedFile",
     "Replacement",
     "RunDocument",
@@ -155,17 +155,26 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     exit_code: int | UnsetType = UNSET
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """What a plan was asked for: codes of rules (None: all) and options; ``exclude`` are globs."""
+class PlanOptions(Struct, frozen=True, kw_only=True):
+    """What a plan was asked for.
 
-    rules: list[str] | None
-    unsafe: bool
-    notebooks: bool
-    scaffold: bool
-    vendor: bool
-    # Plans of earlier versions did not say: they left no tests alone.
-    tests: bool = True
-    exclude: list[str] = []
+    Attributes:
+        rules: codes of the rules that ran; None means all.
+        unsafe: whether rewrites that change behaviour are among what is done.
+        notebooks: whether notebooks were looked at.
+        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
+        vendor: whether the runtime is copied into the project.
+        tests: whether tests were looked at.
+        exclude: globs of files that were left out besides those of the settings.
+    """
+
+    rules: tuple[str, ...] | None = None
+    unsafe: bool = False
+    notebooks: bool = True
+    scaffold: bool = True
+    vendor: bool = False
+    tests: bool = False
+    exclude: tuple[str, ...] = ()
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
@@ -177,7 +186,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     schema: Literal[1] = SCHEMA
     kind: Literal["chirp-migrate plan"] = KIND
     tool: str
-    options: Options
+    options: PlanOptions
     reviewed: bool
     files: list[PlannedFile]
     findings: list[FindingEntry]

@@ -76,7 +76,7 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         migration = read_applied(document, run.root, _Written(run, planned))
         written = {file.path for file in migration.plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
-        ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.codes)
+        ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)
         story = _told(migration, left, run.number, _edited(run, runs), ledger)
     except ValueError as error:  # edits that overlap are known when they are applied
         raise JournalDamaged(
@@ -100,7 +100,7 @@ def _tell_plan(found: PlanFile) -> RunStory:
         for one in plan.findings
     )
     migration = replace(found.migration, plan=replace(shown, findings=findings))
-    ledger = Ledger.of(findings, plan.skipped, (), migration.options.codes)
+    ledger = Ledger.of(findings, plan.skipped, (), migration.options.rules)
     return replace(_told(migration, (), None, frozenset(), ledger, choices), tool=found.tool)
 
 

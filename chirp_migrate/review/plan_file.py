@@ -18,7 +18,7 @@ from msgspec import UNSET, structs
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import read_as, read_json
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.migration import Migration, PlanOptions
+from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.plans.document import (
@@ -28,9 +28,9 @@ from chirp_migrate.plans.document import (
     FindingEntry,
     HunkEntry,
     LeftOut,
-    Options,
     PlanDocument,
     PlannedFile,
+    PlanOptions,
     Replacement,
     RunDocument,
 )
@@ -83,21 +83,13 @@ def plan_document(migration: Migration, choices: Choices | None = None) -> PlanD
     plan, options = migration.plan, migration.options
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
-        options=Options(
-            rules=None if options.codes is None else sorted(options.codes),
-            unsafe=options.unsafe,
-            notebooks=options.notebooks,
-            scaffold=options.scaffold,
-            vendor=options.vendor,
-            tests=options.tests,
-            exclude=list(options.exclude),
-        ),
+        options=options,
         reviewed=choices is not None,
         files=[_planned_file(file, choices or {}) for file in plan.files],
         findings=_finding_entries(plan.findings),
         skipped=[LeftOut.of(one) for one in plan.skipped],
         left_out=[LeftOut.of(one) for one in plan.left_out],
-        ledger=Ledger.of(plan.findings, plan.skipped, (), options.codes).account(),
+        ledger=Ledger.of(plan.findings, plan.skipped, (), options.rules).account(),
         notes=list(migration.notes),
     )
 
@@ -116,7 +108,7 @@ def run_document(migration: Migration, left: Sequence[Skipped], **more: Any) -> 
         findings=_finding_entries(plan.findings),
         skipped=[LeftOut.of(one) for one in (*plan.skipped, *left)],
         left_out=[LeftOut.of(one) for one in plan.left_out],
-        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.codes).account(),
+        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.rules).account(),
         notes=list(migration.notes),
         **more,
     )
@@ -188,7 +180,7 @@ def read_applied(document: PlanDocument, root: Path, written: Written) -> Migrat
 def read_options(data: bytes) -> PlanOptions:
     """What a plan was asked for; the defaults where that cannot be read."""
     try:
-        return _options(read_document(data).options)
+        return read_document(data).options
     except ValueError:
         return PlanOptions()
 
@@ -268,8 +260,7 @@ class _Reading:
         self._choices: dict[HunkId, Choice] = {}
 
     def plan(self, whole: PlanDocument) -> PlanFile:
-        options = _options(whole.options)
-        self._style = ImportStyle(self._root, options.vendor)
+        self._style = ImportStyle(self._root, whole.options.vendor)
         files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
         paths = [file.path for file in files]
         if len(set(paths)) != len(paths):
@@ -279,7 +270,7 @@ class _Reading:
         findings = tuple(one.finding() for one in whole.findings)
         skipped, left_out = (tuple(one.skipped() for one in some) for some in (whole.skipped, whole.left_out))
         plan = Plan(self._root, files, findings, skipped, left_out=left_out)
-        return PlanFile(Migration(plan, tuple(whole.notes), options), self._choices, whole.tool, whole.reviewed)
+        return PlanFile(Migration(plan, tuple(whole.notes), whole.options), self._choices, whole.tool, whole.reviewed)
 
     def _file(self, entry: PlannedFile) -> FilePlan | None:
         path = checked_path(entry.path)
@@ -350,13 +341,6 @@ class _Reading:
     def _choose(self, one: HunkId, decision: Decision | None, edits: tuple[Edit, ...] | None) -> None:
         if decision is not None:
             self._choices[one] = Choice(decision == "accepted", edits)
-
-
-def _options(found: Options) -> PlanOptions:
-    codes = None if found.rules is None else frozenset(found.rules)
-    return PlanOptions(
-        codes, found.unsafe, found.notebooks, found.scaffold, found.vendor, found.tests, tuple(found.exclude)
-    )
 
 
 def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
