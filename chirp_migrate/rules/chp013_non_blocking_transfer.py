@@ -12,7 +12,8 @@ from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
-from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
+from chirp_migrate.analysis.loops.batch_names import Batch, Path
+from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.rules.api import (
     CallEdit,
     Edit,
@@ -98,7 +99,7 @@ def _in_loop(
     for call in sorted(calls, key=lambda node: module.span(node)[0]):
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
             continue
-        path = batch.path(call.func.value)
+        path = batch.value(call.func.value)
         if path is None or not _goes_to_a_device(module, call):
             continue
         problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
+from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import Mention, assigned_pairs, holds, mention, own_nodes
+from chirp_migrate.syntax.queries import Mention, mention
 
 #: What reads a tensor or its container and keeps no view of it.
 _READS = re.compile(
@@ -28,23 +27,7 @@ _USED = (Mention.READ, Mention.CHANGED, Mention.DELETED)
 Path = tuple[str, ...]
 
 
-def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """The statement that holds an expression."""
-    kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
-    return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, kinds))
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A name is bound to a place in the batch, or to something else, from ``offset`` on, by a statement of a block."""
-
-    offset: int
-    path: Path | None
-    statement: cst.CSTNode
-    block: cst.CSTNode
-
-
-class Batch:
+class Batch(LoopNames[Path | None]):
     """The batch in the body of one loop.
 
     Args:
@@ -54,26 +37,21 @@ class Batch:
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
-        self._module = module
-        self._loop = loop
-        self._bound: dict[str, list[_Bound]] = {}
+        super().__init__(module, loop, None)
         for position, target in enumerate(targets):
             path = (f"#{position}",) if len(targets) > 1 else ()
-            self._bind(_names(target, path), module.span(loop.target)[0], loop)
-        kinds = cst.Assign | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr | cst.AsName
-        nodes = [node for node in own_nodes(loop.body) if isinstance(node, kinds)]
-        for node in sorted(nodes, key=lambda one: module.span(one)[0]):
-            self._read(node)
+            self._bind(self._names(target, path), module.span(loop.target)[0], loop)
+        self._read_body()
 
-    def path(self, node: cst.CSTNode) -> Path | None:
+    def value(self, node: cst.CSTNode) -> Path | None:
         """Where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
         if isinstance(node, cst.Name):
-            return self._path_of_name(node)
+            return self._named(node)
         if isinstance(node, cst.Subscript):
-            owner = self.path(node.value)
+            owner = self.value(node.value)
             return None if owner is None else (*owner, _key(node))
         if isinstance(node, cst.Attribute) and not _READS.fullmatch(node.attr.value):
-            owner = self.path(node.value)
+            owner = self.value(node.value)
             return None if owner is None else (*owner, f".{node.attr.value}")
         return None
 
@@ -110,7 +88,7 @@ class Batch:
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
-        path = self.path(node)
+        path = self.value(node)
         if path is not None:
             yield path
         elif isinstance(node, cst.Name):
@@ -122,8 +100,8 @@ class Batch:
         """What ``name`` may be bound to at ``place``, in the blocks ``around`` it."""
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
-                if bound.path is not None:
-                    yield bound.path
+                if bound.value is not None:
+                    yield bound.value
                 if bound.block in around or bound.statement is moving:
                     return
 
@@ -137,72 +115,25 @@ class Batch:
         later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
         bound = self._bound.get(name, [])
         if later or not any(one.offset <= self._module.span(node)[0] for one in bound):
-            yield from (one.path for one in bound if one.path is not None)
+            yield from (one.value for one in bound if one.value is not None)
 
-    def _path_of_name(self, name: cst.Name) -> Path | None:
-        place = self._module.span(name)[0]
-        for ancestor in self._module.ancestors(name):
-            if ancestor is self._loop:
-                break
-            if isinstance(ancestor, cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp):
-                clause: cst.CompFor | None = ancestor.for_in
-                while clause is not None and not holds(self._module, clause.iter, name):
-                    for bound, path in self._elements(clause.target, clause.iter):
-                        if bound == name.value:
-                            return path
-                    clause = clause.inner_for_in
-        before = [one.path for one in self._bound.get(name.value, ()) if one.offset <= place]
-        return before[-1] if before else None
+    def _part(self, value: Path | None, position: str) -> Path | None:
+        return None if value is None else (*value, position)
 
-    def _bind(self, names: Iterable[tuple[str, Path | None]], offset: int, node: cst.CSTNode) -> None:
-        kinds = cst.BaseSmallStatement | cst.BaseCompoundStatement
-        statement = node if isinstance(node, kinds) else statement_of(self._module, node)
-        block: cst.CSTNode = statement
-        while not isinstance(block, cst.BaseSuite):
-            block = block.body if isinstance(block, cst.For) else self._module.parents[block]
-        for name, path in names:
-            self._bound.setdefault(name, []).append(_Bound(offset, path, statement, block))
+    def _each(self, iterable: cst.BaseExpression) -> Path | None:
+        match iterable:
+            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="values"))):
+                return self._part(self.value(owner), "*")
+            case cst.Call():
+                return None
+        return self._part(self.value(iterable), "*")
 
     def _read(self, node: cst.CSTNode) -> None:
-        start, end = self._module.span(node)
-        if isinstance(node, cst.Assign):
-            for target in node.targets:
-                self._assign(target.target, node.value, end, node)
-        elif isinstance(node, cst.AnnAssign | cst.NamedExpr):
-            if node.value is not None:
-                self._assign(node.target, node.value, end, node)
-        elif isinstance(node, cst.AugAssign):
-            self._bind(_names(node.target, None), end, node)
-        elif isinstance(node, cst.For):
-            self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0], node)
+        super()._read(node)
+        if isinstance(node, cst.AugAssign):
+            self._give(node.target, None, node)
         elif isinstance(node, cst.AsName):
-            self._bind(_names(node.name, None), start, node)
-
-    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int, node: cst.CSTNode) -> None:
-        for one, given in assigned_pairs(target, value):
-            self._bind(_names(one, self.path(given)), offset, node)
-
-    def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, Path | None]]:
-        """Names that a loop through ``iterable`` binds, with what they are bound to."""
-        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
-        if not isinstance(iterable, cst.Call):
-            owner = self.path(iterable)
-            yield from _names(target, None if owner is None else (*owner, "*"))
-            return
-        called = self._module.qualified_names(iterable.func)
-        given = [one.value for one in iterable.args]
-        owner = self.path(iterable.func.value) if isinstance(iterable.func, cst.Attribute) else None
-        if owner is not None and m.matches(iterable.func, m.Attribute(attr=m.Name("values"))):
-            yield from _names(target, (*owner, "*"))
-        elif owner is not None and m.matches(iterable.func, m.Attribute(attr=m.Name("items"))) and len(parts) == 2:
-            yield from (*_names(parts[0], None), *_names(parts[1], (*owner, "*")))
-        elif called == {"builtins.enumerate"} and len(parts) == 2 and given:
-            yield from (*_names(parts[0], None), *self._elements(parts[1], given[0]))
-        elif called == {"builtins.zip"} and len(parts) == len(given):
-            for part, one in zip(parts, given, strict=True):
-                yield from self._elements(part, one)
-        else:
-            yield from _names(target, None)
+            self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _stored(self, call: cst.Call, path: Path) -> set[str]:
         """Containers in which the copy takes the place of what was copied (``batch[k] = batch[k].to(device)``)."""
@@ -215,7 +146,7 @@ class Batch:
             target = targets.pop()
             if isinstance(target, cst.Tuple | cst.List):
                 targets += [one.value for one in target.elements]
-            elif isinstance(target, cst.Subscript | cst.Attribute) and self.path(target) == path:
+            elif isinstance(target, cst.Subscript | cst.Attribute) and self.value(target) == path:
                 base: cst.BaseExpression = target
                 while isinstance(base, cst.Subscript | cst.Attribute):
                     base = base.value
@@ -239,18 +170,6 @@ class Batch:
             return parent.iter is node
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del
         return isinstance(parent, reading | cst.FormattedStringExpression)
-
-
-def _names(target: cst.CSTNode, path: Path | None) -> Iterator[tuple[str, Path | None]]:
-    """Names in a target, with what each is bound to when ``target`` is bound to ``path``."""
-    if isinstance(target, cst.Name):
-        yield target.value, path
-    elif isinstance(target, cst.Tuple | cst.List):
-        starred = False
-        for position, element in enumerate(target.elements):
-            starred = starred or isinstance(element, cst.StarredElement)
-            key = "*" if starred else str(position)
-            yield from _names(element.value, None if path is None else (*path, key))
 
 
 def _key(node: cst.Subscript) -> str:

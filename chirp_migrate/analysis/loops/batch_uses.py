@@ -9,7 +9,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.devices.device_moves import is_dtype, moved_to
-from chirp_migrate.analysis.loops.batch_names import Batch, Path, statement_of
+from chirp_migrate.analysis.loops.batch_names import Batch, Path
+from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import Mention, mention
 
@@ -58,10 +59,10 @@ class _Reading:
             (one for one in walk(self._loop.body) if isinstance(one, cst.Name)),
             key=lambda one: self._module.span(one)[0],
         ):
-            if mention(self._module, name) is not Mention.READ or self._batch.path(name) is None:
+            if mention(self._module, name) is not Mention.READ or self._batch.value(name) is None:
                 continue
             outer = self._outermost(name)
-            path = self._batch.path(outer)
+            path = self._batch.value(outer)
             if path is None or self._is_replaced(outer, path):
                 continue
             problem = self._problem(outer, path)
@@ -76,7 +77,7 @@ class _Reading:
             parent = self._module.parents[node]
             if isinstance(parent, cst.Subscript) and parent.value is node:
                 node = parent
-            elif isinstance(parent, cst.Attribute) and self._batch.path(parent) is not None:
+            elif isinstance(parent, cst.Attribute) and self._batch.value(parent) is not None:
                 around = self._module.parents[parent]
                 if isinstance(around, cst.Call) and around.func is parent:
                     return node
@@ -113,7 +114,7 @@ class _Reading:
             return used
         if isinstance(parent, cst.Index):  # for key in batch: batch[key]
             subscript = self._module.parents[self._module.parents[parent]]
-            keyed = isinstance(subscript, cst.Subscript) and self._batch.path(subscript.value) is not None
+            keyed = isinstance(subscript, cst.Subscript) and self._batch.value(subscript.value) is not None
             return None if keyed else used
         if isinstance(parent, cst.IfExp) and _is_of_type(self._module, parent.test):
             return None
@@ -156,7 +157,7 @@ class _Reading:
                 end = self._module.span(ancestor)[1]
             child = ancestor
         targets = [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []
-        if any(isinstance(one, cst.Subscript | cst.Attribute) and self._batch.path(one) == path for one in targets):
+        if any(isinstance(one, cst.Subscript | cst.Attribute) and self._batch.value(one) == path for one in targets):
             self._replaced.append((end or self._module.span(statement)[1], path))
         return None
 

@@ -16,18 +16,16 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
-from chirp_migrate.analysis.loops.batch_names import Batch, statement_of
+from chirp_migrate.analysis.loops.batch_names import Batch
+from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
-    assigned_pairs,
-    holds,
     is_name,
     keywords,
     mention,
     own_nodes,
-    target_names,
 )
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
@@ -44,8 +42,6 @@ _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
     re.IGNORECASE,
 )
-_ASSIGNED = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.Call)
-_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 class WaitKind(Enum):
@@ -116,7 +112,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
     return False
 
 
-class DeviceLoop:
+class DeviceLoop(LoopNames[bool]):
     """A loop that moves its batches to a device, and what in it is there.
 
     Args:
@@ -125,14 +121,11 @@ class DeviceLoop:
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
-        self._module, self.loop = module, loop
+        super().__init__(module, loop, False)
+        self.loop = loop
         self._batch = Batch(module, loop, targets)
-        #: Name → where it is bound (offset), and whether to something on the device.
-        self._bound: dict[str, list[tuple[int, bool]]] = {}
         if self.moves:
-            nodes = [one for one in own_nodes(loop.body) if isinstance(one, _ASSIGNED)]
-            for node in sorted(nodes, key=lambda one: module.span(one)[0]):
-                self._read(node)
+            self._read_body()
 
     @cached_property
     def moves(self) -> dict[cst.CSTNode, cst.BaseExpression]:
@@ -148,7 +141,7 @@ class DeviceLoop:
                 parts = [one.value for one in call.args]
             names = (name for part in parts for name in walk(part) if isinstance(name, cst.Name))
             if device is not None and any(
-                mention(self._module, one) is Mention.READ and self._batch.path(one) is not None for one in names
+                mention(self._module, one) is Mention.READ and self._batch.value(one) is not None for one in names
             ):
                 found[call] = device
         return found
@@ -169,9 +162,9 @@ class DeviceLoop:
         """The tensor on the device that a call waits for."""
         if isinstance(call.func, cst.Attribute):
             value = call.func.value
-            return value if call.func.attr.value in _WAITS and self.is_there(value) else None
+            return value if call.func.attr.value in _WAITS and self.value(value) else None
         if len(call.args) == 1 and not call.args[0].star and self._module.qualified_names(call.func) & _NUMBERS:
-            return call.args[0].value if self.is_there(call.args[0].value) else None
+            return call.args[0].value if self.value(call.args[0].value) else None
         return None
 
     def _chain(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
@@ -185,23 +178,23 @@ class DeviceLoop:
             call = around
         return call, methods
 
-    def is_there(self, node: cst.CSTNode) -> bool:
+    def value(self, node: cst.CSTNode) -> bool:
         """Whether the value of an expression in the loop is on the device, or computed from what is."""
         if node in self.moves:
             return True
         if isinstance(node, cst.Name):
-            return self._is_name_there(node)
+            return self._named(node)
         if isinstance(node, cst.Attribute):
-            return node.attr.value not in _HERE and self.is_there(node.value)
+            return node.attr.value not in _HERE and self.value(node.value)
         if isinstance(node, cst.Call):
             if isinstance(node.func, cst.Attribute):
                 if node.func.attr.value in _HERE or self._is_to_cpu(node):
                     return False
-                if self.is_there(node.func.value):
+                if self.value(node.func.value):
                     return True
             elif self._module.qualified_names(node.func) & _HERE_TOO:
                 return False
-            return any(self.is_there(one.value) for one in node.args)
+            return any(self.value(one.value) for one in node.args)
         if isinstance(node, cst.Lambda | cst.SimpleString | cst.FormattedString):
             return False
         if isinstance(node, cst.Comparison) and any(
@@ -210,81 +203,40 @@ class DeviceLoop:
             return False
         if isinstance(node, cst.CompFor):
             return False
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             parts = [node.key, node.value] if isinstance(node, cst.DictComp) else [node.elt]
-            return any(self.is_there(one) for one in parts)
-        return any(self.is_there(one) for one in code_children(node))
+            return any(self.value(one) for one in parts)
+        return any(self.value(one) for one in code_children(node))
 
     def _is_to_cpu(self, call: cst.Call) -> bool:
         first = call.args[0].value if call.args else None
         return isinstance(first, cst.SimpleString) and first.evaluated_value == "cpu"
 
-    def _is_name_there(self, name: cst.Name) -> bool:
-        place = self._module.span(name)[0]
-        for ancestor in self._module.ancestors(name):
-            if ancestor is self.loop:
-                break
-            if isinstance(ancestor, _COMPREHENSIONS):
-                clause: cst.CompFor | None = ancestor.for_in
-                while clause is not None:
-                    if name.value in target_names(clause.target) and not holds(self._module, clause.iter, name):
-                        return self._element_is_there(clause.target, clause.iter, name.value)
-                    clause = clause.inner_for_in
-        before = [there for offset, there in self._bound.get(name.value, ()) if offset <= place]
-        return bool(before) and before[-1]
+    def _part(self, value: bool, position: str) -> bool:
+        return value
+
+    def _each(self, iterable: cst.BaseExpression) -> bool:
+        return self.value(iterable)
 
     def _read(self, node: cst.CSTNode) -> None:
-        """Remember what an assignment, or an inner loop, binds, and what is collected."""
-        end = self._module.span(node)[1]
-        if isinstance(node, cst.Assign):
-            for target in node.targets:
-                self._assign(target.target, node.value, end)
-        elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
-            self._assign(node.target, node.value, end)
-        elif isinstance(node, cst.Call):
-            match node.func:
-                case cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend")):
-                    if any(self.is_there(one.value) for one in node.args):
-                        self._bind(grown, True, end)
-        elif isinstance(node, cst.AugAssign):
-            if self.is_there(node.value):
-                self._bind(node.target, True, end)
-        elif isinstance(node, cst.For):
-            for name in target_names(node.target):
-                there = self._element_is_there(node.target, node.iter, name)
-                self._bound.setdefault(name, []).append((self._module.span(node.body)[0], there))
+        super()._read(node)
+        match node:
+            case cst.Call(func=cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend"))):
+                if any(self.value(one.value) for one in node.args):
+                    self._give(grown, True, node)
+            case cst.AugAssign() if self.value(node.value):
+                self._give(node.target, True, node)
 
-    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, offset: int) -> None:
-        for one, given in assigned_pairs(target, value):
-            self._bind(one, self.is_there(given), offset)
-
-    def _bind(self, target: cst.BaseExpression, there: bool, offset: int) -> None:
-        if isinstance(target, cst.Subscript | cst.Attribute):
-            # A container that holds something of the device now; it may hold more that is not.
-            base: cst.BaseExpression = target
-            while isinstance(base, cst.Subscript | cst.Attribute):
-                base = base.value
-            if there and isinstance(base, cst.Name) and base.value != "self":
-                self._bound.setdefault(base.value, []).append((offset, True))
+    def _give(self, target: cst.BaseExpression, value: bool, node: cst.CSTNode) -> None:
+        if not isinstance(target, cst.Subscript | cst.Attribute):
+            super()._give(target, value, node)
             return
-        for name in target_names(target):
-            self._bound.setdefault(name, []).append((offset, there))
-
-    def _element_is_there(self, target: cst.BaseExpression, iterable: cst.BaseExpression, name: str) -> bool:
-        """Whether a name in the target of an inner loop gets something that is on the device."""
-        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
-        if isinstance(iterable, cst.Call):
-            called = self._module.qualified_names(iterable.func)
-            given = [one.value for one in iterable.args]
-            if called == {"builtins.enumerate"} and len(parts) == 2 and given:
-                return name in target_names(parts[1]) and self._element_is_there(parts[1], given[0], name)
-            if called == {"builtins.zip"} and len(parts) == len(given):
-                pairs = zip(parts, given, strict=True)
-                return any(name in target_names(one) and self._element_is_there(one, it, name) for one, it in pairs)
-            method = iterable.func.attr.value if isinstance(iterable.func, cst.Attribute) else ""
-            if method == "items" and len(parts) == 2 and name in target_names(parts[0]):
-                return False
-        return self.is_there(iterable)
+        # A container that holds something of the device now; it may hold more that is not.
+        base: cst.BaseExpression = target
+        while isinstance(base, cst.Subscript | cst.Attribute):
+            base = base.value
+        if value and isinstance(base, cst.Name) and base.value != "self":
+            super()._give(base, True, node)
 
     def statement(self, wait: Wait) -> cst.CSTNode:
         """The statement that a wait is part of."""

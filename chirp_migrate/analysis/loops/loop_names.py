@@ -1,0 +1,134 @@
+"""What the names in the body of a loop stand for, as its statements bind them one after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import libcst as cst
+
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import assigned_pairs, holds, own_nodes
+
+COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
+_Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
+
+T = TypeVar("T")
+
+
+def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+    """The statement that holds an expression."""
+    return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
+
+
+@dataclass(frozen=True)
+class Bound(Generic[T]):
+    """From ``offset`` on a name stands for ``value``, by a statement of a block."""
+
+    offset: int
+    value: T
+    statement: cst.CSTNode
+    block: cst.CSTNode
+
+
+class LoopNames(ABC, Generic[T]):
+    """Names in the body of one loop, and what is known of the value of each.
+
+    Args:
+        module: the module that holds the loop.
+        loop: the loop.
+        nothing: what is known of any other value.
+    """
+
+    def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
+        self._module, self._loop, self._nothing = module, loop, nothing
+        self._bound: dict[str, list[Bound[T]]] = {}
+
+    @abstractmethod
+    def value(self, node: cst.CSTNode) -> T:
+        """What is known of the value of an expression in the body."""
+
+    @abstractmethod
+    def _part(self, value: T, position: str) -> T:
+        """What is known of the part of a value at a position, ``*`` for any."""
+
+    @abstractmethod
+    def _each(self, iterable: cst.BaseExpression) -> T:
+        """What is known of what a loop over ``iterable`` gets."""
+
+    def _read_body(self) -> None:
+        """Go through all that binds names in the body."""
+        nodes = [node for node in own_nodes(self._loop.body) if isinstance(node, _BINDING)]
+        for node in sorted(nodes, key=lambda one: self._module.span(one)[0]):
+            self._read(node)
+
+    def _read(self, node: cst.CSTNode) -> None:
+        match node:
+            case cst.Assign():
+                for target in node.targets:
+                    self._assign(target.target, node.value, node)
+            case cst.AnnAssign(value=cst.BaseExpression() as value) | cst.NamedExpr(value=value):
+                self._assign(node.target, value, node)
+            case cst.For():
+                self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0], node)
+
+    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, node: cst.CSTNode) -> None:
+        for one, given in assigned_pairs(target, value):
+            self._give(one, self.value(given), node)
+
+    def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
+        """``target`` has ``value`` when ``node`` is over."""
+        self._bind(self._names(target, value), self._module.span(node)[1], node)
+
+    def _bind(self, names: Iterable[tuple[str, T]], offset: int, node: cst.CSTNode) -> None:
+        statement = node if isinstance(node, _Statement) else statement_of(self._module, node)
+        block: cst.CSTNode = statement
+        while not isinstance(block, cst.BaseSuite):
+            block = block.body if isinstance(block, cst.For) else self._module.parents[block]
+        for name, value in names:
+            self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
+
+    def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
+        """Names in a target, with what each gets when ``target`` gets ``value``."""
+        if isinstance(target, cst.Name):
+            yield target.value, value
+        elif isinstance(target, cst.Tuple | cst.List):
+            starred = False
+            for position, element in enumerate(target.elements):
+                starred = starred or isinstance(element, cst.StarredElement)
+                yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
+
+    def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
+        """Names that a loop over ``iterable`` binds, with what each gets."""
+        parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
+        called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
+        match iterable:
+            case cst.Call(args=[first, *_]) if called == {"builtins.enumerate"} and len(parts) == 2:
+                yield from self._names(parts[0], self._nothing)
+                yield from self._elements(parts[1], first.value)
+            case cst.Call(args=args) if called == {"builtins.zip"} and len(parts) == len(args):
+                for part, one in zip(parts, args, strict=True):
+                    yield from self._elements(part, one.value)
+            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="items"))) if len(parts) == 2:
+                yield from self._names(parts[0], self._nothing)
+                yield from self._names(parts[1], self._each(owner))
+            case _:
+                yield from self._names(target, self._each(iterable))
+
+    def _named(self, name: cst.Name) -> T:
+        """What is known of the value of a name where it stands."""
+        for ancestor in self._module.ancestors(name):
+            if ancestor is self._loop:
+                break
+            clause = ancestor.for_in if isinstance(ancestor, COMPREHENSIONS) else None
+            while clause is not None and not holds(self._module, clause.iter, name):
+                for bound, value in self._elements(clause.target, clause.iter):
+                    if bound == name.value:
+                        return value
+                clause = clause.inner_for_in
+        place = self._module.span(name)[0]
+        before = [one.value for one in self._bound.get(name.value, ()) if one.offset <= place]
+        return before[-1] if before else self._nothing
