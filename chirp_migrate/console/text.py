@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["count", "figure", "plain", "sentence", "visible"]
+__all__ = ["count", "figure", "in_picture", "plain", "sentence", "visible"]
 
 
 def visible(text: str) -> str:
@@ -17,6 +17,12 @@ def visible(text: str) -> str:
 def plain(text: str) -> str:
     """``text`` on one line, with what does not show spelled out."""
     return visible(" ".join(text.split()))
+
+
+def in_picture(text: str) -> str:
+    """Text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
+    shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
+    return shown.replace("$", r"\$")
 
 
 def sentence(text: str) -> str:

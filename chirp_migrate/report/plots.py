@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.verdict import waits_ms
 from chirp_migrate.verify.document import VerifyReport
@@ -59,7 +60,7 @@ def drawn(folder: Path, report: VerifyReport) -> str:
         if report.simulated is not None:
             figure.suptitle("simulated", x=0.99, ha="right", fontsize=11, weight="bold", color="#CC0000")
             caption += f"\nSIMULATED device steps of {report.simulated.step_ms:g} ms, which use no CPU."
-        figure.supxlabel(_text(caption), fontsize=7, color="#555555", wrap=True)
+        figure.supxlabel(in_picture(caption), fontsize=7, color="#555555", wrap=True)
         path = folder / name
         try:
             figure.savefig(path, metadata={"Date": None})
@@ -147,7 +148,7 @@ def _memory(figure: Any, report: VerifyReport) -> bool:
 
 
 def _finish(axes: Any, title: str, x: str, y: str | None) -> None:
-    axes.set_title(_text(title), fontsize=10, loc="left")
+    axes.set_title(in_picture(title), fontsize=10, loc="left")
     axes.set_xlabel(x, fontsize=9)
     if y is not None:
         axes.set_ylabel(y, fontsize=9)
@@ -158,10 +159,4 @@ def _finish(axes: Any, title: str, x: str, y: str | None) -> None:
 
 
 def _label(text: str) -> str:
-    return _text(text if len(text) <= _LONGEST_LABEL else "…" + text[1 - _LONGEST_LABEL :])
-
-
-def _text(text: str) -> str:
-    """Text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
-    shown = "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return shown.replace("$", r"\$")
+    return in_picture(text if len(text) <= _LONGEST_LABEL else "…" + text[1 - _LONGEST_LABEL :])

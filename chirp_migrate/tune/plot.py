@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, Place, Rate, Standing, pick, standings
 from chirp_migrate.tune.request import LoaderFindings
@@ -58,7 +59,7 @@ def draw(target: Path, loaders: Sequence[LoaderFindings], machine: str) -> None:
     panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
     for axes, found in zip(panels, loaders, strict=True):
         _panel(axes, found)
-    figure.supxlabel(_text(machine), fontsize=7, color="#555555", wrap=True)
+    figure.supxlabel(in_picture(machine), fontsize=7, color="#555555", wrap=True)
     metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
     try:
         figure.savefig(target, dpi=150, metadata=metadata)
@@ -71,7 +72,7 @@ def _panel(axes: Any, found: LoaderFindings) -> None:
     chosen = pick(placed)
     fastest = next((one for one in placed if one.place is Place.BEST and one.rate is not None), None)
     if fastest is None or fastest.rate is None:
-        axes.set_title(_text(f"{found.name}: nothing could be measured"), fontsize=10, loc="left")
+        axes.set_title(in_picture(f"{found.name}: nothing could be measured"), fontsize=10, loc="left")
         return
     best = fastest.rate.value
     counts = sorted({one.candidate.num_workers for one in placed})
@@ -101,20 +102,20 @@ def _panel(axes: Any, found: LoaderFindings) -> None:
             linestyle="-" if len(points) > 1 else "none",
             color=_COLOURS[number % len(_COLOURS)],
             capsize=3,
-            label=_text(label),
+            label=in_picture(label),
         )
         if chosen is not None and chosen in points and chosen.rate is not None:
             ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
             at = (place[chosen.candidate.num_workers] + shift, chosen.rate.value)
             axes.plot(*at, "o", markersize=16, zorder=3, **ring)
-            axes.plot([], [], "o", markersize=8, label=_text(f"picked: {chosen.candidate}"), **ring)
+            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {chosen.candidate}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max((_above(one.rate) + one.rate.value for one in placed if one.rate is not None), default=1.0)
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
     size = "" if found.batch_size is None else f", batch size {found.batch_size}"
     name = found.name if len(found.name) <= _LONGEST_TITLE else f"{found.name[: _LONGEST_TITLE - 1]}…"
-    axes.set_title(_text(f"{name}: {found.role}{size}"), fontsize=10, loc="left")
+    axes.set_title(in_picture(f"{name}: {found.role}{size}"), fontsize=10, loc="left")
     axes.set_xlabel("worker processes", fontsize=9)
     axes.set_ylabel("samples/s, loading alone", fontsize=9)
     axes.tick_params(labelsize=8)
@@ -149,9 +150,3 @@ def _below(rate: Rate) -> float:
 
 def _above(rate: Rate) -> float:
     return 0.0 if rate.high is None else rate.high - rate.value
-
-
-def _text(text: str) -> str:
-    """Text that matplotlib shows as it is: a dollar sign begins no formula, and nothing unprintable is left."""
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return shown.replace("$", r"\$")
