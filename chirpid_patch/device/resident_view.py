@@ -21,6 +21,8 @@ from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment, Stan
 
 #: What works on batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
+#: The datasets that read others.
+_OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
 #: What a subclass may not replace.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
@@ -46,23 +48,17 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
     joint = joint_of(dataset)
-    if joint is not None:
-        return list(chain.from_iterable(map(base_tensors, joint.children)))
-    dataset = served(dataset)
-    if _reads_as(dataset, WorkerSafeArrayDataset):
-        return [dataset.x, dataset.y]
-    if _reads_as(dataset, WorkerSafeAugmentedDataset):
-        stages = [one for _, one in dataset._stages()] if dataset.training else []
-        others = [one for one in stages if not (is_batchable(one) and any(_does_as(one, kind) for kind in _TRANSFORMS))]
-        if others:
-            raise NotResidentError(f"{_name(others[0])} is augmentation that only works on single samples")
-        return base_tensors(dataset.base_dataset)
-    if _reads_as(dataset, WorkerSafeStandardizedDataset):
-        return base_tensors(dataset.base_dataset)
-    if _reads_as(dataset, WorkerSafeSequenceDataset):
-        return base_tensors(dataset.data_list)
-    what = "samples are a list" if isinstance(dataset, list | tuple) else f"{_name(dataset)} reads its samples itself"
-    raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
+    node: Any = served(dataset) if joint is None else joint
+    if joint is None and _reads_as(node, WorkerSafeArrayDataset):
+        return [node.x, node.y]
+    if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
+        what = "samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} reads its samples itself"
+        raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
+    stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
+    for _, one in stages:
+        if not (is_batchable(one) and any(_does_as(one, kind) for kind in _TRANSFORMS)):
+            raise NotResidentError(f"{_name(one)} is augmentation that only works on single samples")
+    return list(chain.from_iterable(map(base_tensors, node.children)))
 
 
 def _name(thing: Any) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import numpy as np
+from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -35,3 +39,14 @@ def tasks_drawn_freely(loader: Any) -> int:
 
 #: These draw all they need when asked for the first index, or from a generator of their own.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
+
+
+def sampler_twin(sampler: Any) -> Any:
+    """A copy of a sampler and the samplers in it, so that the caller's own do not notice that they are asked."""
+    twin = copy.copy(sampler)
+    for name, part in getattr(twin, "__dict__", {}).items():
+        if isinstance(part, Sampler):
+            setattr(twin, name, sampler_twin(part))
+        elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
+            setattr(twin, name, copy.deepcopy(part))
+    return twin

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.prefetch import KeptThreads
-from chirpid_patch.tune.search import _twin as sampler_twin
+from chirpid_patch.loading.samplers import sampler_twin
 
 
 def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import sys
 import time
@@ -12,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.processes import default_start_method, why_no_processes
-from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.samplers import sampler_twin, tasks_drawn_freely
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.tune.measure import measure_rate
@@ -220,9 +218,9 @@ class EndlessDraws(Sampler[Any]):
         batches, sampler = options.get("batch_sampler"), options.get("sampler")
         given: Any = ()
         if batches is not None:
-            given, self._batch_size = _twin(batches), 1
+            given, self._batch_size = sampler_twin(batches), 1
         elif sampler is not None:
-            given = _twin(sampler)
+            given = sampler_twin(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
         #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
@@ -246,17 +244,6 @@ class EndlessDraws(Sampler[Any]):
                 yield self._given[int(generator.integers(len(self._given)))]
             else:
                 yield np.asarray(generator.integers(0, self._n, self._batch_size)).tolist()
-
-
-def _twin(sampler: Any) -> Any:
-    """A copy of a sampler and the samplers in it, so that the caller's own do not notice that they are asked."""
-    twin = copy.copy(sampler)
-    for name, part in getattr(twin, "__dict__", {}).items():
-        if isinstance(part, Sampler):
-            setattr(twin, name, _twin(part))
-        elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
-            setattr(twin, name, copy.deepcopy(part))
-    return twin
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
