@@ -18,7 +18,6 @@ from typing import NoReturn, TextIO
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
@@ -264,6 +263,9 @@ def progress_bar() -> Iterator[Callable[[str, int, int | None], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    # Only a terminal waits for it.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task("", total=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -37,3 +38,29 @@ def test_the_list_of_commands_takes_no_pytorch() -> None:
 def test_words_are_completed(typed: list[str], offered: list[str]) -> None:
     words = {"COMP_WORDS": " ".join(["chirp-migrate", *typed]), "COMP_CWORD": str(len(typed))}
     assert run(**words, _CHIRP_MIGRATE_COMPLETE="bash_complete").stdout.splitlines() == offered
+
+
+def test_options_stand_in_groups_what_is_printed_last() -> None:
+    shown = run("verify", "--help").stdout
+    titles = ["What is trained:", "What is compared, and how it is decided:", "What is measured besides:", "Output:"]
+    assert [shown.index(title) for title in titles] == sorted(shown.index(title) for title in titles)
+    assert "--against" not in shown and shown.index("--quiet") > shown.index("Output:")
+
+
+@pytest.mark.parametrize(
+    ("command", "former", "now"),
+    [
+        (["apply", "--diff"], "--verify-with=true", "--check-with"),
+        (["verify", "--list"], "--against=nowhere", "--baseline"),
+        (["verify", "--list"], "--budget=-1", "--time-budget"),
+        (["tune"], "--seconds=0", "--time-budget"),
+    ],
+)
+def test_options_of_the_last_release_are_taken_and_say_what_they_are_called(
+    command: list[str], former: str, now: str, tmp_path: Path
+) -> None:
+    done = run(*command, former, tmp_path)
+    assert done.exit_code == 2
+    first, *error = done.stderr.splitlines()
+    assert first == f"chirp-migrate: {former.partition('=')[0]} is called {now} now."
+    assert "No such option" not in " ".join(error)

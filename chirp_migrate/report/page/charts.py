@@ -65,7 +65,10 @@ def plots_of(report: VerifyReport) -> list[Plot]:
     """What was measured besides the times: waits, loading at several worker counts, memory; what there is of it."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = waits_ms(report)
-    logs = {side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in _steps(of)] for side, of in waits.items()}
+    logs = {
+        side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_steps(of))]
+        for side, of in waits.items()
+    }
     after = raw["after"].rates if "after" in raw else []
     plain = [(float(rate.workers), rate.samples_per_second) for rate in after if rate.loader == "plain"]
     rates = {"after": [(workers, rate) for workers, rate in plain if rate is not None]}
