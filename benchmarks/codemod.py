@@ -1,9 +1,10 @@
 """`make bench-codemod`: the codemod over packages from PyPI, and its speed beside other tools.
 
 The survey migrates copies of source distributions and checks every rewritten file; the speed part times whole
-commands over one tree in interleaved rounds. See `codemod_bench/` for the packages (`packages.py`), the independent
-count of call sites (`census.py`), what is checked (`checks.py`, `account.py`) and who is timed (`speed.py`). Writes
-`codemod.json` (raw values) and `codemod.md` (tables), or `codemod-survey.*` and `codemod-speed.*` of a part.
+commands over one tree in interleaved rounds; the growth part plans trees of more and more files. See `codemod_bench/`
+for the packages (`packages.py`), the independent count of call sites (`census.py`), what is checked (`checks.py`,
+`account.py`), who is timed (`speed.py`) and how a tree grows (`growth.py`). Writes `codemod.json` (raw values) and
+`codemod.md` (tables), or `codemod-survey.*`, `codemod-speed.*` and `codemod-growth.*` of a part.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from codemod_bench import report
+from codemod_bench import growth, report
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
 from codemod_bench.survey import Surveyed, survey
 from harness import Progress, check_option, conditions, end, output_option, write
 
 _ROUNDS = 3
-_TREES = ("pytorch-ignite", "transformers")
+_TREES = ("lightning", "pytorch-ignite", "accelerate", "avalanche-lib")
 
 
 def _chosen(names: tuple[str, ...]) -> list[Package]:
@@ -61,24 +62,37 @@ def _speed(packages: list[Package], cache: Path, rounds: int, progress: Progress
     return results
 
 
+def _grow(packages: list[Package], sizes: str, cache: Path, progress: Progress) -> list[growth.Grown]:
+    if not all(one.strip().isdecimal() for one in sizes.split(",")):
+        raise click.BadParameter(f"{sizes!r} are no numbers of files")
+    return growth.measure(packages, [int(one) for one in sizes.split(",")], cache, usable_cpus(), progress)
+
+
 _EPILOG = f"""\b
 Examples:
   python benchmarks/codemod.py                                   # everything, about an hour on two cores
   python benchmarks/codemod.py --only survey
   python benchmarks/codemod.py --only survey --packages timm,skorch --keep /tmp/migrated
   python benchmarks/codemod.py --only speed --trees pytorch-ignite --rounds 3
+  python benchmarks/codemod.py --only growth --sizes 500,1000
 
 Packages: {", ".join(package.name for package in PACKAGES)}
 """
 
 
 @click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
-@click.option("--only", type=click.Choice(["survey", "speed"]), help="Only this part.")
+@click.option("--only", type=click.Choice(["survey", "speed", "growth"]), help="Only this part.")
 @click.option("--packages", multiple=True, metavar="NAMES", help="Survey only these, comma-separated.")
 @click.option(
     "--trees", multiple=True, metavar="NAMES", default=_TREES, show_default=True, help="Time these, comma-separated."
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=_ROUNDS, show_default=True, help="Timings of everyone.")
+@click.option(
+    "--sizes",
+    default=",".join(map(str, growth.SIZES)),
+    show_default=True,
+    help="Files of the trees that grow, comma-separated.",
+)
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
@@ -94,6 +108,7 @@ def main(
     packages: tuple[str, ...],
     trees: tuple[str, ...],
     rounds: int,
+    sizes: str,
     cache: Path | None,
     keep: Path | None,
     output: Path,
@@ -103,20 +118,21 @@ def main(
     cache, progress = cache or default_cache(), Progress()
     chosen = _chosen(packages) if packages else list(PACKAGES)
     timed_trees = _chosen(trees)
-    surveyed = _survey(chosen, cache, keep, progress) if only != "speed" else []
-    timed = _speed(timed_trees, cache, rounds, progress) if only != "survey" else []
+    surveyed = _survey(chosen, cache, keep, progress) if only in (None, "survey") else []
+    timed = _speed(timed_trees, cache, rounds, progress) if only in (None, "speed") else []
+    grown = _grow(chosen, sizes, cache, progress) if only in (None, "growth") else []
     progress.end()
     settings: report.Settings = {
         **conditions(1),
         "rounds": rounds,
-        "reduced": bool(packages) or (only != "survey" and rounds < _ROUNDS),
+        "reduced": bool(packages) or (bool(timed) and rounds < _ROUNDS),
         "packages": [asdict(package) for package in chosen],
     }
-    reached = report.outcomes(surveyed, timed, contenders(usable_cpus(), Path("torchfix")))
-    text = report.as_markdown(surveyed, timed, reached, settings)
+    reached = report.outcomes(surveyed, timed, grown, contenders(usable_cpus(), Path("torchfix")))
+    text = report.as_markdown(surveyed, timed, grown, reached, settings)
     name = f"codemod-{only}" if only else "codemod"
     click.echo(text)
-    write(output, name, text, report.as_data(surveyed, timed, reached, settings))
+    write(output, name, text, report.as_data(surveyed, timed, grown, reached, settings))
     end(reached, check)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from harness import Goal, goal_lines, made_by, quartiles, table
 
 from .account import Tally
+from .growth import MEGABYTES, SHARE, Grown
 from .speed import OURS, Contender, Timed
 from .survey import Surveyed
 
@@ -20,9 +21,11 @@ Settings = dict[str, Any]
 PLAIN_GOAL, STARRED_GOAL = 0.85, 0.60
 
 
-def outcomes(surveyed: Sequence[Surveyed], timed: Sequence[Timed], everyone: Sequence[Contender]) -> list[Goal]:
+def outcomes(
+    surveyed: Sequence[Surveyed], timed: Sequence[Timed], grown: Sequence[Grown], everyone: Sequence[Contender]
+) -> list[Goal]:
     """Every goal."""
-    return [*_survey_outcomes(surveyed), *_speed_outcomes(timed, everyone)]
+    return [*_survey_outcomes(surveyed), *_speed_outcomes(timed, everyone), *_growth_outcomes(grown)]
 
 
 def _survey_outcomes(surveyed: Sequence[Surveyed]) -> list[Goal]:
@@ -60,6 +63,22 @@ def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> li
     return found
 
 
+def _growth_outcomes(grown: Sequence[Grown]) -> list[Goal]:
+    if not grown:
+        return []
+    last = grown[-1]
+    cost, memory = f"{last.share:.2f}", f"{last.whole.megabytes:.0f} MB"
+    return [
+        Goal(f"{last.files} files: cost of one tree / sum of its parts", f"≤ {SHARE:g}", cost, last.share <= SHARE),
+        Goal(
+            f"{last.files} files: memory of the largest process",
+            f"≤ {MEGABYTES:g} MB",
+            memory,
+            last.whole.megabytes <= MEGABYTES,
+        ),
+    ]
+
+
 def totals(surveyed: Sequence[Surveyed]) -> tuple[Tally, Tally, Tally]:
     """Direct calls without and with stars, and everything else, over all packages."""
     return (
@@ -70,7 +89,11 @@ def totals(surveyed: Sequence[Surveyed]) -> tuple[Tally, Tally, Tally]:
 
 
 def as_data(
-    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Goal], settings: Settings
+    surveyed: Sequence[Surveyed],
+    timed: Sequence[Timed],
+    grown: Sequence[Grown],
+    reached: Sequence[Goal],
+    settings: Settings,
 ) -> dict[str, Any]:
     """Everything, raw values included."""
     return {
@@ -79,13 +102,18 @@ def as_data(
         "goals": [asdict(one) for one in reached],
         "survey": [{**asdict(one), "problems": one.problems} for one in surveyed],
         "speed": [asdict(one) for one in timed],
+        "growth": [asdict(one) for one in grown],
     }
 
 
 def as_markdown(
-    surveyed: Sequence[Surveyed], timed: Sequence[Timed], reached: Sequence[Goal], settings: Settings
+    surveyed: Sequence[Surveyed],
+    timed: Sequence[Timed],
+    grown: Sequence[Grown],
+    reached: Sequence[Goal],
+    settings: Settings,
 ) -> str:
-    """The report: goals first, then the survey, then the times."""
+    """The report: goals first, then the survey, the times, and the curve."""
     lines = ["# The codemod over packages from PyPI", "", f"{made_by(settings)}."]
     if settings["reduced"]:
         lines += ["", "**A reduced run: not the figures to quote.**"]
@@ -94,6 +122,8 @@ def as_markdown(
         lines += _survey(surveyed)
     for one in timed:
         lines += _speed(one)
+    if grown:
+        lines += _growth(grown)
     return "\n".join(lines) + "\n"
 
 
@@ -191,3 +221,28 @@ def _speed(timed: Timed) -> list[str]:
     lines += table(["command", "seconds", "time / ours"], rows)
     lines += [f"\nNot run: {name}: {problem}" for name, problem in timed.failed.items()]
     return lines
+
+
+def _growth(grown: Sequence[Grown]) -> list[str]:
+    rows = [
+        [
+            *map(str, (one.files, one.packages)),
+            f"{one.whole.seconds:.1f}",
+            f"{1000 * one.whole.seconds / one.files:.1f}",
+            f"{one.parts:.1f}",
+            f"{one.share:.2f}",
+            f"{one.whole.megabytes:.0f}",
+        ]
+        for one in grown
+    ]
+    header = ["files", "packages", "seconds", "ms a file", "its packages one by one", "ratio", "MB, largest process"]
+    return [
+        "",
+        "## Growth",
+        "",
+        "The first packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
+        "--diff`: processor time of all processes of the command, its start included; then the same packages planned "
+        "one by one, the start counted once.",
+        "",
+        *table(header, rows),
+    ]

@@ -49,6 +49,11 @@ from chirp_migrate.syntax.queries import is_super_init, methods_of, names_bound
 _DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 
 
+def is_torch_dataset_name(qualified: str) -> bool:
+    """Whether a qualified name is PyTorch's ``Dataset``."""
+    return _DATASET.fullmatch(qualified) is not None
+
+
 def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
     """Whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], _DATASET, project)

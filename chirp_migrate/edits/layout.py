@@ -20,7 +20,7 @@ from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.piece_table import Owners
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, walk
 
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
@@ -48,10 +48,9 @@ def layout_edits(
     Returns:
         Edits of the text in which ``edits`` and ``others`` are made, each with the rewrites of its statement.
     """
+    touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
-        lines
-        for one in module.find(cst.SimpleStatementLine, cst.For, cst.While, cst.With, cst.If)
-        if (lines := _lines(module, one)) is not None
+        lines for around in touched for one in walk(around) if (lines := _lines(module, one)) is not None
     )
     starts = [start for start, _ in statements]
     inside: dict[tuple[int, int], list[Edit]] = {}

@@ -75,6 +75,10 @@ _LOOKS = (
     r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b"
     r"""|["']__(name|qualname|code|defaults|closure)__["']|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
 )
+_LOOKED_AT = (
+    *("__name__", "__qualname__", "__code__", "__defaults__", "__closure__"),
+    *("isfunction", "isroutine", "FunctionType", "LambdaType"),
+)
 #: Copies of an object with all it holds; those of models, their state and settings hold no function of a dataset's.
 _COPIES = (
     r"\bdeepcopy\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
@@ -97,9 +101,9 @@ def check_onlookers(module: Module, project: Project, uses: Iterable[cst.Name], 
     """
     if any(isinstance(module.parents[use], cst.Attribute) for use in uses):
         raise NotMovable("attributes of it are used")
-    if backend_holds(project, _LOOKS):
+    if backend_holds(project, _LOOKS, *_LOOKED_AT):
         raise NotMovable("the project reads names or code of functions")
-    if holds and backend_holds(project, _COPIES):
+    if holds and backend_holds(project, _COPIES, "deepcopy", "__deepcopy__"):
         raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from chirp_migrate.engine.discover import discover
@@ -67,9 +68,10 @@ def plan_tree(
     books, unread_books = _read_all(read, (one for one in found.notebooks if _has_a_word(raw[one], rules)))
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
-    name = found.root.name if (found.root / "__init__.py").exists() else ""
     unread_notebooks = {path: text for path, text in raw.items() if path not in books}
-    project = Project(texts, unread_notebooks, name, ImportStyle(found.root, vendor), CodeStyle(found.root))
+    project = Project(
+        texts, unread_notebooks, _package_name(found.root), ImportStyle(found.root, vendor), CodeStyle(found.root)
+    )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
     # Whoever rewrites a file finds out which rules concern it; most files have not even a word for one.
@@ -80,7 +82,7 @@ def plan_tree(
         Skipped(path, _reason(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
-        and (isinstance(error, OSError) or concerned_rules(rules, read.raw_text(path), project))
+        and (isinstance(error, OSError) or concerned_rules(rules, path, read.raw_text(path), project))
     ]
 
     files: list[FilePlan] = []
@@ -112,6 +114,12 @@ def plan_tree(
     return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out)
 
 
+def _package_name(folder: Path) -> str:
+    """Dotted name by which the modules in a folder are imported, where it is a package, or in one; else ""."""
+    around = takewhile(lambda one: (one / "__init__.py").exists(), (folder, *folder.parents))
+    return ".".join(reversed([one.name for one in around]))
+
+
 def source_of(path: str, data: bytes) -> Source:
     """The text in the bytes of a file of the backend, whatever kind its suffix says it is.
 
@@ -131,7 +139,7 @@ def _without_idle_tests(
 ) -> tuple[Skipped, ...]:
     """What was left out, with the number of loaders in tests; tests without one are no news."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
-    concerned = [path for path in tests if concerned_rules(settings.rules, texts.get(path, ""), project)]
+    concerned = [path for path in tests if concerned_rules(settings.rules, path, texts.get(path, ""), project)]
     loaders = {
         result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
         for result in migrate_files(concerned, project, settings, jobs)

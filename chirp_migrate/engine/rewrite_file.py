@@ -18,6 +18,7 @@ from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
 __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
@@ -55,9 +56,7 @@ class FileResult:
     problem: str | None = None
 
 
-def migrate_file(
-    path: str, text: str, project: Project, settings: Settings, concerned: Sequence[Rule] | None = None
-) -> FileResult:
+def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
     """Rewrite one file as the settings say. It never raises: one bad file must not keep the others from migrating.
 
     Args:
@@ -65,7 +64,6 @@ def migrate_file(
         text: its text.
         project: the backend it belongs to, whose view of the file becomes the new text.
         settings: which rules, and which findings are to be left alone.
-        concerned: those of the rules that can have something to say about ``text``, where that is known already.
     """
     try:
         suppressions = read_suppressions(text)
@@ -77,7 +75,6 @@ def migrate_file(
                 project,
                 unsafe=settings.unsafe,
                 rules=settings.rules,
-                concerned=concerned,
                 ignored=settings.ignored_in(path),
             )
     except (UnparsableModule, UnreadableComments) as error:
@@ -112,7 +109,6 @@ def rewrite_in_hunks(
     *,
     unsafe: bool = False,
     rules: Sequence[Rule] | None = None,
-    concerned: Sequence[Rule] | None = None,
     ignored: frozenset[str] = frozenset(),
 ) -> FileResult:
     """Apply the rules to one module until none of them proposes an edit.
@@ -123,7 +119,6 @@ def rewrite_in_hunks(
         project: the backend it belongs to, whose view of the file becomes the new text.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
-        concerned: those of them that can have something to say about ``text``, where that is known already.
         ignored: codes whose findings are left alone in this file.
 
     Returns:
@@ -137,10 +132,7 @@ def rewrite_in_hunks(
     work: _Rewriting | None = None
     findings: list[Finding] = []
     for number in range(_PASS_LIMIT):
-        if number:
-            concerned = tuple(rule for rule in chosen_rules if rule.may_have_more(text, project))
-        elif concerned is None:
-            concerned = concerned_rules(chosen_rules, text, project)
+        concerned = concerned_rules(chosen_rules, path, text, project, rewritten=bool(number))
         if not concerned:
             break
         module = project.module(path) if project.text(path) == text else Module(path, text)
@@ -259,9 +251,26 @@ class _Rewriting:
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 
-def concerned_rules(rules: Sequence[Rule], text: str, project: Project) -> tuple[Rule, ...]:
-    """Those of ``rules`` that can have something to say about a module with this text, judged by words."""
-    return tuple(rule for rule in rules if rule.concerns(text, project))
+def concerned_rules(
+    rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
+) -> tuple[Rule, ...]:
+    """Those of ``rules`` that can have something to say about a module: by its words, then by what ``ast`` tells.
+
+    Args:
+        rules: the rules.
+        path: where the module is.
+        text: its text; where it is no Python, its words decide alone, so that somebody says so.
+        project: the backend it belongs to.
+        rewritten: whether it has been rewritten by them.
+    """
+    by_words = [rule for rule in rules if rule.concerns(text, project)]
+    if not by_words:
+        return ()
+    try:
+        outline = Outline(path, text)
+    except UnparsableModule:
+        return tuple(by_words)
+    return tuple(rule for rule in by_words if (rule.may_have_more if rewritten else rule.may_find)(outline, project))
 
 
 def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, Proposal]]:

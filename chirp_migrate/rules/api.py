@@ -11,6 +11,7 @@ from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
 from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
@@ -32,6 +33,7 @@ __all__ = [
     "Edit",
     "Mention",
     "Module",
+    "Outline",
     "Project",
     "Proposal",
     "Rule",
@@ -42,6 +44,7 @@ __all__ = [
     "is_call_of",
     "is_name",
     "keywords",
+    "last_name",
     "listed",
     "matching",
     "mention",

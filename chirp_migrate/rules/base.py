@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import libcst as cst
 
     from chirp_migrate.syntax.module import Module
+    from chirp_migrate.syntax.outline import Outline
     from chirp_migrate.syntax.project import Project
 
 
@@ -100,9 +101,16 @@ class Rule(ABC):
         worded = any(word in text for word in self.trigger) and all(word in text for word in self.beside)
         return worded and (self.shape is None or self.shape.search(text) is not None)
 
-    def may_have_more(self, text: str, project: Project) -> bool:
-        """Whether the rule can still propose something in a text that has been rewritten already."""
-        return self.concerns(text, project)
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.
+
+        It is asked of modules with the words that the rule looks for (:meth:`concerns`), before LibCST reads them.
+        """
+        return True
+
+    def may_have_more(self, outline: Outline, project: Project) -> bool:
+        """The same of a module that has been rewritten."""
+        return self.may_find(outline, project)
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

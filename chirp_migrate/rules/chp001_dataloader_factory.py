@@ -24,7 +24,7 @@ from chirp_migrate.analysis.loaders.loader_uses import (
 )
 from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
-from chirp_migrate.rules.api import CallEdit, Edit, Module, Project, Proposal, Rule, Safety, runtime, walk
+from chirp_migrate.rules.api import CallEdit, Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime, walk
 
 _FACTORY = "OptimalDataLoaderFactory"
 
@@ -67,12 +67,16 @@ class DataLoaderFactory(Rule):
         return ("DataLoader", _FACTORY, *project.aliases("DataLoader"))
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Modules that build a loader."""
-        return may_build(text, frozenset(self.words(project)))
+        """Modules with a word for the class or the factory."""
+        return any(word in text for word in self.words(project))
 
-    def may_have_more(self, text: str, project: Project) -> bool:
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Not where the class is only imported and annotated with."""
+        return may_build(outline, frozenset(self.words(project)))
+
+    def may_have_more(self, outline: Outline, project: Project) -> bool:
         """Not for what the factory builds by now."""
-        return may_build(text, frozenset(self.words(project)) - {_FACTORY})
+        return may_build(outline, frozenset(self.words(project)) - {_FACTORY})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""

@@ -5,13 +5,15 @@ R-000-1.1, R-000-1.2, R-000-1.3.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.edits.dataset_class import Declared, read_declared
+from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
+from chirp_migrate.edits.dataset_class import Declared, is_torch_dataset_name, read_declared
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, runtime
 
 _DOES = {
     "standardizes": "standardises one sample at a time",
@@ -55,6 +57,17 @@ class WorkerSafeDatasetClass(Rule):
     safety = Safety.SAFE
     trigger = ("Dataset",)
     beside = ("__getitem__",)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class at the top level inherits from PyTorch's alone, and has nothing but methods."""
+        return any(
+            isinstance(one, ast.ClassDef)
+            and len(one.bases) == 1
+            and not (one.keywords or one.decorator_list)
+            and "__getitem__" in functions_of(one)
+            and bases_may_be(outline, project, one, is_torch_dataset_name)
+            for one in outline.tree.body
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Decorate top-level dataset classes whose samples are understood."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
 from collections.abc import Callable, Iterable
@@ -10,6 +11,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
+from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.mask_meaning import (
     MASK_PARAMETERS,
     masks_images_like_spec_augment,
@@ -17,7 +19,18 @@ from chirp_migrate.analysis.datasets.mask_meaning import (
 )
 from chirp_migrate.analysis.datasets.noise_meaning import adds_noise_like_gaussian_noise
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, matching, methods_of, runtime, walk
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    matching,
+    methods_of,
+    runtime,
+    walk,
+)
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
 #: is checked.
@@ -62,6 +75,17 @@ class WorkerSafeAugmenter(Rule):
     )
     safety = Safety.SAFE
     trigger = ("time_mask_param", "randn_like")
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class at the top level takes the parameters of one that is shipped."""
+        for one in outline.tree.body:
+            if isinstance(one, ast.ClassDef) and len(one.bases) < 2 and not (one.keywords or one.decorator_list):
+                methods = functions_of(one)
+                init, method = methods.get("__init__"), "forward" if one.bases else "__call__"
+                given = {arg.arg for arg in init.args.args[1:]} if init is not None and method in methods else None
+                if any(entry == method and given == set(expected) for _, entry, expected, _ in _DECLARED):
+                    return True
+        return False
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Decorate top-level ``nn.Module`` classes that draw like a shipped transform."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 import libcst.matchers as m
@@ -17,7 +18,7 @@ from chirp_migrate.analysis.datasets.standardized_list import (
     may_be_read_outside,
 )
 from chirp_migrate.edits.dataset_class import short
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 
 _SHIPPED = "standardized_samples"
 _MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
@@ -66,6 +67,20 @@ class MaterializedStandardization(Rule):
     trigger = ("Dataset",)
     shape = _DIVIDES
 
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a comprehension, or a loop that appends, divides what it goes through."""
+        loops: list[ast.ListComp | ast.For] = [*outline.find(ast.ListComp), *outline.find(ast.For)]
+        for loop in loops:
+            last = loop.body[-1] if isinstance(loop, ast.For) else None
+            append = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+            appends = isinstance(append, ast.Attribute) and append.attr == "append"
+            iterable = loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
+            if not isinstance(iterable, ast.Name) or not (appends or last is None):
+                continue
+            if any(isinstance(one, ast.Div) or _DIVIDES.search(last_name(one)) for one in _code(outline, loop)):
+                return True
+        return False
+
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
@@ -81,6 +96,12 @@ class MaterializedStandardization(Rule):
 def _call(found: StandardizedList) -> str:
     eps = f", eps={short(found.eps)}" if found.eps else ""
     return f"{_SHIPPED}({found.dataset}, {found.indices}, {found.mean}, {found.std}{eps})"
+
+
+def _code(outline: Outline, loop: ast.For | ast.ListComp) -> Iterator[ast.AST]:
+    """What a loop does, the operators of divisions among it."""
+    for node in outline.inside(loop):
+        yield node.op if isinstance(node, ast.BinOp | ast.AugAssign) else node
 
 
 def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp, found: StandardizedList) -> Proposal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 import libcst as cst
@@ -22,7 +23,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 )
 from chirp_migrate.edits.dataset_class import evaluator, is_torch_dataset
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
 
@@ -60,6 +61,10 @@ class DatasetWrapper(Rule):
     safety = Safety.SAFE
     trigger = ("Dataset",)
     beside = ("__getitem__", "type(")
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where ``type`` is given three arguments."""
+        return any(last_name(one.func) == "type" and len(one.args) == 3 for one in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood datasets where they are constructed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
@@ -14,7 +15,7 @@ from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import DATASET, Edit, Module, Outline, Project, Proposal, Rule, Safety, inherits
 
 
 class LocalDatasetClass(Rule):
@@ -58,6 +59,16 @@ class LocalDatasetClass(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with classes in functions, and with words for what these may be."""
         return "Dataset" in text and move.nests(text, "class")
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class in a function may be a dataset."""
+        return any(
+            inherits(project, name, DATASET)
+            for one in outline.find(ast.ClassDef)
+            if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
+            for base in one.bases
+            for name in project.possible_names(outline, base)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move function-local dataset classes in front of the function."""

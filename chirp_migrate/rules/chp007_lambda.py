@@ -8,13 +8,13 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures, reads_of
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations, may_have_destinations
+from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
 from chirp_migrate.edits import movability, signatures
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.lambda_text import lambda_parameters, returned_lines
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
 
 
 class PicklableFunction(Rule):
@@ -55,6 +55,10 @@ class PicklableFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with lambdas, and with words for what may hold them."""
         return super().concerns(text, project) and may_have_destinations(text)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a lambda may go anywhere."""
+        return lambdas_may_go(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Lift lambdas that reach a loader, a dataset or a transform."""

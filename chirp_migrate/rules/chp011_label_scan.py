@@ -14,7 +14,7 @@ from chirp_migrate.analysis.datasets.label_loops import Comprehension, LabelLoop
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
 from chirp_migrate.edits.scan_call import scan_arguments
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, matching, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, matching, runtime
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"
@@ -63,10 +63,14 @@ class LabelScan(Rule):
     trigger = ("dataset", "subset", "set", "ds", "torch.utils")
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a word for a dataset, and a loop over one that may only want its labels."""
+        """Only modules with a word for a dataset."""
         if not any(word in text for word in _WORDS):
             return False
-        return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None and may_scan(text)
+        return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only with a loop over one that may only want its labels."""
+        return may_scan(outline)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels."""

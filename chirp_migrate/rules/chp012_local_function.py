@@ -8,12 +8,12 @@ from textwrap import dedent
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures, reads_of
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations, may_have_destinations
+from chirp_migrate.analysis.dataflow.worker_escape import Destinations, local_functions_may_go, may_have_destinations
 from chirp_migrate.edits import movability, signatures
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
@@ -57,6 +57,10 @@ class LocalFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with functions in functions, and with words for what may hold them."""
         return may_have_destinations(text) and move.nests(text, "def")
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a local function may go anywhere."""
+        return local_functions_may_go(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""

@@ -14,10 +14,12 @@ from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
+from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.rules.api import (
     CallEdit,
     Edit,
     Module,
+    Outline,
     Project,
     Proposal,
     Rule,
@@ -32,7 +34,7 @@ _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
-_MPS = r"""["']mps\b|projects\s*\.\s*mps"""
+_MPS = r"""["']mps\b|\bbackends\s*\.\s*mps\b"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
 #: How many positional arguments of a loader may come before ``collate_fn``.
 _COLLATE_FN = 7
@@ -77,6 +79,10 @@ class NonBlockingTransfer(Rule):
         if ".to" not in text and ".cuda" not in text:
             return False
         return may_use_loader(text) and _TRANSFER.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may go through a loader moves something."""
+        return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
@@ -165,10 +171,10 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     """What the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
     certain = m.matches(call.func, m.Attribute(attr=m.Name("cuda"))) or (_CUDA.search(shown) and "mps" not in shown)
-    if not certain and backend_holds(project, _MPS):
+    if not certain and backend_holds(project, _MPS, "mps"):
         return "the project also runs on MPS, where it is not known to be safe"
-    if not collated and backend_holds(project, _OWN_TO):
+    if not collated and backend_holds(project, _OWN_TO, "to", "cuda"):
         return "the batch may be of a class of the project whose `to` lacks it"
-    if not path and backend_holds(project, _TRANSFORMERS):
+    if not path and backend_holds(project, _TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 
@@ -10,10 +11,12 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import counted_loops
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import (
     PROGRESS,
     Module,
+    Outline,
     Project,
     Proposal,
     Rule,
@@ -60,9 +63,18 @@ class SetEpoch(Rule):
         """Only modules with a counted loop, a word for epochs and one for a loader, in a project with such samplers."""
         if "range" not in text or not ("ampler" in text or "poch" in text):
             return False
-        if not backend_holds(project, r"\bDistributedSampler\b"):
+        if not backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler"):
             return False
         return may_use_loader(text) and _LOOP.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a counted loop has another loop in it, or gives something to a call."""
+        return any(
+            isinstance(one, ast.For)
+            or (isinstance(one, ast.Call) and any(map(_is_named, (*one.args, *(k.value for k in one.keywords)))))
+            for loop in counted_loops(outline)
+            for one in outline.inside(loop)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""
@@ -76,6 +88,10 @@ class SetEpoch(Rule):
             seen.add((around[-1], sampler.name))
             if not is_told_the_epoch(module, project, around[-1], sampler, node):
                 yield _tell(module, around, sampler)
+
+
+def _is_named(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute | ast.Starred)
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.transform_sites import NotOnce, SampleTransforms
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
+from chirp_migrate.analysis.datasets.transform_sites import BASE, ENTRY, NotOnce, SampleTransforms
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
 _MADE = re.compile(r"\b[A-Z]\w*[a-z]\w*\s*\(|\b[A-Z]{4}\s*\(")
@@ -59,6 +61,17 @@ class AugmenterPerSample(Rule):
             return False
         found = _METHOD.search(text)
         return found is not None and _MADE.search(text, found.end()) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class that inherits from nothing else has such a method, and makes something."""
+        return any(
+            any(map(ENTRY.fullmatch, functions_of(one)))
+            and bases_may_be(outline, project, one, BASE.fullmatch)
+            and any(
+                project.possible_class(outline, call.func) for call in outline.inside(one) if isinstance(call, ast.Call)
+            )
+            for one in outline.find(ast.ClassDef)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Make transforms with unchanging arguments in ``__init__``."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_names import LoaderNames, may_use_loader
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, walk
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, last_name, own_nodes, walk
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
@@ -28,6 +30,13 @@ class LoaderRestarted(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that take the first of something, and have a word for a loader."""
         return "next" in text and may_use_loader(text) and _NEXT.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where the first of something is taken in a loop."""
+        return any(
+            last_name(one.func) == "next" and any(isinstance(around, _LOOPS) for around in outline.ancestors(one))
+            for one in outline.find(ast.Call)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report ``next(iter(loader))`` in a loop that the loader outlives."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
@@ -35,6 +37,12 @@ class CopiedGenerator(Rule):
         if "worker_init_fn" in text and "seed" in text:
             return True
         return super().concerns(text, project) and _HELD.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class may be a dataset, or workers are seeded."""
+        if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
+            return True
+        return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report generators that datasets draw from, and ``worker_init_fn`` that seed all workers or epochs alike."""

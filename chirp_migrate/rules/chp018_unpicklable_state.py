@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_call_of, resolves_to
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, resolves_to
 
 _LATER = "open it on first use in the worker, drop it in `__getstate__`"
 _HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
@@ -77,6 +78,10 @@ class UnpicklableState(Rule):
     trigger = ("__getitem__", "__iter__", "Dataset")
     beside = ("__init__",)
     shape = _WORDS
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class may be a dataset."""
+        return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report what datasets keep on ``self`` that workers cannot have."""

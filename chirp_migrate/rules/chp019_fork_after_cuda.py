@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.cuda_use import cuda_uses, moves_to_cuda
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, walk
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, walk
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
 _MOVES = re.compile(r"\.cuda\(|[\"']cuda")
@@ -33,6 +35,13 @@ class ForkAfterCuda(Rule):
             return False
         samples = "__getitem__" in text or "__iter__" in text
         return '"fork"' in text or "'fork'" in text or (samples and _MOVES.search(text) is not None)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where forking is asked for, or a class may be a dataset."""
+        asked = any(one.arg == "multiprocessing_context" for one in outline.find(ast.keyword)) or any(
+            outline.possible_names(one.func) & _STARTS for one in outline.find(ast.Call)
+        )
+        return asked or bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report where forking is asked for although CUDA is in use, and datasets that make samples on the GPU."""

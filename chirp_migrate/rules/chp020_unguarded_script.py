@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -9,11 +10,13 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name, own_nodes, walk
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name, own_nodes, walk
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
 _SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_AROUND = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: A loop, a branch or a call at the margin: what a module does when it is imported.
 _TOP_LEVEL = re.compile(
     r"(?m)^(?!def |class |async |if __name__)(for\b|while\b|with\b|if\b|try\b|[\w., ]+(= *[\w.]+)?\()"
@@ -36,6 +39,19 @@ class UnguardedScript(Rule):
         if "_workers" not in text or "oader" not in text:
             return False
         return _GIVEN.search(text) is not None and _TOP_LEVEL.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a call that names workers stands in what runs when the module is imported."""
+        run: list[ast.AST] = [outline.tree]
+        functions = {one.name: one for one in outline.tree.body if isinstance(one, _Function)}
+        for scope in run:
+            calls = [one for one in outline.inside(scope) if isinstance(one, ast.Call)]
+            calls = [one for one in calls if next(a for a in outline.ancestors(one) if isinstance(a, _AROUND)) is scope]
+            if any(keyword.arg in _WORKERS for call in calls for keyword in call.keywords):
+                return True
+            called = (functions.get(one.func.id) for one in calls if isinstance(one.func, ast.Name))
+            run += [one for one in called if one is not None and one not in run]
+        return False
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders with workers that are built when the module is imported."""
@@ -65,7 +81,7 @@ def _asks_for_workers(module: Module, loader: LoaderCall) -> bool:
         return False
     values = [count]
     if isinstance(count, cst.Name):
-        same = [n for n in module.find(cst.Name) if n.value == count.value]
+        same = module.named(count.value)
         values = [v for n in same if (v := assigned_value(module, n)) is not None] or values
     return not all(is_name(v, "None") or (isinstance(v, cst.Integer) and v.evaluated_value == 0) for v in values)
 

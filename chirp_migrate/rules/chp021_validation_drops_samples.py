@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -9,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted, is_name
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
@@ -25,6 +26,11 @@ class ValidationDropsSamples(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("drop_last",)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a call says so by name."""
+        given = (one.value for one in outline.find(ast.keyword) if one.arg == "drop_last")
+        return any(isinstance(one, ast.Constant) and one.value is True for one in given)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_name
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name
 
 _MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
 
@@ -22,6 +23,10 @@ class PickledMemoryMap(Rule):
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
     beside = ("__init__",)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class may be a dataset."""
+        return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""

@@ -67,7 +67,7 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
         if loop.target is None:
             problems.append("a loop over it does not unpack the batch")
             continue
-        uses = batch_uses(loop.module, loop.loop, loop.target)
+        uses = loop.module.once(batch_uses, loop.loop, loop.target)
         moving += bool(uses.devices)
         if uses.problem:
             problems.append(uses.problem)

@@ -11,8 +11,9 @@ import libcst.matchers as m
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
 from chirp_migrate.analysis.loops.loop_accumulators import NotProven, summed_on_device
+from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, listed, quoted
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, quoted
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
 _GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))
@@ -60,6 +61,10 @@ class ItemInLoop(Rule):
         if not super().concerns(text, project) or not may_use_loader(text):
             return False
         return may_move(text) and _READ.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may go through a loader both moves something and reads a number."""
+        return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Keep the sums of a loop on the device; list what else reads a number in every step."""

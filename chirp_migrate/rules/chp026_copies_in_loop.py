@@ -10,8 +10,20 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.rules.api import Mention, Module, Project, Proposal, Rule, Safety, mention, own_nodes, resolves_to
+from chirp_migrate.rules.api import (
+    Mention,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    mention,
+    own_nodes,
+    resolves_to,
+)
 
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
 _GROW = m.Name("append") | m.Name("extend")
@@ -36,6 +48,10 @@ class CopiesInLoop(Rule):
         if not super().concerns(text, project) or not may_use_loader(text):
             return False
         return may_move(text) and _COPY.search(text) is not None
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may go through a loader both moves something to a device and copies something."""
+        return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List copies in loops over loaders that are only collected, or gone through one by one."""

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
 from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
-from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, own_nodes, quoted, resolves_to
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, own_nodes, quoted, resolves_to
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")
@@ -33,6 +34,15 @@ class CacheEmptiedInLoop(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with such a call and a word for a loader."""
         return super().concerns(text, project) and may_use_loader(text)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may go through a loader has such a call."""
+        return any(
+            name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
+            for calls in calls_in_loops(outline)
+            for call in calls
+            for name in project.possible_names(outline, call.func)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List such calls in loops over loaders, one finding a loop; not where errors are handled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -9,9 +10,10 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.onlookers import has_subclass, is_quoted, passed_by_name
+from chirp_migrate.analysis.datasets.dataset_outline import functions_of
 from chirp_migrate.analysis.datasets.transform_shapes import SUPER_INIT, DelegatingTransform, handing_on
 from chirp_migrate.edits.statements import block_deletion, line_deletion
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 
 #: What augmentation that the runtime can do for whole batches is written with.
 _AUGMENTS = ("time_mask_param", "randn_like")
@@ -48,6 +50,17 @@ class ComposedTransforms(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Modules with callable classes, in a project that has masks or noise of its own."""
         return super().concerns(text, project) and any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a class at the top level inherits from nothing and has the two methods alone that hand on."""
+        return any(
+            isinstance(one, ast.ClassDef)
+            and all(last_name(base) == "object" for base in one.bases)
+            and not (one.keywords or one.decorator_list)
+            and functions_of(one).keys() >= {"__init__", "__call__"}
+            and len(functions_of(one)["__call__"].args.args) == 2
+            for one in outline.tree.body
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite top-level classes that hand their argument on, to one callable or to several in turn."""

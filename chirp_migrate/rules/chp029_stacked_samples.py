@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -12,7 +13,7 @@ from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
 from chirp_migrate.edits.scan_call import scan_arguments
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, is_call_of, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"
@@ -58,6 +59,18 @@ class StackedSamples(Rule):
     safety = Safety.SAFE
     trigger = ("stack",)
     shape = _STACKS
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where what is stacked is a comprehension over samples, or their first parts."""
+        return any(
+            isinstance(made, ast.ListComp)
+            and isinstance(made.elt, ast.Name | ast.Subscript)
+            and not made.generators[0].ifs
+            and (isinstance(made.elt, ast.Subscript) or isinstance(made.generators[0].target, ast.Tuple | ast.List))
+            for call in outline.find(ast.Call)
+            for made in call.args[:1]
+            if "torch.stack" in outline.possible_names(call.func)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite stacks of a dataset's samples."""

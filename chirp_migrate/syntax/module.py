@@ -11,8 +11,10 @@ import re
 import sys
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,7 +23,7 @@ import libcst.matchers as m
 
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.scopes import Binding, Kind, Scopes
-from chirp_migrate.syntax.spans import NotReproduced, node_spans
+from chirp_migrate.syntax.spans import NotReproduced, Statement, node_spans, statement_spans
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -85,6 +87,7 @@ class Module:
         self.text = text
         self._analyses: dict[tuple[Any, tuple[Any, ...]], Any] = {}
         self._keeps = True
+        self._known_spans: dict[cst.CSTNode, tuple[int, int]] = {}
         syntax_tree(text)
         try:
             self.tree = cst.parse_module(text)
@@ -135,18 +138,24 @@ class Module:
         return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
 
     @cached_property
-    def _index(self) -> tuple[dict[cst.CSTNode, cst.CSTNode], dict[type[cst.CSTNode], list[cst.CSTNode]]]:
+    def _index(
+        self,
+    ) -> tuple[dict[cst.CSTNode, cst.CSTNode], dict[type[cst.CSTNode], list[cst.CSTNode]], list[Statement]]:
+        statements: list[Statement] = []
         parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+        by_type: dict[type[cst.CSTNode], list[cst.CSTNode]] = defaultdict(list)
         pending: list[cst.CSTNode] = [self.tree]
         while pending:
             node = pending.pop()
-            by_type.setdefault(type(node), []).append(node)
+            by_type[type(node)].append(node)
+            if _is_statement(type(node)):
+                statements.append(node)  # type: ignore[arg-type]
             children = code_children(node)
             for child in children:
                 parents[child] = node
-            pending += reversed(children)
-        return parents, by_type
+            children.reverse()
+            pending += children
+        return parents, by_type, statements
 
     @property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
@@ -158,19 +167,49 @@ class Module:
         by_type = self._index[1]
         return [node for one in types for node in by_type.get(one, ())]  # type: ignore[misc]
 
+    def named(self, name: str) -> list[cst.Name]:
+        """Every name of that spelling, in order of the text: variables, attributes, keywords and definitions."""
+        return self._by_name.get(name, [])
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[cst.Name]]:
+        found: dict[str, list[cst.Name]] = defaultdict(list)
+        for node in self.find(cst.Name):
+            found[node.value].append(node)
+        return found
+
     @cached_property
     def scopes(self) -> Scopes:
         """The scopes of this module, for who wants to know what binds a name."""
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _spans(self) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        try:
-            return node_spans(self.tree, self.text)
-        except RecursionError as error:
-            raise UnparsableModule("expressions nested too deeply to be read") from error
-        except NotReproduced as error:
-            raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
+    def _statement_starts(self) -> dict[Statement, int]:
+        """Where each statement begins, comments above it left out; that after an ``elif`` is no statement here."""
+        read = list(_statements(syntax_tree(self.text).body))
+        starts: dict[Statement, int] = {}
+        for node, same in zip(self._index[2], read, strict=True):
+            parent = self.parents[node]
+            if not isinstance(parent, cst.If):
+                decorators = getattr(same, "decorator_list", None)
+                start = self.line_starts[(decorators[0] if decorators else same).lineno - 1]
+                start += len(self.indentation(start)) if decorators else self._columns(same.lineno, same.col_offset)
+                starts[node] = start
+                if isinstance(parent, cst.SimpleStatementLine):
+                    starts.setdefault(parent, start)
+        return starts
+
+    def _columns(self, line: int, units: int) -> int:
+        """Code points before a column that ``ast`` counts in bytes."""
+        start = self.line_starts[line - 1]
+        before = self.text[start : start + units]
+        return units if before.isascii() else len(before.encode()[:units].decode())
+
+    def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
+        """The top-level statements that the offsets lie in or behind."""
+        starts = [self._statement_starts[one] for one in self.tree.body]
+        places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
+        return [self.tree.body[place] for place in sorted(places)]
 
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Offsets ``(start, end)`` of ``node`` without surrounding white space.
@@ -178,7 +217,21 @@ class Module:
         Raises:
             UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
         """
-        return self._spans[node]
+        if node not in self._known_spans:
+            starts = self._statement_starts
+            holding = (node, *self.ancestors(node))
+            around = next((one for one in holding if isinstance(one, Statement) and one in starts), None)
+            try:
+                found = None
+                if around is not None:
+                    indentation = self.indentation(starts[around])
+                    found = statement_spans(self.tree, around, self.text, starts[around], indentation)
+                self._known_spans.update(found or node_spans(self.tree, self.text))
+            except RecursionError as error:
+                raise UnparsableModule("expressions nested too deeply to be read") from error
+            except NotReproduced as error:
+                raise UnparsableModule("LibCST does not reproduce this file, so it is left alone") from error
+        return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
         """Source text of ``node``, its own parentheses included."""
@@ -272,6 +325,15 @@ class Module:
         return current
 
 
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements in order of the text, with those in their blocks."""
+    for one in body:
+        yield one
+        for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+            for inner in getattr(one, name, ()):
+                yield from _statements([inner] if isinstance(inner, ast.stmt) else inner.body)
+
+
 def module_name(path: str) -> str:
     """Dotted name of the module at a posix path relative to the root; a notebook's is one that nothing can import."""
     pure = PurePosixPath(path)
@@ -314,7 +376,14 @@ def _never_loads(source: str) -> bool:
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
     """What reads the fields of a node that hold code, in order of the text."""
     names = [name for name in kind.__dataclass_fields__ if not _LAYOUT.search(name)]
+    if len(names) > 1:
+        return attrgetter(*names)
     return lambda node: tuple(getattr(node, name) for name in names)
+
+
+@cache
+def _is_statement(kind: type[cst.CSTNode]) -> bool:
+    return issubclass(kind, cst.BaseSmallStatement | cst.BaseCompoundStatement)
 
 
 class _NodeTypes(dict[type, bool]):

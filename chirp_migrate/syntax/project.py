@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,12 +15,14 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
+from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.word_index import WordIndex
 
 #: How many parsed modules are kept: each takes some tens of megabytes, and files are read one after the other.
 _MODULES_KEPT = 12
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
+_CAPITAL = re.compile(r"[A-Z]")
 
 
 class Project:
@@ -132,14 +135,17 @@ class Project:
         """Follow re-exports through modules of the backend to the name's origin.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
-        there; a name defined in the backend, or outside, or that may be one of several comes back as it is.
+        there. A name defined in the backend comes back as its own module calls it, by the path from the root, however
+        it was imported; one from outside, or that may be one of several, as it is.
         """
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner)
             table = self.table(path) if path is not None and self._may_bind(path, name) else None
-            if table is None or table.defines(name):
+            if path is None or table is None:
                 return qualified
+            if table.defines(name):
+                return f"{module_name(path)}.{name}" if owner else qualified
             targets = table.imports.get(name) or self._from_stars(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
@@ -171,7 +177,16 @@ class Project:
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
             names |= {name for name in module.names_from_later_stars(node) if self._is_possible(module, name)}
-        return {self.resolve(self._beside(module, name)) for name in names}
+        return {self.resolve(self._beside(module.path, name)) for name in names}
+
+    def possible_names(self, outline: Outline, node: ast.AST) -> set[str]:
+        """All that :meth:`resolved_names` may give for an expression of a module that LibCST has not read, and more."""
+        return {self.resolve(self._beside(outline.path, name)) for name in outline.possible_names(node)}
+
+    def possible_class(self, outline: Outline, node: ast.AST) -> bool:
+        """Whether an expression may name a class: one of the backend, or what is written as one."""
+        names = self.possible_names(outline, node)
+        return any(_CAPITAL.search(one.rpartition(".")[2]) or self.base_classes(one) is not None for one in names)
 
     def _is_possible(self, module: Module, name: str) -> bool:
         """Whether a name that ``import *`` may have brought can come from there."""
@@ -183,13 +198,20 @@ class Project:
                 return known or self._star_may_give(source, first)
         return True
 
-    def _beside(self, module: Module, name: str) -> str:
+    def _beside(self, path: str, name: str) -> str:
         """A name from a module in the same folder, as scripts import each other, by its name from the root."""
         owner = name.rpartition(".")[0]
-        folder = package_name(module.path)
+        folder = package_name(path)
         return (
             f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
         )
+
+    def defines(self, qualified: str) -> bool:
+        """Whether a qualified name is that of something at the top level of a module of the backend."""
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        return table is not None and table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
         """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.

@@ -17,6 +17,8 @@ __all__ = ["Binding", "Kind", "Scope", "Scopes"]
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
+#: What decides in which scope a node below it is.
+_DECIDE = frozenset({cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.CompFor, *_COMPREHENSIONS})
 #: Nodes that bind names, other than parameters.
 _BINDERS = (
     cst.Import,
@@ -108,6 +110,7 @@ class Scopes:
         self._parents = parents
         self.module = Scope(tree, None)
         self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
+        self._of: dict[cst.CSTNode, Scope] = {}
         #: Modules whose names come in with ``import *``, as written, with the statement.
         self.stars: list[tuple[str, cst.ImportFrom]] = []
         for statement in find(cst.Global, cst.Nonlocal):
@@ -125,11 +128,19 @@ class Scopes:
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
         """The scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
+        if node not in self._of:
+            self._of[node] = self._around(node)
+        return self._of[node]
+
+    def _around(self, node: cst.CSTNode) -> Scope:
         child, outside = node, False
         while True:
             parent = self._parents.get(child)
             if parent is None:
                 return self.module
+            if type(parent) not in _DECIDE:
+                child = parent
+                continue
             if isinstance(parent, cst.Param):
                 outside = child is not parent.name
             elif isinstance(parent, cst.FunctionDef | cst.Lambda):

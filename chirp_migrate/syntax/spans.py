@@ -16,9 +16,11 @@ from itertools import accumulate
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-__all__ = ["NotReproduced", "node_spans"]
+__all__ = ["NotReproduced", "Statement", "node_spans", "statement_spans"]
 
 _BLANK = re.compile(r"\s+")
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
 
 
 class NotReproduced(ValueError):
@@ -39,6 +41,30 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     starts, ends = _matched(written, text)
     last = len(written)  # the newline that a module may lack is written and taken back
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
+
+
+def statement_spans(
+    tree: cst.Module, statement: Statement, text: str, start: int, indentation: str
+) -> Mapping[cst.CSTNode, tuple[int, int]] | None:
+    """Offsets of every node in one statement of a module; None where the tree does not write it as the text has it.
+
+    Args:
+        tree: the module.
+        statement: one that is in it.
+        text: what ``tree`` was made from.
+        start: where the statement itself begins, comments above it left out.
+        indentation: what its line begins with.
+    """
+    state = _SpanState(tree.default_indent, tree.default_newline)
+    state.increase_indent(indentation)
+    statement._codegen(state)
+    above = 0
+    if not isinstance(statement, cst.BaseSmallStatement):
+        above = sum(state.spans[line][1] - state.spans[line][0] for line in statement.leading_lines) + len(indentation)
+    if not text.startswith("".join(state.tokens)[above:], start):
+        return None
+    shift = start - above
+    return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items()}
 
 
 def _matched(written: str, text: str) -> tuple[list[int], list[int]]:

@@ -222,7 +222,7 @@ def test_times_are_compared_round_by_round() -> None:
     speed, report = part("speed"), part("report")
     timed = speed.Timed("tree", 3, 2, {speed.OURS: [1.0, 2.0], "libcst.tool rename": [12.0, 22.0]})
     assert timed.ratios("libcst.tool rename").tolist() == [12.0, 11.0]
-    reached = report.outcomes([], [timed], speed.contenders(2, Path("torchfix")))
+    reached = report.outcomes([], [timed], [], speed.contenders(2, Path("torchfix")))
     assert [(one.measured, one.holds) for one in reached] == [("11.5 (11.2 to 11.8)", True), ("", None)]
 
 
@@ -242,13 +242,22 @@ def test_the_report_says_goals_and_problems() -> None:
     done = account.Account(account.Tally(10, 9, 1), account.Tally(2, 1, 1), reasons={"no-dataset": 2})
     done.unaccounted.append("a.py:1 (call)")
     one = survey.Surveyed("thing 1.0", 3, 1, 0.5, done, {"CHP001": {"rewrite": 10, "report": 2}})
-    reached = report.outcomes([one], [], [])
+    reached = report.outcomes([one], [], [], [])
     assert [outcome.holds for outcome in reached] == [False, True, False, False]
     settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": True}
-    text = report.as_markdown([one], [], reached, settings)
+    text = report.as_markdown([one], [], [], reached, settings)
     assert "| thing 1.0 | 3 | 1 | 10 | 9 (90.0%) | 2 | 1 (50.0%) | 0 | 0 |" in text
     assert "site without a word: a.py:1 (call)" in text and "| no-dataset | 2 |" in text
-    assert report.as_data([one], [], reached, settings)["survey"][0]["account"]["reasons"] == {"no-dataset": 2}
+    assert report.as_data([one], [], [], reached, settings)["survey"][0]["account"]["reasons"] == {"no-dataset": 2}
+
+
+def test_the_report_shows_how_costs_grow() -> None:
+    growth, report = part("growth"), part("report")
+    grown = [growth.Grown(500, 2, growth.Cost(5.0, 90.0), 5.0), growth.Grown(1000, 4, growth.Cost(12.6, 251.0), 10.0)]
+    reached = report.outcomes([], [], grown, [])
+    assert [(goal.measured, goal.holds) for goal in reached] == [("1.26", False), ("251 MB", False)]
+    settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": False}
+    assert "| 1000 | 4 | 12.6 | 12.6 | 10.0 | 1.26 | 251 |" in report.as_markdown([], [], grown, reached, settings)
 
 
 def test_unknown_packages_are_refused_and_help_gives_examples() -> None:

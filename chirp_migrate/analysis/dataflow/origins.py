@@ -40,14 +40,14 @@ def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin]
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
-def backend_holds(project: Project, pattern: str) -> bool:
-    """Whether a regular expression matches in any file of the backend.
+def backend_holds(project: Project, pattern: str, *words: str) -> bool:
+    """Whether a regular expression matches in any file of the backend (see :meth:`Project.search`).
 
     It is looked up once: ask for what no rewriting adds.
     """
     found = _FOUND.setdefault(project, {})
     if pattern not in found:
-        found[pattern] = project.search(pattern)
+        found[pattern] = project.search(pattern, *words)
     return found[pattern]
 
 

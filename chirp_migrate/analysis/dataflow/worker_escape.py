@@ -6,15 +6,16 @@ expressions, ``functools.partial``, variables, attributes of ``self``, parameter
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import DATASET, FACTORY, inherits, is_call_of
 from chirp_migrate.analysis.dataflow.closures import reads_of
+from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
     Chosen,
@@ -26,6 +27,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     step_of,
 )
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import methods_of
 
@@ -47,7 +49,7 @@ _LOADER_WORDS = re.compile(r"collate|worker_init", re.IGNORECASE)
 _SAYS_TRANSFORM = re.compile(r"(\w+_)?transforms?(_fn|_func)?")
 _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
-_ELSEWHERE: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
+_DEPTH_LIMIT = 8
 
 
 def may_have_destinations(text: str) -> bool:
@@ -248,16 +250,7 @@ class Destinations:
         calls = [module.parents[one] for one in mentions]
         if any(isinstance(one, cst.Call) and one.func in mentions and self.of(one) is not None for one in calls):
             return short
-        return short if not _passes_all_on(module, value) and self._is_called_elsewhere(name) else None
-
-    def _is_called_elsewhere(self, maker: str) -> bool:
-        """Whether a file of the project gives what ``maker`` returns to a loader."""
-        known = _ELSEWHERE.setdefault(self._project, {})
-        if maker not in known:
-            known[maker] = self._project.search(
-                rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker
-            )
-        return known[maker]
+        return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
     def _used_inside(self, node: cst.CSTNode) -> str | None:
         """A name that a function which goes to workers takes from outside goes there with it."""
@@ -278,6 +271,12 @@ class Destinations:
         return None
 
 
+def _is_called_elsewhere(project: Project, maker: str) -> bool:
+    """Whether a file of the project gives what ``maker`` returns to a loader."""
+    keywords = "|".join(sorted(_KEYWORDS))
+    return backend_holds(project, rf"\b(?:{keywords})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker)
+
+
 def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
     parent = module.parents[node]
     if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
@@ -292,3 +291,69 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return any(
         m.matches(one, m.FunctionDef(params=m.Parameters(star_arg=m.Param(), star_kwarg=m.Param()))) for one in nodes
     )
+
+
+# What ``ast`` tells before LibCST reads a module: most function values are called on the spot, or given to a function
+# of another package. What becomes of the others is not followed.
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_KEEPERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.arguments, ast.Dict)
+_BUNDLES = (ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp, ast.Starred)
+
+
+def lambdas_may_go(outline: Outline, project: Project) -> bool:
+    """Whether a lambda of a module may have a destination."""
+    return any(_may_go(outline, project, one) for one in outline.find(ast.Lambda))
+
+
+def local_functions_may_go(outline: Outline, project: Project) -> bool:
+    """Whether a function that is defined in another one may have a destination."""
+    local = {one.name for one in outline.functions if any(isinstance(a, _Function) for a in outline.ancestors(one))}
+    reads = [one for one in outline.find(ast.Name) if one.id in local]
+    if any(_may_go(outline, project, one) for one in reads):
+        return True
+    around = {one for read in reads for one in outline.ancestors(read)}
+    return any(
+        _may_go(outline, project, one)
+        if isinstance(one, ast.Lambda)
+        else any(inherits(project, n, DATASET) for base in one.bases for n in project.possible_names(outline, base))
+        for one in around
+        if isinstance(one, ast.Lambda | ast.ClassDef)
+    )
+
+
+def _may_go(outline: Outline, project: Project, node: ast.AST, depth: int = 0) -> bool:
+    parent = outline.parents[node]
+    while isinstance(parent, _BUNDLES):
+        node, parent = parent, outline.parents[parent]
+    if isinstance(parent, ast.keyword):
+        call = outline.parents[parent]
+        return isinstance(call, ast.Call) and _may_take(outline, project, call, parent.arg)
+    if isinstance(parent, ast.Call):
+        return node is not parent.func and _may_take(outline, project, parent, None)
+    return isinstance(parent, _KEEPERS) or (
+        isinstance(parent, ast.Return) and _may_return(outline, project, parent, depth)
+    )
+
+
+def _may_take(outline: Outline, project: Project, call: ast.Call, keyword: str | None) -> bool:
+    """Whether a call may hand an argument on to workers; see ``Destinations._argument``."""
+    if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
+        return True
+    return any(
+        _LOADERS.fullmatch(name)
+        or name in ("functools.partial", "dataclasses.field")
+        or (keyword is None and project.defines(name))
+        or inherits(project, name, DATASET)
+        for name in project.possible_names(outline, call.func)
+    )
+
+
+def _may_return(outline: Outline, project: Project, statement: ast.Return, depth: int) -> bool:
+    """Whether what a function returns may go somewhere; see ``Destinations._returned``."""
+    maker = next((one.name for one in outline.ancestors(statement) if isinstance(one, _Function)), "")
+    names = (maker, last_name(statement.value) if statement.value is not None else "")
+    if any(_LOADER_WORDS.search(one) or "transform" in one for one in names) or depth > _DEPTH_LIMIT:
+        return True
+    calls = (one for one in outline.find(ast.Call) if last_name(one.func) == maker)
+    return any(_may_go(outline, project, one, depth + 1) for one in calls) or _is_called_elsewhere(project, maker)

@@ -161,8 +161,10 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
     """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
     scope = scope_of(module, loop)
     start, end = module.span(loop)
-    for one in matching(scope, m.Name(name)):
-        if start <= module.span(one)[0] < end or mention(module, one) not in _USED:
+    for one in module.named(name):
+        if scope not in module.ancestors(one) or mention(module, one) not in _USED:
+            continue
+        if start <= module.span(one)[0] < end:
             continue
         if _is_given_first(module, one, name, (start, end)):
             continue
@@ -179,19 +181,25 @@ def _is_given_first(module: Module, mention: cst.CSTNode, name: str, loop: tuple
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
         if start < loop[0] < end or (isinstance(ancestor, _SCOPES) and not isinstance(ancestor, cst.Module)):
             break
-        for statement in ancestor.body if isinstance(ancestor, cst.IndentedBlock | cst.Module) else ():
+        for statement in module.once(_assignments, name).get(ancestor, ()):
             place = module.span(statement)[1]
-            given = matching(statement, m.AssignTarget()) if isinstance(statement, cst.SimpleStatementLine) else []
-            targets = (one.target for one in given if isinstance(one, cst.AssignTarget))
-            if place <= offset and (place > loop[1] or offset < loop[0]) and any(_names(one, name) for one in targets):
+            if place <= offset and (place > loop[1] or offset < loop[0]):
                 return True
     return False
 
 
-def _names(target: cst.CSTNode, name: str) -> bool:
-    """Whether ``name`` is bound by an assignment to ``target``."""
-    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-    return m.matches(target, m.Name(name)) or any(_names(part.value, name) for part in parts)
+def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
+    """The statements that assign to ``name`` in each block."""
+    found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
+    for node in module.named(name):
+        parent = module.parents[node]
+        while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
+            parent = module.parents[parent]
+        if isinstance(parent, cst.AssignTarget):
+            line = module.parents[module.parents[parent]]
+            if isinstance(line, cst.SimpleStatementLine):
+                found.setdefault(module.parents[line], []).append(line)
+    return found
 
 
 def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str) -> bool:

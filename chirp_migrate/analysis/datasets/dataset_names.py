@@ -99,7 +99,7 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
         return False
     around = module.enclosing_class(node)
     computed = around is not None and "__getattr" in module.source(around)
-    return computed or project.search(rf"\bdef\s+{re.escape(attribute)}\s*\(")
+    return computed or project.search(rf"\bdef\s+{re.escape(attribute)}\s*\(", attribute)
 
 
 def is_dataset_class(project: Project, qualified: str) -> bool:

@@ -19,7 +19,7 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import own_nodes, parameters
 
-_ITERABLE = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
+ITERABLE = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 _ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _RELEASES = frozenset({"close", "shutdown", "release", "terminate"})
@@ -67,12 +67,12 @@ class DatasetState:
     @property
     def is_dataset(self) -> bool:
         """Whether it descends from a dataset class of PyTorch, torchvision or the runtime."""
-        return any(_ITERABLE.fullmatch(name) or is_dataset_class(self.project, name) for name in self.outside)
+        return self.is_iterable or any(is_dataset_class(self.project, name) for name in self.outside)
 
     @property
     def is_iterable(self) -> bool:
         """Whether it descends from ``IterableDataset``."""
-        return any(_ITERABLE.fullmatch(name) for name in self.outside)
+        return any(ITERABLE.fullmatch(name) for name in self.outside)
 
     @cached_property
     def methods(self) -> dict[str, list[Method]]:

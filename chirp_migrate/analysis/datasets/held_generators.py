@@ -144,7 +144,7 @@ def _reseeded(state: DatasetState, attribute: str) -> bool:
         if (changed or replaced) and (use.method not in state.constructing or use.method in state.sampling):
             return True
     changes = "|".join(sorted(_RESEEDING))
-    return state.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*\.\s*({changes})\b")
+    return state.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*\.\s*({changes})\b", attribute)
 
 
 def _reads_global(module: Module, method: Method, name: str) -> bool:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
-from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.outline import Outline, last_name
 
 #: Words of which one has to be there for a name to be known as a dataset by more than itself.
 DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
@@ -19,36 +18,29 @@ DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*lo
 _Loop = ast.For | ast.AsyncFor | ast.comprehension
 
 
-@lru_cache(maxsize=64)
-def may_scan(text: str) -> bool:
+def may_scan(outline: Outline) -> bool:
     """Whether some loop or comprehension may only use the labels of a dataset, or stacks its samples."""
-    try:
-        tree = syntax_tree(text)
-    except UnparsableModule:
-        return False  # not worth telling in a file that no other rule looks at
-    facts = DATASET_FACTS.search(text) is not None
+    facts = DATASET_FACTS.search(outline.text) is not None
 
     def dataset(node: ast.expr) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return bool(last) and (facts or DATASET_NAME.fullmatch(last) is not None)
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.For | ast.AsyncFor):
-            if _is_scan(node, list(node.body), dataset):
-                return True
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            code: list[ast.AST] = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-            code += [part for one in node.generators for part in (*one.ifs, one.iter)]
-            if any(_is_scan(one, code, dataset) for one in node.generators):
-                return True
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "stack"
-            and any(isinstance(one, ast.ListComp) and _reads(one.elt, dataset) for one in node.args)
-        ):
+    loops: list[ast.For | ast.AsyncFor] = [*outline.find(ast.For), *outline.find(ast.AsyncFor)]
+    if any(_is_scan(one, list(one.body), dataset) for one in loops):
+        return True
+    for clause in outline.find(ast.comprehension):
+        node = outline.parents[clause]
+        assert isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        code: list[ast.AST] = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        code += [part for one in node.generators for part in (*one.ifs, one.iter)]
+        if _is_scan(clause, code, dataset):
             return True
-    return False
+    return any(
+        last_name(call.func) == "stack"
+        and any(isinstance(one, ast.ListComp) and _reads(one.elt, dataset) for one in call.args)
+        for call in outline.find(ast.Call)
+    )
 
 
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:

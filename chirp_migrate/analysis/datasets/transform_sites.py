@@ -16,17 +16,19 @@ from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, methods_of, names_bound, own_nodes, parameters, target_names
 
-_ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
-_BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
+ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
+BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
 _LIBRARIES = ("torch.", "torchvision.", "torchaudio.", "numpy.", "math.")
 #: Methods that say how attributes are kept, and may know only those of today.
 _OWN_STATE = frozenset({"__slots__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__", "__setattr__"})
 _LITERALS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 _CONDITIONS = (cst.If, cst.IfExp, cst.For, cst.While, cst.Try, cst.BooleanOperation, cst.ExceptHandler, cst.Match)
 #: What says how tensors are made from now on.
-_DEFAULTS = r"\bset_default_(dtype|device|tensor_type)\b"
+_SET_DEFAULTS = ("set_default_dtype", "set_default_device", "set_default_tensor_type")
+_DEFAULTS = rf"\b({'|'.join(_SET_DEFAULTS)})\b"
 #: Ways to give attributes values without naming them.
-_SET_BY_NAME = r"\b(setattr|vars)\s*\(|__(dict|new|setattr|setstate)__|\bcopyreg\b"
+_SETTERS = ("setattr", "vars", "__dict__", "__new__", "__setattr__", "__setstate__", "copyreg")
+_SET_BY_NAME = r"\b(setattr|vars)\s*\(|\b__(dict|new|setattr|setstate)__\b|\bcopyreg\b"
 _OWN = m.Attribute(m.Name("self"))
 
 
@@ -46,7 +48,7 @@ class SampleTransforms:
     def __init__(self, module: Module, project: Project, definition: cst.ClassDef) -> None:
         self._module, self._project, self._definition = module, project, definition
         self._methods = methods_of(definition)
-        self._running = [name for name in self._methods if _ENTRY.fullmatch(name)]
+        self._running = [name for name in self._methods if ENTRY.fullmatch(name)]
         for name in self._running:  # and what these call on ``self``
             for node in own_nodes(self._methods[name]):
                 match node:
@@ -61,7 +63,7 @@ class SampleTransforms:
 
     def calls(self) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
         """Outermost calls that make a transform of nothing that belongs to the sample, with their methods."""
-        if not all(resolves_to(self._module, base.value, _BASE, self._project) for base in self._definition.bases):
+        if not all(resolves_to(self._module, base.value, BASE, self._project) for base in self._definition.bases):
             return
         for method in (self._methods[name] for name in self._running):
             local = names_bound(method) - {"self"}
@@ -91,7 +93,7 @@ class SampleTransforms:
         attributes = self._attributes(call)
         if not is_made_once(project, project.resolved_names(module, call.func)):
             raise NotOnce("it may draw random numbers when it is made, or remember something between calls")
-        if backend_holds(project, _DEFAULTS):
+        if backend_holds(project, _DEFAULTS, *_SET_DEFAULTS):
             raise NotOnce("what it holds may get another dtype or device: the project changes the default")
         self._check_use(method, call)
         self._check_class(method)
@@ -103,7 +105,7 @@ class SampleTransforms:
         conditional = any(isinstance(one, _CONDITIONS) for one in self._around(call, method))
         leaves = (module.span(one)[1] for one in own_nodes(method) if isinstance(one, cst.Return | cst.Raise))
         returned = any(end < module.span(call)[0] for end in leaves)
-        if attributes and (conditional or returned or not _ENTRY.fullmatch(method.name.value)):
+        if attributes and (conditional or returned or not ENTRY.fullmatch(method.name.value)):
             raise NotOnce(f"it is only made under a condition, and `self.{min(attributes)}` may not fit otherwise")
 
     def _attributes(self, call: cst.Call) -> set[str]:
@@ -151,13 +153,13 @@ class SampleTransforms:
             return True
         kinds = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For
         given = [t for t in own_nodes(module.tree) if isinstance(t, kinds) and name in target_names(t.target)]
-        if len(given) != 1 or any(one.name.value == name for one in module.find(cst.NameItem)):
+        if name is None or len(given) != 1 or any(one.name.value == name for one in module.find(cst.NameItem)):
             return False
         statement = module.parents[given[0]]
         constant = isinstance(statement, cst.Assign) and isinstance(statement.value, (*_LITERALS, cst.Tuple))
         if not constant or not isinstance(module.parents[module.parents[statement]], cst.Module):
             return False
-        return not backend_holds(self._project, rf"\.{name}\s*=(?!=)|\bglobals\(")
+        return not backend_holds(self._project, rf"\.{name}\s*=(?!=)|\bglobals\(", name, "globals")
 
     def _is_set_once(self, attribute: str) -> bool:
         """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the project.
@@ -170,7 +172,8 @@ class SampleTransforms:
         lines = (module.parents[module.parents[module.parents[one]]] for one in given)
         at_top = init is not None and any(line is init.body for line in lines)
         project = self._project
-        return at_top and not is_changed(module, project, attribute) and not backend_holds(project, _SET_BY_NAME)
+        by_name = backend_holds(project, _SET_BY_NAME, *_SETTERS)
+        return at_top and not by_name and not is_changed(module, project, attribute)
 
     def _check_use(self, method: cst.FunctionDef, call: cst.Call) -> None:
         match self._module.parents[call]:
@@ -194,10 +197,11 @@ class SampleTransforms:
         named = {one.value for one in walk(definition.body) if isinstance(one, cst.Name)}
         if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
             raise NotOnce("the class defines how its attributes are set or read")
-        if backend_holds(project, r"__new__"):
+        if backend_holds(project, r"\b__new__\b", "__new__"):
             raise NotOnce("objects may be made without `__init__`")
-        if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(definition.name.value)}\b"):
-            raise NotOnce(f"a subclass of {definition.name.value} may have an `__init__` of its own")
+        name = definition.name.value
+        if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{name}\b", name):
+            raise NotOnce(f"a subclass of {name} may have an `__init__` of its own")
 
     def _check_init(self) -> None:
         initialises = m.Call(m.Name("super") | m.Attribute(attr=m.Name("__init__")))

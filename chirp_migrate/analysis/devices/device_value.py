@@ -52,9 +52,8 @@ class DeviceValue:
 
     def surely(self, project: Project) -> frozenset[str]:
         """The kinds of device that it can be; empty when that cannot be seen."""
-        elsewhere = (rf"(?<!\bself)\.{re.escape(one)}\s*=(?!=)" for one in self.attributes)
-        known = self.is_complete and not any(backend_holds(project, one) for one in elsewhere)
-        return self.kinds if known else frozenset()
+        given = (backend_holds(project, rf"(?<!\bself)\.{re.escape(one)}\s*=(?!=)", one) for one in self.attributes)
+        return self.kinds if self.is_complete and not any(given) else frozenset()
 
 
 _UNKNOWN = DeviceValue()

@@ -27,7 +27,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     has no ``get``, a ConfigParser's takes two names, and a class of the backend may have a ``get`` of its own.
     """
     function = module.enclosing_function(node)
-    if function is None or backend_holds(project, r"\bdef\s+get\s*\("):
+    if function is None or backend_holds(project, r"\bdef\s+get\s*\(", "get"):
         return None
     owner, end = module.enclosing_class(node), module.span(node)[1]
     for name in _CONFIG_NAMES:

@@ -107,7 +107,7 @@ def is_told_the_epoch(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
     """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
-    if re.search(_SET, module.text) is None and not backend_holds(project, _SET):
+    if re.search(_SET, module.text) is None and not backend_holds(project, _SET, "set_epoch"):
         return False
     if matching(module.enclosing_function(loop) or module.tree, _SETS_EPOCH):
         return True

@@ -18,7 +18,7 @@ import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
-from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
 
@@ -162,21 +162,10 @@ class LoaderNames:
             yield from _definitions(module, scope, name.rpartition(".")[2])
             return
         for qualified in names:
-            owner_name, _, name = self._project.resolve(qualified).rpartition(".")
-            if self._project.function_parameters(qualified) is not None:
-                owner = self._owner(module, owner_name)
-                yield from _definitions(owner, owner.tree, name) if owner is not None else ()
-
-    def _owner(self, module: Module, name: str) -> Module | None:
-        if name == module.name:
-            return module
-        base = name.replace(".", "/")
-        for path in (f"{base}.py", f"{base}/__init__.py"):
-            try:
-                return self._project.module(path)
-            except (KeyError, UnparsableModule):
-                continue  # not the file of that name, or one that is reported elsewhere
-        return None
+            found = self._project.function_definition(qualified)
+            if found is not None:
+                owner = module if found[0].path == module.path else found[0]
+                yield from _definitions(owner, owner.tree, found[1].name.value)
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
         name = dotted(node)

@@ -6,14 +6,14 @@ import ast
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 
 import libcst as cst
 
 from chirp_migrate.analysis.catalogue import is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
-from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Scope
 
@@ -23,33 +23,25 @@ _LOOKS = re.compile(
     r"|inspect\.\w+|typing\.(cast|TypeVar|NewType|get_type_hints)"
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
-_CALL = re.compile(r"\bDataLoader\s*\(")
 #: Methods of the factory.
 _METHOD = re.compile(r"create_(\w+_)?loader")
 _PARTIAL = frozenset({"functools.partial"})
 
 
-def may_build(text: str, spellings: frozenset[str]) -> bool:
-    """Whether a text with one of these names may build a loader; decides who is parsed by LibCST."""
-    return any(word in text for word in spellings) and (_CALL.search(text) is not None or _names_one(text, spellings))
+def may_build(outline: Outline, spellings: frozenset[str]) -> bool:
+    """Whether the class, or the factory, under one of these names is more than imported and annotated with."""
+    if any(one.asname and one.name in spellings for one in outline.find(ast.alias)):
+        return True
+    named = (one for one in outline.find(ast.Name, ast.Attribute) if last_name(one) in spellings)
+    return any(not _is_annotation(outline, one) for one in named)
 
 
-@lru_cache(maxsize=64)
-def _names_one(text: str, spellings: frozenset[str]) -> bool:
-    """Whether the class, or the factory, is more than imported and annotated with."""
-    try:
-        tree = syntax_tree(text)
-    except UnparsableModule:
-        return True  # whoever reads it next says why not
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
-        if name in spellings or (isinstance(node, ast.alias) and node.asname and node.name in spellings):
+def _is_annotation(outline: Outline, node: ast.AST) -> bool:
+    """Whether an expression is an annotation, or part of one."""
+    for parent in outline.ancestors(node):
+        if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
-        for field, value in ast.iter_fields(node):
-            if field not in ("annotation", "returns"):
-                pending += [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST)]
+        node = parent
     return False
 
 

@@ -141,7 +141,8 @@ def _is_known(module: Module, project: Project, call: cst.Call, device: _Device)
 def _is_set_once(module: Module, project: Project, call: cst.Call, device: _Device) -> bool:
     """Whether an attribute gets its value in ``__init__`` only, and before the loader is built."""
     assert device.owner is not None
-    if backend_holds(project, rf"(?<!\bself)\.{device.text[5:]}\s*=(?!=)"):
+    name = device.text.removeprefix("self.")
+    if backend_holds(project, rf"(?<!\bself)\.{name}\s*=(?!=)", name.rpartition(".")[2]):
         return False
     targets = [
         one.target

@@ -201,8 +201,8 @@ class _Following:
             shared = scope is module.scopes.module and self._project.imported_elsewhere(module, target.value)
             if shared or target.value in scope.elsewhere:
                 self._end(f"other code may use `{target.value}`, too")
-            for name in module.find(cst.Name):
-                if name.value == target.value and is_variable(module, name) and mention(module, name) is Mention.READ:
+            for name in module.named(target.value):
+                if is_variable(module, name) and mention(module, name) is Mention.READ:
                     owner = module.scopes.lookup(name.value, name)
                     if owner is not None and owner[0] is scope:
                         self.value(way, name)
@@ -279,8 +279,9 @@ class _Following:
             return f"`{name}` is a coroutine"
         owner = _owner(module, function)
         if isinstance(owner, cst.ClassDef):
-            if backend_holds(self._project, rf"\bclass\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"):
-                return f"a subclass of `{owner.name.value}` may have a `{name}` of its own"
+            title = owner.name.value
+            if backend_holds(self._project, rf"\bclass\s+\w+\s*\([^)]*\b{title}\b", title):
+                return f"a subclass of `{title}` may have a `{name}` of its own"
         elif module.enclosing_function(function) is not None:
             return f"`{name}` is a function inside another"
         return None
@@ -289,7 +290,7 @@ class _Following:
         """Every call of a function of this module; None for a use that is no call, or not here."""
         name = function.name.value
         owner = _owner(module, function)
-        qualified = {f"{module.name}.{name}".lstrip(".")}
+        qualified = {f"{module.name}.{name}"}
         if isinstance(owner, cst.ClassDef):
             if self._project.mentions(name, besides=module.path):
                 yield None
@@ -297,7 +298,7 @@ class _Following:
         else:
             if self._project.imported_elsewhere(module, name):
                 yield None
-            names = (one for one in module.find(cst.Name) if one.value == name and mention(module, one) is Mention.READ)
+            names = (one for one in module.named(name) if mention(module, one) is Mention.READ)
             uses = [one for one in names if module.qualified_names(one) & qualified]
         for use in uses:
             parent = module.parents[use]

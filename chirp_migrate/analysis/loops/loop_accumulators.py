@@ -40,6 +40,7 @@ _SAME = frozenset({"detach", "mean", "sum"})
 _ITEM = m.Call(m.Attribute(attr=m.Name("item")), [])
 _DOUBLE = m.Call(m.Attribute(m.Call(m.Attribute(attr=m.Name("detach")), []), m.Name("double")), [])
 _EXACT = frozenset({"cpu", "cuda"})
+_DTENSORS = ("DTensor", "distribute_tensor", "loss_parallel")
 
 
 class NotProven(Exception):
@@ -70,9 +71,9 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     sums = [_sum(module, there, wait) for wait in waits]
     _look_around(module, loop, sums)
     if any(not one.is_count for one in sums):
-        if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])"):
+        if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])", "reduction"):
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
-        if backend_holds(project, r"\b(DTensor|distribute_tensor|loss_parallel)\b"):
+        if backend_holds(project, rf"\b({'|'.join(_DTENSORS)})\b", *_DTENSORS):
             raise NotProven("the loss may be a `DTensor`")
         kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
@@ -235,7 +236,7 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         raise NotProven(f"`{name}` is added to in several ways")
     start, end = module.span(loop)
     added = {one.statement for one in sums}
-    for use in (one for one in module.find(cst.Name) if one.value == name and is_variable(module, one)):
+    for use in (one for one in module.named(name) if is_variable(module, one)):
         owner = module.scopes.lookup(name, use)
         if owner is None or owner[0] is not scope:
             continue

@@ -1,0 +1,50 @@
+"""What loops that may go through a loader call in their bodies, as far as ``ast`` tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from chirp_migrate.syntax.outline import Outline, last_name
+
+__all__ = ["called_in_loops", "calls_in_loops", "counted_loops", "may_be_loader"]
+
+_MOVES = frozenset({"to", "cuda"})
+
+
+def may_be_loader(outline: Outline, node: ast.expr) -> bool:
+    """Whether an expression may stand for a loader, or for what goes through one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        return "range" in outline.bound
+    return isinstance(node, ast.Call | ast.Name | ast.Attribute | ast.Subscript | ast.IfExp)
+
+
+def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
+    """For each loop that may go through a loader the calls in it."""
+    for loop in outline.find(ast.For):
+        if may_be_loader(outline, loop.iter):
+            yield [one for one in outline.inside(loop) if isinstance(one, ast.Call)]
+
+
+def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[str]]:
+    """For each loop that may go through a loader the names, or last parts of names, of what is called in it.
+
+    Args:
+        outline: where the loops are.
+        moving: only loops that may move something to a device: by ``x.to(…)``, ``x.cuda(…)``, or a function of theirs.
+    """
+    for calls in calls_in_loops(outline):
+        names = {last_name(one.func) for one in calls}
+        if not moving or names & _MOVES or any(len(one.args) + len(one.keywords) > 1 for one in calls):
+            yield names
+
+
+def counted_loops(outline: Outline) -> Iterator[ast.For]:
+    """Loops over ``range`` or ``trange``, also through what shows their progress."""
+    for loop in outline.find(ast.For):
+        iterable: ast.AST = loop.iter
+        while isinstance(iterable, ast.Call):
+            if last_name(iterable.func) in ("range", "trange"):
+                yield loop
+                break
+            iterable = iterable.args[0] if iterable.args else loop

@@ -1,0 +1,159 @@
+"""A module as Python's own ``ast`` reads it: enough to tell which rules it is worth to read it with LibCST for.
+
+Reading with LibCST takes ten times as long. What is said here of names may only err towards "perhaps".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from chirp_migrate.syntax.import_table import absolute_name
+from chirp_migrate.syntax.module import UnparsableModule, module_name, package_name, syntax_tree
+
+__all__ = ["Outline", "dotted_name", "last_name"]
+
+Node = TypeVar("Node", bound=ast.AST)
+_Asked = ParamSpec("_Asked")
+_T = TypeVar("_T")
+
+#: Nodes of which there is one for the whole of Python, wherever it occurs.
+_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
+
+class Outline:
+    """The nodes of a module.
+
+    Args:
+        path: posix path relative to the root of the backend.
+        text: its source.
+
+    Raises:
+        UnparsableModule: it is not Python.
+    """
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path, self.text = path, text
+        self.tree = syntax_tree(text)
+        self._nodes: list[ast.AST] = []
+        self._ends: dict[ast.AST, tuple[int, int]] = {}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        try:
+            self._enter(self.tree)
+        except RecursionError as error:
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+        self._known: dict[tuple[Any, tuple[Any, ...]], Any] = {}
+
+    def _enter(self, node: ast.AST) -> None:
+        start = len(self._nodes)
+        self._nodes.append(node)
+        for value in vars(node).values():
+            if type(value) is list:
+                for child in value:
+                    if _IS_CODE[type(child)]:
+                        self.parents[child] = node
+                        self._enter(child)
+            elif _IS_CODE[type(value)]:
+                self.parents[value] = node
+                self._enter(value)
+        self._ends[node] = (start, len(self._nodes))
+
+    def once(self, analysis: Callable[Concatenate[Outline, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
+        """What ``analysis`` says of this module, worked out when it is first asked for."""
+        key = (analysis, asked)
+        if key not in self._known:
+            self._known[key] = analysis(self, *asked, **_)
+        return self._known[key]  # type: ignore[no-any-return]
+
+    def inside(self, node: ast.AST) -> Sequence[ast.AST]:
+        """Every node below ``node``, in order of the text."""
+        start, end = self._ends[node]
+        return self._nodes[start + 1 : end]
+
+    @cached_property
+    def _by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
+        found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        for node in self._nodes:
+            found[type(node)].append(node)
+        return found
+
+    def find(self, *types: type[Node]) -> list[Node]:
+        """Every node of the given types, in order of the text for each type."""
+        return [node for one in types for node in self._by_type.get(one, ())]  # type: ignore[misc]
+
+    @property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """Every function that is defined anywhere."""
+        return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Parents of ``node`` from the nearest to the module."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """For each name that is imported anywhere, what it may stand for; those of ``import *`` are under "*"."""
+        found: dict[str, set[str]] = defaultdict(set)
+        package = package_name(self.path)
+        for plain in self.find(ast.Import):
+            for alias in plain.names:
+                first = alias.name.partition(".")[0]
+                found[alias.asname or first].add(alias.name if alias.asname else first)
+        for node in self.find(ast.ImportFrom):
+            source = absolute_name("." * node.level + (node.module or ""), package)
+            for alias in node.names:
+                name = source if alias.name == "*" else f"{source}.{alias.name}".lstrip(".")
+                found[alias.asname or alias.name].add(name)
+        return found
+
+    def possible_names(self, node: ast.AST) -> set[str]:
+        """Qualified names that an expression may stand for, re-exports not followed, and some that it may not."""
+        path = dotted_name(node)
+        if path is None:
+            return set()
+        root, dot, rest = path.partition(".")
+        names = {f"{name}{dot}{rest}" for name in self.imports.get(root, ())}
+        names |= {f"{star}.{path}" for star in self.imports.get("*", ())}
+        return {*names, f"{module_name(self.path)}.{path}", f"builtins.{path}"}
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """Names that the module gives a value anywhere."""
+        named = [*self.functions, *self.find(ast.ClassDef)]
+        stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
+        return frozenset(
+            {*stored, *(one.name for one in named), *(one.arg for one in self.find(ast.arg)), *self.imports}
+        )
+
+
+def dotted_name(node: ast.AST) -> str | None:
+    """Dotted path of a name, attribute, or what a call or subscript is made of; ``None`` for other expressions."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        owner = dotted_name(node.value) if isinstance(node.value, ast.Attribute | ast.Name) else None
+        return None if owner is None else f"{owner}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def last_name(node: ast.AST) -> str:
+    """The name, or the last part of what has dots; "" for other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+class _CodeTypes(dict[type, bool]):
+    """Whether a type is one of nodes that are code."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, ast.AST) and not issubclass(kind, _SHARED)
+        return self[kind]
+
+
+_IS_CODE = _CodeTypes()

@@ -1,0 +1,62 @@
+"""Names are followed to their definitions, wherever in a tree a package lies and however its modules are imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.engine.plan_tree import plan_tree
+
+HELPERS = """\
+from torch.utils.data import DataLoader
+
+def batches(data):
+    return DataLoader(data, 8, num_workers=2)
+"""
+TRAINING = """\
+import torch
+from {helpers} import batches
+
+def train(data, model, device):
+    made = batches(data)  # a loader
+    losses = []
+    for epoch in range(3):
+        for x in made:
+            loss = model(x.to(device))
+            losses.append(loss.item())
+            print(loss.cpu().numpy())
+            torch.cuda.empty_cache()
+            first = next(iter(made))
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "run_on", "helpers"),
+    [
+        ("", "", "helpers"),
+        ("scripts", "", "helpers"),
+        ("pack", "", "pack.helpers"),
+        ("pack", "", ".helpers"),
+        ("src/pack", "", "pack.helpers"),
+        ("src/pack", "", ".helpers"),
+        ("src/pack", "src", "pack.helpers"),
+        ("src/pack", "src/pack", "pack.helpers"),
+        ("src/pack", "src/pack", ".helpers"),
+        ("src/pack/train", "src/pack/train", "pack.train.helpers"),
+        ("src/pack/train", "src/pack", "pack.train.helpers"),
+    ],
+)
+def test_what_a_helper_makes_is_known_where_it_is_used(tmp_path: Path, folder: str, run_on: str, helpers: str) -> None:
+    place = tmp_path / folder
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "helpers.py").write_text(HELPERS)
+    (place / "training.py").write_text(TRAINING.format(helpers=helpers))
+    if "pack" in folder:
+        for one in (place, *place.parents):
+            (one / "__init__.py").write_text("")
+            if one.name == "pack":
+                break
+    plan = plan_tree(tmp_path / run_on, jobs=1)
+    found = {one.rule for one in plan.findings if one.path.endswith("training.py")}
+    assert found == {"CHP013", "CHP016", "CHP025", "CHP027"}
