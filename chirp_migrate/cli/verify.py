@@ -25,6 +25,7 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.commit import recover
+from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
@@ -217,7 +218,7 @@ def _verify(
 
     no_plots = None if output.plots is None else prepare(output.plots)
     report = verification(root, before, verified, options, measuring, output.progress)
-    more = [keep_verdict(root, report)]
+    more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if output.plots is not None:
         more.append(no_plots or drawn(output.plots, report))
     if not output.verbose:
@@ -226,11 +227,17 @@ def _verify(
     return report.exit_code
 
 
+def _kept(root: Path, report: VerifyReport, output: Output) -> str | None:
+    """Write the document to where it was asked for, and beside the last run; a sentence where that cannot be."""
+    json_output.write(output.json_file, report)
+    return keep_verdict(root, report)
+
+
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
 
     report = failed_report(failure, verified_files(root))
-    not_kept = keep_verdict(root, report)
+    not_kept = _kept(root, report, output)
     output.show(report)
     if not_kept is not None:
         output.progress(not_kept)

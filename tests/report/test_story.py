@@ -234,6 +234,20 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_verification_is_kept_though_its_plots_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, target = applied(tmp_path / "mine"), tmp_path / "found.json"
+    (root / "chirp_verify.py").write_text("")
+    (tmp_path / "plots" / "training-time.svg").mkdir(parents=True)
+    report = verified(root)
+    monkeypatch.setattr("chirp_migrate.verify.verification.verification", lambda *_: report)
+    done = run("verify", root, "--json", target, "--plot", tmp_path / "plots")
+    assert done.exit_code == 2 and "training-time.svg cannot be written" in done.output
+    assert decode(target.read_bytes()) == report == read_story(root).verdict
+
+
+@pytest.mark.slow
 def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     """The real command: the training of this backend raises, and that is a verdict as well."""
     root = applied(tmp_path / "mine")

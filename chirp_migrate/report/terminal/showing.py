@@ -34,11 +34,10 @@ class Output:
     plots: Path | None = None
 
     def show(self, report: VerifyReport, *more: str) -> None:
-        """Write the document, and print what it says with ``more`` behind it, a sentence each.
+        """Print what the document says, with ``more`` after it, a sentence each.
 
         It is printed on standard error where standard output is for the JSON.
         """
-        json_output.write(self.json_file, report)
         on_error = self.json_file == json_output.STANDARD_OUTPUT
         screen = open_screen(self.color, err=on_error)
         show_verify(report, screen, quiet=self.quiet, verbose=self.verbose)
