@@ -59,7 +59,7 @@ def build_report(
     interrupted = measurements.timed.stopped is Stopped.INTERRUPTED
     equivalence = measurements.equivalence
     on = machine.describe(settings.threads)
-    saw_loaders = any(entry.passes for entry in measurements.probe["before"].values())
+    saw_loaders = any(entry.traces for entry in measurements.probe["before"].values())
     return VerifyReport(
         verdict=outcome.decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else outcome.decision.verdict.exit_code,
@@ -81,7 +81,7 @@ def build_report(
         smallest_adjusted_p=dict(equivalence.smallest_p or {}),
         noticed={label: dict(of) for label, of in equivalence.noticed.items()},
         unrepeatable=sorted(equivalence.unrepeatable),
-        passes={side: {label: entry.passes for label, entry in of.items()} for side, of in measurements.probe.items()},
+        passes={side: {label: entry.traces for label, entry in of.items()} for side, of in measurements.probe.items()},
         workload=Workload(
             **dataclasses.asdict(settings.sizes),
             model=discovery.model,
@@ -221,7 +221,7 @@ def _figures(measurements: Measurements, side: str) -> dict[str, float | None]:
     found: dict[str, float | None] = dict.fromkeys(measure.name for measure in MEASURES)
     found.update(figures(measurements.measured[side]))
     if measurements.rounds:
-        passes = [record for entry in measurements.probe[side].values() for record in entry.passes]
+        passes = [record for entry in measurements.probe[side].values() for record in entry.traces]
         samples, batches = sum(one.samples for one in passes), sum(len(one.batches) for one in passes)
         cached = [seconds for seconds in measurements.total("cached") if seconds > 0]
         found.update(timed_figures(measurements.total(side), cached, samples, batches))

@@ -16,7 +16,7 @@ from chirp_migrate.transaction.record import checked_path
 from chirp_migrate.verify.equivalence.difference import Noticed
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
-from chirp_migrate.verify.spec import PassRecord, StepCount
+from chirp_migrate.verify.spec import StepCount, Trace
 
 __all__ = [
     "SCHEMA",
@@ -235,7 +235,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     smallest_adjusted_p: dict[str, float] = {}
     noticed: dict[str, dict[str, Noticed]] = {}
     unrepeatable: list[str] = []
-    passes: dict[str, dict[str, list[PassRecord]]] = {}
+    passes: dict[str, dict[str, list[Trace]]] = {}
     workload: Workload | None = None
     machine: dict[str, Any] = {}
     described: Described = Described()

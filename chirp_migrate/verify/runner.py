@@ -209,7 +209,7 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
                 one = results[entry.label] = EntryResult(seconds, fingerprint(value), [])
                 if watch is not None:
                     watch.draw_on()
-                    one.passes = watch.take()
+                    one.traces = watch.take()
                     if entry.source is not Source.COMMAND:
                         one.seeds = _with_other_seeds(spec, entry, watch)
                 del value

@@ -18,7 +18,7 @@ import torch
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.equivalence.api import public_names
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_passes, compare_results
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
@@ -122,14 +122,14 @@ def measure(
             probe[side] = child.result()
             progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
-    children.has_loaders = any(entry.passes for entry in watched["before"].values())
+    children.has_loaders = any(entry.traces for entry in watched["before"].values())
     once_more = None
     if torch.cuda.is_available() and discovery.source is not Source.COMMAND:
         progress("watching the side before once more: what does not repeat there is compared by its distribution")
         with ExitStack() as stack:
             for _, child in children.in_turn(stack, ("before",), {"before": (Mode.PROBE,)}):
                 once_more = child.result().modes[Mode.PROBE]
-    equivalence = compare_passes(watched["before"], watched["after"], once_more)
+    equivalence = compare_traces(watched["before"], watched["after"], once_more)
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))
     if trial is not None:
         equivalence = equivalence.joined(trial.difference)

@@ -9,7 +9,7 @@ from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 from chirp_migrate.verify.equivalence.api import Signature
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 
-__all__ = ["EntryResult", "Mode", "PassRecord", "RunResult", "RunSpec", "StepCount", "Tried"]
+__all__ = ["EntryResult", "Mode", "RunResult", "RunSpec", "StepCount", "Trace", "Tried"]
 
 
 class Mode(str, Enum):
@@ -77,7 +77,7 @@ class StepCount:
 
 
 @dataclass
-class PassRecord:
+class Trace:
     """One walk over one loader, as the training code saw it.
 
     Attributes:
@@ -143,13 +143,13 @@ class EntryResult:
     Attributes:
         seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
-        passes: what the loaders yielded (PROBE only).
+        traces: what the loaders yielded (PROBE only).
         seeds: what short runs with two other seeds showed, see ``equivalence.seeds`` (PROBE only).
     """
 
     seconds: float
     fingerprint: dict[str, str]
-    passes: list[PassRecord]
+    traces: list[Trace]
     seeds: list[dict[str, str]] = field(default_factory=list)
 
 

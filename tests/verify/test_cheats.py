@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.verify.equivalence.augmentation import PAIRED, STATISTICS
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_passes
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
 from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS, aspects
@@ -150,7 +150,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
 
 
 def compared(before: EntryResult, after: EntryResult, again: EntryResult | None = None) -> Equivalence:
-    return compare_passes({"entry": before}, {"entry": after}, None if again is None else {"entry": again})
+    return compare_traces({"entry": before}, {"entry": after}, None if again is None else {"entry": again})
 
 
 def names(found: Equivalence) -> set[str]:
@@ -384,7 +384,7 @@ def test_false_alarms_are_rare(data: TrainingData) -> None:
     alarms = 0
     with LoaderWatch() as watch:
         for seed in range(200):
-            found = compare_passes(*({"entry": walked(side, seed)} for side in ("before", "after")))
+            found = compare_traces(*({"entry": walked(side, seed)} for side in ("before", "after")))
             assert found.smallest_p, "the distribution was tested"
             alarms += bool(found.differences)
     assert alarms <= 1

@@ -11,10 +11,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirp_migrate.verify.equivalence.augmentation import sample_statistics
-from chirp_migrate.verify.equivalence.compare import compare_passes
+from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
 from chirp_migrate.verify.equivalence.walk import is_random
-from chirp_migrate.verify.spec import EntryResult, PassRecord
+from chirp_migrate.verify.spec import EntryResult, Trace
 from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
@@ -61,11 +61,11 @@ def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, 
 
 
 def differences(before: EntryResult, after: EntryResult) -> str:
-    return "\n".join(compare_passes({"entry": before}, {"entry": after}).differences)
+    return "\n".join(compare_traces({"entry": before}, {"entry": after}).differences)
 
 
 def test_each_walk_is_recorded_with_its_role_and_size() -> None:
-    passes = watched(DATA).passes
+    passes = watched(DATA).traces
 
     assert [(p.loader, p.role, p.samples, len(p.batches)) for p in passes] == [
         (0, "train", 101, 7),
@@ -127,7 +127,7 @@ def test_statistics_show_masks_and_noise() -> None:
 
 
 def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None:
-    found = compare_passes({"entry": watched(Masked(), seed=1)}, {"entry": watched(Masked(), seed=2)})
+    found = compare_traces({"entry": watched(Masked(), seed=1)}, {"entry": watched(Masked(), seed=2)})
     assert found.differences == ()
     assert found.smallest_p is not None and found.smallest_p["entry"] > 0.001
 
@@ -175,7 +175,7 @@ def test_augmenting_another_choice_of_samples_is_named() -> None:
 
 def test_a_loss_that_differs_on_equal_batches_is_named() -> None:
     before, after = watched(DATA), watched(DATA)
-    after.passes[0].losses[2] = (1.0).hex()
+    after.traces[0].losses[2] = (1.0).hex()
     assert "loss 3 is" in differences(before, after)
 
 
@@ -183,7 +183,7 @@ def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
     with LoaderWatch() as watch:
         for _batch in DataLoader(DATA, batch_size=16):
             break
-        record: PassRecord = watch.take()[0]
+        record: Trace = watch.take()[0]
     assert (record.samples, len(record.batches)) == (16, 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from chirp_migrate.verify.equivalence.compare import compare_passes
+from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import EntryResult
@@ -90,9 +90,9 @@ def watched(dataset: Dataset[Any]) -> dict[str, EntryResult]:
 def test_only_what_could_be_sent_before_is_a_difference() -> None:
     good, bad = watched(Holding(1)), watched(Holding(lambda x: x))
 
-    found = compare_passes(good, bad)
+    found = compare_traces(good, bad)
     assert [difference.name for difference in found.found] == ["not-picklable"]
     assert "train loader of pass 1 cannot be sent to spawned workers after, and could before" in found.differences[0]
-    assert compare_passes(bad, good).found == ()
-    both = compare_passes(bad, bad)
+    assert compare_traces(bad, good).found == ()
+    both = compare_traces(bad, bad)
     assert both.found == () and "either before or after" in both.notes[0]

@@ -82,7 +82,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert found.rounds == 4
     assert all(len(times) == 4 for side in ("before", "after") for times in found.seconds[side].values())
     assert all(time > 0 for side in found.seconds.values() for times in side.values() for time in times)
-    passes = found.probe["before"][SINGLE].passes
+    passes = found.probe["before"][SINGLE].traces
     assert [(p.role, p.samples) for p in passes] == [("train", 44), ("validation", 16)] * 2
 
     outcome = judge(found, 0.2)

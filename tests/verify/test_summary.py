@@ -15,7 +15,7 @@ from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judge
-from chirp_migrate.verify.spec import EntryResult, PassRecord
+from chirp_migrate.verify.spec import EntryResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
@@ -44,7 +44,7 @@ def measured(
         for _ in range(4)
     )
     of = Rounds(rounds, rounds, (Look(4, 1.0),), Stopped.BUDGET)
-    seen = {label: EntryResult(1.0, {}, [PassRecord(0, "train")]) for label in after}
+    seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in after}
     probe = {"before": seen, "after": seen}
     return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})
 

@@ -10,7 +10,7 @@ from chirp_migrate.console.text import sentence
 from chirp_migrate.report.terminal.summary import short
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
-from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.spec import Trace
 
 __all__ = ["show_loading", "show_training"]
 
@@ -56,7 +56,7 @@ def show_loading(report: VerifyReport, screen: Screen) -> None:
         screen.text(text, 2)
 
 
-def _per_pass(passes: Sequence[PassRecord], role: str) -> str:
+def _per_pass(passes: Sequence[Trace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
         return "none"
@@ -71,7 +71,7 @@ def _both(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
-def _losses(passes: Sequence[PassRecord]) -> str:
+def _losses(passes: Sequence[Trace]) -> str:
     """Mean loss of the last training pass and of the last validation pass in which a loss was computed."""
     texts = []
     for role in ("train", "validation"):

@@ -18,9 +18,9 @@ from chirp_migrate.verify.equivalence.difference import Difference, Equivalence,
 from chirp_migrate.verify.equivalence.seeds import ignored
 from chirp_migrate.verify.equivalence.sketch import values_of
 from chirp_migrate.verify.equivalence.traces import compare_entry
-from chirp_migrate.verify.spec import EntryResult, PassRecord
+from chirp_migrate.verify.spec import EntryResult, Trace
 
-__all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_passes", "compare_results"]
+__all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
 ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
@@ -42,7 +42,7 @@ class _Test:
     after: Sequence[float] = ()
 
 
-def compare_passes(
+def compare_traces(
     before: Mapping[str, EntryResult],
     after: Mapping[str, EntryResult],
     again: Mapping[str, EntryResult] | None = None,
@@ -59,31 +59,31 @@ def compare_passes(
     unrepeatable: set[str] = set()
     for label, old in before.items():
         new = after[label]
-        varying = set() if again is None else {name for name, _ in compare_entry(old.passes, again[label].passes)}
+        varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = compare_entry(*([_without_values(one, values) for one in of.passes] for of in (old, new)))
-            tests += _value_tests(label, old.passes, new.passes, values)
+            differences = compare_entry(*([_without_values(one, values) for one in of.traces] for of in (old, new)))
+            tests += _value_tests(label, old.traces, new.traces, values)
             unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
             notes.append(f"{label}: {what} differ in two runs of the side before, too: compared by their distribution")
         else:
-            differences = compare_entry(old.passes, new.passes)
-            if again is not None and _losses_vary(old.passes, again[label].passes):
+            differences = compare_entry(old.traces, new.traces)
+            if again is not None and _losses_vary(old.traces, again[label].traces):
                 unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
         if not differences:
-            tests += _distribution_tests(label, old.passes, new.passes)
+            tests += _distribution_tests(label, old.traces, new.traces)
         found += [Difference(name, label, text) for name, text in differences]
-        picklable, text = _picklability(old.passes, new.passes)
+        picklable, text = _picklability(old.traces, new.traces)
         if text and picklable:
             found.append(Difference("not-picklable", label, text))
         elif text:
             notes.append(f"{label}: {text}")
-        notes += [f"{label}: {text}" for text in _left_out(new.passes)]
+        notes += [f"{label}: {text}" for text in _left_out(new.traces)]
     smallest: dict[str, float] = {}
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
@@ -139,7 +139,7 @@ def compare_results(
         if unstable and label not in unrepeatable:
             text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
             found.append(Difference("seed-ignored", label, text))
-        elif label in unrepeatable or any(record.random for record in old.passes):
+        elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
                 found.append(Difference("result-missing", label, f"{_some(lost)}: no longer in the result"))
         elif changed := {p for p in a.keys() | b.keys() if a.get(p) != b.get(p)} - varying:
@@ -149,7 +149,7 @@ def compare_results(
     return Equivalence(tuple(found), tuple(notes))
 
 
-def _distribution_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:
+def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
     """The tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -175,11 +175,11 @@ def _distribution_test(label: str, name: str, before: list[float], after: list[f
     return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
 
 
-def _losses_vary(once: Sequence[PassRecord], again: Sequence[PassRecord]) -> bool:
+def _losses_vary(once: Sequence[Trace], again: Sequence[Trace]) -> bool:
     return [record.losses for record in once] != [record.losses for record in again]
 
 
-def _without_values(record: PassRecord, batches: bool) -> PassRecord:
+def _without_values(record: Trace, batches: bool) -> Trace:
     """The record without values of losses, and where asked for without those of batches, but with which samples."""
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
@@ -188,7 +188,7 @@ def _without_values(record: PassRecord, batches: bool) -> PassRecord:
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 
-def _value_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord], batches: bool) -> list[_Test]:
+def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_Test]:
     """Tests on losses, and where asked for on values of batches, that do not repeat."""
     tests = []
     for role in ("train", "validation"):
@@ -205,7 +205,7 @@ def _value_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassR
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[_Test]:
+def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
     tests = []
     for relation, where in RELATIONS.items():
         (total, equal), (total_after, equal_after) = (_repeated(side, relation) for side in (before, after))
@@ -222,13 +222,13 @@ def _repeat_tests(label: str, before: Sequence[PassRecord], after: Sequence[Pass
     return tests
 
 
-def _repeated(records: Sequence[PassRecord], relation: str) -> tuple[int, int]:
+def _repeated(records: Sequence[Trace], relation: str) -> tuple[int, int]:
     """Pairs, and equal pairs, of all walks."""
     counts = [record.repeats.get(relation, (0, 0)) for record in records]
     return sum(total for total, _ in counts), sum(equal for _, equal in counts)
 
 
-def _picklability(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> tuple[bool, str]:
+def _picklability(before: Sequence[Trace], after: Sequence[Trace]) -> tuple[bool, str]:
     """Whether every loader before could be sent to spawned workers, and which one after cannot and why."""
     first = next(((n, record) for n, record in enumerate(after, start=1) if record.unpicklable), None)
     if first is None:
@@ -239,7 +239,7 @@ def _picklability(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> 
     return was, f"{record.role} loader of pass {number} cannot be sent to spawned workers {sides}: {record.unpicklable}"
 
 
-def _left_out(after: Sequence[PassRecord]) -> list[str]:
+def _left_out(after: Sequence[Trace]) -> list[str]:
     """Validation that does not see every sample, on both sides alike."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

@@ -15,7 +15,7 @@ from torch.utils.data import Sampler
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.watch.passing import PassingIterator
 from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
-from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.spec import Trace
 
 __all__ = ["DRAWS", "LoaderWatch"]
 
@@ -26,7 +26,7 @@ _DRAWING_S = 10.0
 
 
 class LoaderWatch(Interception):
-    """Context manager that records each walk over each loader (see :class:`PassRecord`).
+    """Context manager that records each walk over each loader (see :class:`Trace`).
 
     The global random state is the same with and without it. A data set that keeps a random generator of its own
     is advanced by the few extra fetches of :func:`is_random`, on both sides alike.
@@ -87,7 +87,7 @@ class LoaderWatch(Interception):
             walk.record.paired += more.record.paired
         return sum(more.record.samples for more in self._walks)
 
-    def take(self) -> list[PassRecord]:
+    def take(self) -> list[Trace]:
         """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
         last: dict[tuple[str, int], Walk] = {}
         for walk in self._walks:

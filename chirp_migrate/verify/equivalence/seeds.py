@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chirp_migrate.verify.equivalence.fingerprint import Hash
-from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.spec import Trace
 
 __all__ = ["OTHER_SEEDS", "aspects", "ignored"]
 
@@ -15,7 +15,7 @@ OTHER_SEEDS = (1, 2)
 _RESULT = "result: "
 
 
-def aspects(passes: Sequence[PassRecord], result: Mapping[str, str]) -> dict[str, str]:
+def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
     """What of a run a seed may decide, each as text that is equal for equal runs.
 
     Args:

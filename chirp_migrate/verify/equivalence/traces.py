@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from chirp_migrate.verify.equivalence.sketch import gap
-from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.spec import Trace
 
 __all__ = ["Found", "compare_entry"]
 
@@ -16,7 +16,7 @@ Found = tuple[str, str]
 _SHOWN = 5
 
 
-def compare_entry(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> list[Found]:
+def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found]:
     """Differences in one entry point; of each role the first, as later ones follow from it."""
     found: list[Found] = []
     augmented = any(record.random for record in before)
@@ -34,7 +34,7 @@ def compare_entry(before: Sequence[PassRecord], after: Sequence[PassRecord]) -> 
     return causes or found  # other samples make other losses
 
 
-def _first_of_role(role: str, old: list[PassRecord], new: list[PassRecord], augmented: bool) -> list[Found]:
+def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = _compare(a, b, augmented)
         if difference is not None:
@@ -45,12 +45,12 @@ def _first_of_role(role: str, old: list[PassRecord], new: list[PassRecord], augm
     return []
 
 
-def _compare(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+def _compare(a: Trace, b: Trace, augmented: bool) -> Found | None:
     """The first difference; ``augmented`` says that random samples occur in the entry point."""
     return _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
 
 
-def _numbers(a: PassRecord, b: PassRecord) -> Found | None:
+def _numbers(a: Trace, b: Trace) -> Found | None:
     """How many samples of which class, in how many batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
@@ -71,7 +71,7 @@ def _numbers(a: PassRecord, b: PassRecord) -> Found | None:
     return None
 
 
-def _shortened(a: PassRecord, b: PassRecord) -> str:
+def _shortened(a: Trace, b: Trace) -> str:
     if b.role == "validation":
         return "validation-drops-samples"
     whole_batches = a.sizes[: len(b.sizes)] == b.sizes
@@ -81,7 +81,7 @@ def _shortened(a: PassRecord, b: PassRecord) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _which(a: PassRecord, b: PassRecord) -> str:
+def _which(a: Trace, b: Trace) -> str:
     """Which samples are missing, and from which batch on."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
@@ -92,7 +92,7 @@ def _which(a: PassRecord, b: PassRecord) -> str:
     return f"{text}; missing are {gone.total()} samples (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: PassRecord, b: PassRecord) -> Found | None:
+def _kind(a: Trace, b: Trace) -> Found | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, not after"
     if b.random and not a.random:
@@ -104,7 +104,7 @@ def _kind(a: PassRecord, b: PassRecord) -> Found | None:
     return None
 
 
-def _samples(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+def _samples(a: Trace, b: Trace, augmented: bool) -> Found | None:
     """Which samples, with which values, in which order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
@@ -125,7 +125,7 @@ def _samples(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
     return _other_indices(a, b)
 
 
-def _first_batch(a: PassRecord, b: PassRecord, number: int) -> Found:
+def _first_batch(a: Trace, b: Trace, number: int) -> Found:
     """Why batch ``number`` is the first that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
@@ -143,7 +143,7 @@ def _first_batch(a: PassRecord, b: PassRecord, number: int) -> Found:
     return "statistics-differ", f"{where} (standardised with other statistics: {changed}; {size})"
 
 
-def _other_indices(a: PassRecord, b: PassRecord) -> Found | None:
+def _other_indices(a: Trace, b: Trace) -> Found | None:
     if not _comparable(a, b):
         return None
     gone, come = Counter(a.base_indices), Counter(b.base_indices)
@@ -154,7 +154,7 @@ def _other_indices(a: PassRecord, b: PassRecord) -> Found | None:
     return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
 
 
-def _losses(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
+def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -166,19 +166,19 @@ def _losses(a: PassRecord, b: PassRecord, augmented: bool) -> Found | None:
     return None
 
 
-def _comparable(a: PassRecord, b: PassRecord) -> bool:
+def _comparable(a: Trace, b: Trace) -> bool:
     """Whether the indices of both sides are known, and are numbers of the same data set."""
     return bool(a.base and a.base == b.base and a.base_indices and b.base_indices)
 
 
-def _is_shuffled(record: PassRecord) -> bool:
+def _is_shuffled(record: Trace) -> bool:
     """By the order of the samples where it is known, else by the kind of sampler."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in zip(record.indices, record.indices[1:], strict=False))
     return record.shuffled
 
 
-def _one_order(records: list[PassRecord]) -> bool:
+def _one_order(records: list[Trace]) -> bool:
     """Whether several shuffled walks over one loader all have one order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:

@@ -19,7 +19,7 @@ from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tenso
 from chirp_migrate.verify.equivalence.identity import Level, levels, name_of, plain_level
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.equivalence.sketch import sketch
-from chirp_migrate.verify.spec import PassRecord
+from chirp_migrate.verify.spec import Trace
 
 __all__ = ["Known", "Walk", "is_random", "random_state_kept"]
 
@@ -61,7 +61,7 @@ class Walk:
     """
 
     loader: Any
-    record: PassRecord
+    record: Trace
     base: Level
     plain: Level | None
     length: int
@@ -81,7 +81,7 @@ class Walk:
         by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         found = levels(dataset) if by_index else [Level(dataset)]
         collate = loader.collate_fn
-        record = PassRecord(
+        record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
             random=is_random(loader),
