@@ -139,10 +139,10 @@ def _without_idle_tests(
 ) -> tuple[Skipped, ...]:
     """What was left out, with the number of loaders in tests; tests without one are no news."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
-    concerned = [path for path in tests if concerned_rules(settings.rules, path, texts.get(path, ""), project)]
+    worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
         result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
-        for result in migrate_files(concerned, project, settings, jobs)
+        for result in migrate_files(worded, project, settings, jobs)
     }
     counted = (replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
     return tuple(one for one in counted if one.loaders or one.path not in tests)

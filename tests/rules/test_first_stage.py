@@ -1,0 +1,39 @@
+"""Words and ``ast`` decide which files LibCST reads: what a rule would find there always passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chirp_migrate.engine.rewrite_file import concerned_rules
+from chirp_migrate.rules import all_rules
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+BACKENDS = ["grown_backend", "custom_loader_backend"]
+
+
+@pytest.mark.parametrize("folder", [*(f"rules/{rule.code}" for rule in all_rules()), *BACKENDS])
+def test_what_any_rule_finds_passes(folder: str) -> None:
+    files = (FIXTURES / folder).glob("*.py") if folder.startswith("rules") else (FIXTURES / folder).rglob("*.py")
+    texts = {one.relative_to(FIXTURES / folder).as_posix(): one.read_text(encoding="utf-8") for one in files}
+    project = Project(texts)
+    for path, text in texts.items():
+        module = Module(path, text)
+        finding = [rule for rule in all_rules() if any(True for _ in rule.check(module, project))]
+        passing = concerned_rules(all_rules(), path, text, project)
+        assert [rule.code for rule in finding if rule not in passing] == [], path
+
+
+def test_a_file_that_no_rule_can_say_anything_about_does_not_pass() -> None:
+    text = """\
+from torch.utils.data import DataLoader, Dataset
+
+def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
+    names = sorted(ds.names, key=lambda name: name.lower())
+    for number in range(3):
+        print(names[number].to("cuda"), float(number))
+"""
+    assert concerned_rules(all_rules(), "a.py", text, Project({"a.py": text})) == ()
