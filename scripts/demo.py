@@ -57,7 +57,7 @@ def main() -> None:
     verify = ("verify", "backend", "--json", "verify.json")
     verdict = step("Is training faster, and the same?", *verify, may_end_with=VERDICTS)
     step("All of it on one page", "report", "backend", "-o", "report.html")
-    step("Undo it", "rollback", "backend")
+    step("Undo it", "rollback", "backend", "-q")
     if fingerprint(DEMO / "backend") != before:
         sys.exit("the tree is not as it was before the migration")
     print(f"\nEvery one of the {len(before)} files is as it was, byte for byte.")

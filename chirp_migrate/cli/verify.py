@@ -217,7 +217,8 @@ def _verify(
     from chirp_migrate.verify.verification import verification  # imports PyTorch
 
     no_plots = None if output.plots is None else prepare(output.plots)
-    report = verification(root, before, verified, options, measuring, output.progress)
+    with output.steps(options.budget_s) as progress:
+        report = verification(root, before, verified, options, measuring, progress)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if output.plots is not None:
         more.append(no_plots or drawn(output.plots, report))

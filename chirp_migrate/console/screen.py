@@ -25,7 +25,7 @@ from rich.text import Text
 
 from chirp_migrate.console.text import plain, visible
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "open_screen", "printed", "progress_bar", "waiting"]
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "open_screen", "printed", "progress_bar", "steps_within", "waiting"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
@@ -252,6 +252,27 @@ def diff_style(line: str) -> str:
 def waiting(text: str) -> AbstractContextManager[object]:
     """Show on standard error, where that is a terminal, that something is being waited for."""
     return Console(stderr=True).status(Text(visible(text)))
+
+
+@contextmanager
+def steps_within(limit_s: float) -> Iterator[Callable[[str], None]]:
+    """Give a callback that prints a step of something long on standard error, one line each, so that a log reads well.
+
+    Below them a terminal shows how long it has taken, and how much of ``limit_s`` seconds is left.
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: print(f"  {visible(text)}", file=sys.stderr, flush=True)
+        return
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
+
+    class TimeLeft(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            taken = task.elapsed or 0.0
+            return Text(f"{taken:.0f} s, at most about {max(0.0, limit_s - taken):.0f} s left")
+
+    with Progress(SpinnerColumn(), TimeLeft(), console=Console(stderr=True), transient=True) as shown:
+        shown.add_task("")
+        yield lambda text: shown.console.print(Text(f"  {visible(text)}"), soft_wrap=True)
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from chirp_migrate.console.screen import Screen, printed
+from chirp_migrate.console.screen import Screen, printed, steps_within
 from chirp_migrate.console.text import plain
 
 
@@ -60,3 +62,25 @@ def test_a_table_that_is_too_wide_is_told_row_by_row() -> None:
         "    before before before before 1.0,",
         "    after after after after 2.0",
     ]
+
+
+@pytest.mark.slow
+def test_on_a_terminal_steps_stand_above_the_time_that_is_left() -> None:
+    pexpect = pytest.importorskip("pexpect", reason="needs a pseudo-terminal")
+    code = (
+        "import time\nfrom chirp_migrate.console.screen import steps_within\n"
+        "with steps_within(90) as say:\n    say('one [bold]\\x1b[31m'); time.sleep(0.5); say('two')\nprint('done')\n"
+    )
+    child = pexpect.spawn(sys.executable, ["-c", code], dimensions=(24, 80), encoding="utf-8", timeout=60)
+    shown = child.read()
+    child.close()
+    assert child.exitstatus == 0
+    assert "at most about 90 s left" in shown and "  one [bold]\\x1b[31m" in shown and "\x1b[31m" not in shown
+    assert "left" not in shown[shown.index("two") :].rpartition("done")[0].rpartition("\x1b[2K")[2]
+
+
+def test_steps_in_a_log_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with steps_within(90) as say:
+        say("one")
+        say("two\x07")
+    assert capsys.readouterr().err == "  one\n  two\\x07\n"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.console.screen import open_screen, steps_within
 from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.verify.document import VerifyReport
 
@@ -43,6 +45,10 @@ class Output:
         show_verify(report, screen, quiet=self.quiet, verbose=self.verbose)
         for one in () if self.quiet else more:
             screen.text(one, hang=2)
+
+    def steps(self, limit_s: float) -> AbstractContextManager[Callable[[str], None]]:
+        """Gives what shows one step of something long; on a terminal, with how much of ``limit_s`` seconds is left."""
+        return nullcontext(self.progress) if self.quiet else steps_within(limit_s)
 
     def progress(self, text: str) -> None:
         """One line on standard error, so that a log of it reads as well as a terminal."""
