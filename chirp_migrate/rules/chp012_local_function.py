@@ -184,15 +184,10 @@ class _Lifted:
     def _name(self, goes: bool, method: cst.FunctionDef | None, taken: set[str]) -> str:
         module, title = self.module, self.title
         said = _said(module, self.node)
-        namesakes = [
-            one for one in module.find(cst.FunctionDef) if one.name.value == title and _said(module, one) != said
-        ]
-        if (
-            goes
-            and title not in taken
-            and not namesakes
-            and movability.is_unused(module, self.project, title, self.scope)
-        ):
+        same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
+        namesakes = [one for one in same if _said(module, one) != said]
+        is_free = goes and title not in taken and not namesakes
+        if is_free and movability.is_unused(module, self.project, title, self.scope):
             return title
         bare = title.strip("_")
         wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []

@@ -8,6 +8,7 @@ import click
 import msgspec
 import pytest
 
+from chirp_migrate.cli.options import counts
 from chirp_migrate.verify.measures.figures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
@@ -18,7 +19,6 @@ from chirp_migrate.verify.measures.metric_data import (
     Walk,
     WorkerTrial,
 )
-from chirp_migrate.verify.measures.options import parsed_counts
 from chirp_migrate.verify.measures.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
 
 AUGMENTED = "Augmented > Subset"
@@ -140,8 +140,9 @@ def test_plain_values_come_back_as_they_were() -> None:
 
 def test_worker_counts_are_numbers() -> None:
     context, option = click.Context(click.Command("verify")), click.Option(["--num-workers"])
-    assert parsed_counts(context, option, " 8,0,2 ,8") == (0, 2, 8)
-    assert parsed_counts(context, option, "") == ()
+    parsed = counts(0, 64)
+    assert parsed(context, option, " 8,0,2 ,8") == (0, 2, 8)
+    assert parsed(context, option, "") == ()
     for text in ("two", "1.5", "-1", "65", "1,,2"):
-        with pytest.raises(click.BadParameter, match="give numbers from 0 to 64"):
-            parsed_counts(context, option, text)
+        with pytest.raises(click.BadParameter, match="0 to 64"):
+            parsed(context, option, text)

@@ -28,7 +28,7 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
         tmp_path, 'samples = 90\nepochs = 7\nshape = "3x8x9"\nclasses = 5\nbatch-size = 4\nfolds = 3\n'
         'model = "nets.big:Net"\nthreshold = 30\nbudget = 12.5\ntimeout = 9\nthreads = 1\nrounds = 4',
     )  # fmt: skip
-    options = resolve(tmp_path, {"samples": 50, "threshold": 10.0, "model": None})
+    options = resolve(tmp_path, {"samples": 50, "min-saving": 10.0, "model": None})
     sizes = options.sizes
     assert (sizes.samples, sizes.epochs, sizes.shape, sizes.classes) == (50, 7, (3, 8, 9), 5)
     assert (sizes.batch_size, sizes.folds) == (4, 3)

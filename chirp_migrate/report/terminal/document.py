@@ -51,6 +51,8 @@ def show_verify(report: VerifyReport, screen: Screen, *, quiet: bool = False, ve
     """Print what ``verify`` found in at most 25 lines; ``quiet`` the verdict alone, ``verbose`` all behind it."""
     show_summary(report, screen, style_of(report.verdict), quiet=quiet)
     if verbose:
+        if report.simulated is not None:
+            screen.text(report.simulated.what)
         show_details(report, screen)
 
 
