@@ -29,7 +29,6 @@ from chirpid_patch.loader_options import (
     draws_its_own_order,
 )
 from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
-from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.processes import why_no_processes
@@ -366,16 +365,17 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
     if placement is not None and not held:
         said.append(where)
-    asked, persistent = options.asked_workers, options.persistent_workers and options.asked_workers > 0
-    if not plan.workers and (asked or options.leaves_workers_open):
+    asked = options.asked_workers
+    # What was asked for is what the loader's attributes say, also where none of it is needed.
+    workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
+    if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     with warnings.catch_warnings():
         if plan.measured:  # more workers than CPUs were measured to be faster
             warnings.filterwarnings("ignore", message="This DataLoader will create")
         loader: BatchedDataLoader[Any] = BatchedDataLoader(
             options.dataset,
-            draws_ahead=0 if plan.workers else (options.prefetch_factor or TORCH_PREFETCH) * asked,
-            draws_like_persistent_workers=persistent and not plan.workers,
+            in_process=not plan.workers,
             prefetch_threads=plan.threads,
             thread_safe=options.thread_safe,
             keep_workers=plan.measured and plan.workers > 0,
@@ -383,7 +383,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
             placement=placement,
             epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
             most_workers=_most_workers(options, plan) if options.adjust_workers and not held else None,
-            **_with_workers(arguments, plan.workers, plan.prefetch, persistent),
+            **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
         )
     return _decided(loader, "; ".join(said), options.benchmark)
 

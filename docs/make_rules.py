@@ -36,8 +36,8 @@ in a terminal. The examples below are the test cases of the rules.
 What *safe* leaves to be seen by a program that looks for it:
 
 * Loaders are `BatchedDataLoader`s, which are `DataLoader`s: `type(loader)` and its name in messages. Where samples
-  are in memory there are no workers, and `num_workers`, `persistent_workers`, `prefetch_factor` and `timeout` say so.
-  All else: the table in [loader.md](loader.md#where-it-differs-from-pytorchs-loader).
+  are in memory no workers are started, though `num_workers`, `persistent_workers`, `prefetch_factor` and `timeout` are
+  as given: `worker_processes` is 0. All else: table in [loader.md](loader.md#where-it-differs-from-pytorchs-loader).
 * Functions, classes and lambdas that move to the module have other names (`__qualname__`, `repr`), and there is one
   for all calls: attributes set on them, and comparisons of two, tell. What they captured is an argument or attribute
   of theirs then, so `copy.deepcopy` copies it.

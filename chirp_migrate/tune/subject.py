@@ -18,7 +18,7 @@ from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.candidate import Candidate
 from chirpid_patch import BatchedDataLoader
-from chirpid_patch.loading.limits import TORCH_PREFETCH
+from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
@@ -100,17 +100,16 @@ def of_loader(loader: Any, role: str) -> Subject:
         options["collate_fn"] = loader.collate_fn
     options |= {name: value for name in _KEPT if (value := getattr(loader, name, None))}
     migrated = isinstance(loader, BatchedDataLoader)
-    workers = loader.num_workers
+    workers = worker_processes(loader)
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
-    asked = workers or (loader.draws_ahead // TORCH_PREFETCH if isinstance(loader, BatchedDataLoader) else 0)
     threads = (loader.prefetch_threads or 0) if isinstance(loader, BatchedDataLoader) and not workers else 0
-    return Subject(
-        dataset, role, loader.batch_size, options, Candidate(workers, ahead, threads), migrated, asked_workers=asked
-    )
+    now, asked = Candidate(workers, ahead, threads), loader.num_workers
+    return Subject(dataset, role, loader.batch_size, options, now, migrated, asked_workers=asked)
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate, migrated: bool) -> DataLoader[Any]:
     """A loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
+    threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **subject.loading(),
         **sampling,
@@ -123,10 +122,9 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate,
         options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
     if not migrated:
         return DataLoader(subject.dataset, **options)
-    threads = candidate.prefetch_threads
-    return BatchedDataLoader(
-        subject.dataset, prefetch_threads=threads, draws_ahead=threads, thread_safe=threads > 0, **options
-    )
+    if threads:
+        options |= {"num_workers": threads, "prefetch_factor": 1, "in_process": True}
+    return BatchedDataLoader(subject.dataset, prefetch_threads=threads, thread_safe=threads > 0, **options)
 
 
 def _check(dataset: Any) -> None:

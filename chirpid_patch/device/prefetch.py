@@ -13,6 +13,7 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.moving import mapped, move_batch, move_part, usable_device
 from chirpid_patch.device.side_stream import BatchCopy, CopyingDevice, CudaCopies
+from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 
@@ -120,7 +121,7 @@ class DeviceIterator(Iterator[Any]):
 def _gives_away(loader: Any) -> bool:
     """Whether each batch of ``loader`` surely is in memory of its own, which the loader does not write to again."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
-    return ours and (loader.num_workers > 0 or stacks_samples(loader.collate_fn))
+    return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 
 
 def asked_early_unnoticed(loader: Any, *, in_memory: bool = False) -> bool:
@@ -132,7 +133,7 @@ def asked_early_unnoticed(loader: Any, *, in_memory: bool = False) -> bool:
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):
         return False
-    if not (loader.num_workers or (in_memory and ours and is_in_memory(loader.dataset))):
+    if not (worker_processes(loader) or (in_memory and ours and is_in_memory(loader.dataset))):
         return False
     free = tasks_drawn_freely(loader)
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)

@@ -69,7 +69,7 @@ class HeldOn(Placement):
 
     def attach(self, loader: Any) -> None:
         """Upload the samples of ``loader``, unless they are there."""
-        if loader.num_workers or loader.prefetch_threads != 0 or loader.pin_memory:
+        if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
                 "samples on a device are read in this process: leave num_workers out, and give pin_memory=False and "
                 "prefetch_threads=0"

@@ -43,8 +43,7 @@ class RankEpochs(Epochs):
         """The sampler's epoch; the base seed follows from it."""
         epoch = int(loader.sampler.epoch)
         # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
-        is_kept = loader.persistent_workers if loader.num_workers else loader.draws_like_persistent_workers
-        words = (self.seed, self.rank) if is_kept else (self.seed, self.rank, epoch)
+        words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
         loader.generator.manual_seed(int(derive(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
 

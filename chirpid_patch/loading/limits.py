@@ -14,7 +14,13 @@ MOST_WORKERS = 8
 WAITING = 0.5
 
 
+def worker_processes(loader: Any) -> int:
+    """How many worker processes ``loader`` reads in: its ``num_workers``, unless it is one of ours that needs none."""
+    workers: int = getattr(loader, "worker_processes", getattr(loader, "num_workers", 0))
+    return workers
+
+
 def batches_ahead(loader: Any) -> int:
     """Batches that the workers of ``loader`` have been asked for when its first one arrives."""
-    workers = getattr(loader, "num_workers", 0)
+    workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

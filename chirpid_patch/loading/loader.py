@@ -46,10 +46,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     are neither this package's nor PyTorch's over tensors are read by PyTorch's own code, in this process or in its
     worker processes. ``docs/loader.md`` lists where anything differs.
 
-    draws_ahead: how many batches of indices the original had drawn when its iterator was made, that is its
-        ``num_workers * prefetch_factor``. Only used without workers, where 0 means that it had none.
-    draws_like_persistent_workers: the original kept its workers, so it drew its base seed once in its life and
-        not once an epoch, and had one iterator in its life. Only used without workers.
+    in_process: batches are read in this process, whatever ``num_workers`` says: as many workers, ``prefetch_factor``
+        and ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
+        what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
         loop, whether that helps (see ``controller.ThreadCount``). Batches are the same either way. Only this package's
         datasets over memory, with default collation, are read in threads, unless
@@ -92,8 +91,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
-        draws_ahead: int = 0,
-        draws_like_persistent_workers: bool = False,
+        in_process: bool = False,
         prefetch_threads: int | None = None,
         thread_safe: bool = False,
         keep_workers: bool = False,
@@ -102,6 +100,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         placement: Placement | None = None,
         epochs: Epochs | None = None,
     ) -> None:
+        # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
+        self.in_process = in_process
+        self._without_workers = False
         super().__init__(
             dataset,
             batch_size,
@@ -123,10 +124,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
         if prefetch_threads is not None and prefetch_threads < 0:
             raise ValueError(f"prefetch_threads must be a number of threads, 0 or more, not {prefetch_threads}")
-        # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
         self._decision = ""
-        self.draws_ahead = max(draws_ahead, 1) if draws_like_persistent_workers else draws_ahead
-        self.draws_like_persistent_workers = draws_like_persistent_workers
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.keep_workers = keep_workers
@@ -136,7 +134,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.epochs = epochs
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
-            self._controller.worker_count = WorkerCount(self.num_workers, most_workers)
+            self._controller.worker_count = WorkerCount(self.worker_processes, most_workers)
         self._stays: str | None = self._why_workers_stay()
         self._lost_workers = False
         self._threads = KeptThreads()
@@ -144,7 +142,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._epochs_begun = 0
         self._kept_seed: int | None = None
         self._idle_workers: WorkerIterator | None = None
-        self._without_workers = False
         self._latest: weakref.ref[Any] | None = None
         self._begun_from: dict[str, Any] | None = None
         self._resumed: dict[str, Any] | None = None
@@ -178,6 +175,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Why the number of workers is what it is, or why it stays."""
         count = self._controller.worker_count
         return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
+
+    @property
+    def worker_processes(self) -> int:
+        """How many worker processes read: ``num_workers``, or none."""
+        return 0 if self.in_process or self._without_workers else self.num_workers
 
     @property
     def lost_workers(self) -> bool:
@@ -224,15 +226,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
             outside.restore()
 
     def _make_iterator(self) -> Iterator[Any]:
-        if self.keep_workers and self.num_workers and not self.persistent_workers and not self._without_workers:
-            batches: Iterator[Any] = self._with_kept_workers()
-        elif not self.draws_like_persistent_workers or self.num_workers:
-            batches = super().__iter__()
-        elif self._iterator is None:
-            self._iterator = batches = self._get_iterator()  # one in the life of the loader, as the original had
-        else:
-            self._iterator._reset(self)
-            batches = self._iterator
+        keep = self.keep_workers and self.worker_processes and not self.persistent_workers
+        batches = self._with_kept_workers() if keep else super().__iter__()
         self._latest = weakref.ref(batches)
         return batches
 
@@ -240,7 +235,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
             return super()._get_iterator()
         seed, self._kept_seed = self._kept_seed, None
-        if self.num_workers and not self._without_workers:
+        if self.worker_processes:
             try:
                 return self._start_workers(seed)
             except WorkersNotStartedError as error:
@@ -257,6 +252,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
         return self._iterate_here(seed if error.seed is None else error.seed)
 
+    def check_worker_number_rationality(self) -> None:
+        """Warn as PyTorch's loader does, unless no worker is started."""
+        if not self.in_process:
+            super().check_worker_number_rationality()
+
     def _start_workers(self, seed: int | None, *, keep: bool = False) -> WorkerIterator:
         self.check_worker_number_rationality()
         return WorkerIterator(self, reads_batches=reads_batches(self.dataset), keep=keep, seed=seed)
@@ -265,14 +265,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self.placement is not None:
             self.placement.begin_epoch(self.dataset)
         for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
-        changed: dict[str, Any] = {"pin_memory": self.pin_memory and pinning_device() is not None}
-        if self.num_workers:  # they were lost
-            changed |= {"num_workers": 0, "timeout": 0}
+        pinned = self.pin_memory and pinning_device() is not None
         return InProcessIterator(
             self,
-            parts_of(self, **changed),
-            reader=self._reader(sent=self._had_workers) if for_threads or reads_batches(self.dataset) else None,
-            ahead=self.num_workers * (self.prefetch_factor or 0) if self.num_workers else self.draws_ahead,
+            parts_of(self, num_workers=0, timeout=0, pin_memory=pinned),
+            reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
+            ahead=self.num_workers * (self.prefetch_factor or 0),
             free=tasks_drawn_freely(self) if for_threads else 0,
             controller=self._controller if for_threads else None,
             threads=self._threads,
@@ -286,10 +284,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return placed
         dataset = sent_copy(self.dataset) if sent else self.dataset
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
-
-    @property
-    def _had_workers(self) -> bool:
-        return self.num_workers > 0 or self.draws_ahead > 0
 
     def _epoch_requests(self, seed: int) -> EpochRequests:
         """The requests of the epoch that begins, whose base seed is ``seed``."""
@@ -335,7 +329,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return None
 
     def _change_workers(self, workers: int) -> None:
-        before = self.num_workers
+        before = self.worker_processes
         if workers == before:
             return
         if self.lost_workers:
@@ -346,15 +340,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return
         counters = self._counters()
         self.shutdown()
-        # It goes on drawing from the global generators as it did.
-        if self.draws_like_persistent_workers:
-            object.__setattr__(self, "persistent_workers", True)  # which PyTorch's loader fixes when it is made
-        if before and not workers:
-            self.draws_ahead = before * (self.prefetch_factor or TORCH_PREFETCH)
-            self.draws_like_persistent_workers = self.persistent_workers
-        if workers and self.prefetch_factor is None:
-            self.prefetch_factor = TORCH_PREFETCH
-        self.num_workers = workers
+        self.in_process = not workers
+        if workers:  # without, it goes on drawing from the global generators as it did
+            self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
         logger.info("worker processes: %s", self.adjusting)
 
@@ -399,9 +387,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _seed_in_use(self) -> int | None:
         """The base seed that all further epochs have, where it is drawn only once."""
-        is_kept = self.persistent_workers if self.num_workers else self.draws_like_persistent_workers
         iterator: Any = self._iterator
-        return iterator._base_seed if is_kept and iterator is not None else self._kept_seed
+        return iterator._base_seed if self.persistent_workers and iterator is not None else self._kept_seed
 
     def _random_states(self) -> dict[str, Any]:
         """All that an epoch that begins now begins from."""

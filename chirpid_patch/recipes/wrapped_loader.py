@@ -23,7 +23,7 @@ from torch.utils.data import (
 from chirpid_patch.datasets.samples import load_batch
 from chirpid_patch.device.prefetch import DevicePrefetcher, move_batch
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loading.limits import TORCH_PREFETCH
+from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.measure import shut_down_workers
 
@@ -212,17 +212,17 @@ class WrappedDataLoader:
     @property
     def _prefetch_factor(self) -> int | None:
         """Batches that each worker loads ahead; None without workers."""
-        return self._pytorch_loader.prefetch_factor
+        return self._pytorch_loader.prefetch_factor if self._num_workers else None
 
     @property
     def _persistent_workers(self) -> bool:
         """Whether workers stay from epoch to epoch."""
-        return self._pytorch_loader.persistent_workers
+        return self._pytorch_loader.persistent_workers and self._num_workers > 0
 
     @property
     def _num_workers(self) -> int:
         """How many worker processes load."""
-        return self._pytorch_loader.num_workers
+        return worker_processes(self._pytorch_loader)
 
     def __getattr__(self, name: str) -> Any:
         if name in REMOVED:

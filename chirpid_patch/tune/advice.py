@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.tune.measure import Times
 
 logger = logging.getLogger("chirpid_patch")
@@ -62,7 +63,7 @@ def handle_oom_errors(
     if batch_size is None:
         batch_size = 32 if loader is None else _batch_size(loader)
     if num_workers is None:
-        num_workers = 4 if loader is None else loader.num_workers
+        num_workers = 4 if loader is None else worker_processes(loader)
     if batch_size < 1 or num_workers < 0 or gradient_accumulation_steps < 1:
         raise ValueError("batch_size and gradient_accumulation_steps must be at least 1, num_workers at least 0")
     smaller, steps = _divided(batch_size, gradient_accumulation_steps)

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead
+from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.processes import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -127,7 +127,7 @@ class _Diagnosis:
         if step is None:
             return True
         load = float(self._times["mean_batch_time"])
-        wait = max(load - step, 0.0) if self._loader.num_workers else load
+        wait = max(load - step, 0.0) if worker_processes(self._loader) else load
         return wait > _WORTH * (step + wait)
 
     def _can_try(self) -> bool:
@@ -149,7 +149,7 @@ class _Diagnosis:
 
     def _other_workers(self) -> tuple[Finding | None, float]:
         """A better number of workers, and how many times as fast the loader was with it."""
-        now = self._loader.num_workers
+        now = worker_processes(self._loader)
         if now:
             alone = self._ratio(lambda: loader_twin(self._loader, 0))
             if alone is not None and alone >= _AS_FAST:
@@ -198,19 +198,18 @@ class _Diagnosis:
         return min(ratios)
 
     def _start_up(self) -> Finding | None:
-        if not self._loader.num_workers or self._loader.persistent_workers:
+        if not worker_processes(self._loader) or self._loader.persistent_workers:
             return None
         batches = _length(self._loader)
         if batches is None:
             return None
-        return start_up_finding(self._times, self._loader.num_workers, batches)
+        return start_up_finding(self._times, worker_processes(self._loader), batches)
 
     def _prefetching(self) -> Finding | None:
-        if not self._loader.num_workers or self._step_seconds is None:
+        if not worker_processes(self._loader) or self._step_seconds is None:
             return None
-        return prefetch_finding(
-            self._times, self._loader.num_workers, self._loader.prefetch_factor or TORCH_PREFETCH, self._step_seconds
-        )
+        prefetch = self._loader.prefetch_factor or TORCH_PREFETCH
+        return prefetch_finding(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
 
 
 def _length(loader: DataLoader[Any]) -> int | None:
@@ -224,13 +223,13 @@ def _length(loader: DataLoader[Any]) -> int | None:
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
     """So many of ``batches`` that those which workers had under way when the first one came can be left out."""
     length = _length(loader)
-    if not loader.num_workers or length is None:
+    if not worker_processes(loader) or length is None:
         return batches
     return max(min(batches, length - 1 - batches_ahead(loader)), 1)
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:
-    epochs = 1 if loader.num_workers else _EPOCHS
+    epochs = 1 if worker_processes(loader) else _EPOCHS
     try:
         with warnings.catch_warnings():  # whether more workers than CPUs help is what is measured
             warnings.filterwarnings("ignore", message="This DataLoader will create")

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.loading.limits import TORCH_PREFETCH
+from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.prefetch import KeptThreads
 from chirpid_patch.loading.samplers import sampler_twin
@@ -22,7 +22,9 @@ def loader_twin(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     changed: dict[str, Any] = {"_iterator": None, **_samplers(loader)}
     if isinstance(twin, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(twin.overlap), "_threads": KeptThreads()}
-    if num_workers is not None and num_workers != loader.num_workers:
+        if num_workers:
+            changed["in_process"] = False
+    if num_workers is not None and num_workers != worker_processes(loader):
         changed |= {
             "num_workers": num_workers,
             "prefetch_factor": (loader.prefetch_factor or TORCH_PREFETCH) if num_workers else None,

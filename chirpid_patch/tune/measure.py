@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
-from chirpid_patch.loading.limits import batches_ahead
+from chirpid_patch.loading.limits import batches_ahead, worker_processes
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.torch_private import end_workers
 
@@ -88,7 +88,7 @@ def measure(
 
 def _waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
     """Up to ``most`` waits of one iteration; the first of them from before its iterator was asked for."""
-    restarts = getattr(loader, "num_workers", 0) > 0 and not getattr(loader, "persistent_workers", False)
+    restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
     batches = TimedBatches(iter(loader))
     started = time.perf_counter() - begun

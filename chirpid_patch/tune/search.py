@@ -176,14 +176,14 @@ class _Measuring:
             options.setdefault("multiprocessing_context", default_start_method())
         else:
             options.pop("multiprocessing_context", None)
-            options.pop("prefetch_factor", None)
+            options["prefetch_factor"] = 1 if prefetch_threads else None
 
         def make() -> BatchedDataLoader[Any]:
             return BatchedDataLoader(
                 self._dataset,
-                num_workers=num_workers,
+                num_workers=num_workers or prefetch_threads,
                 persistent_workers=num_workers > 0,
-                draws_ahead=prefetch_threads,
+                in_process=not num_workers,
                 prefetch_threads=prefetch_threads,
                 thread_safe=prefetch_threads > 0,
                 **options,

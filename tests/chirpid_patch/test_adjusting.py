@@ -103,7 +103,7 @@ def test_batches_order_and_draws_are_those_of_a_fixed_number(persistent: bool) -
         torch.manual_seed(11)
         for _ in range(5):
             seen.append([*map(repr, loader), repr(torch.rand(2))])
-            counts.append(loader.num_workers)
+            counts.append(loader.worker_processes)
         assert counts == [2, 0, 1, 1, 0]
     assert seen == expected
     assert not multiprocessing.active_children()
@@ -114,8 +114,9 @@ def test_a_replaced_loader_with_kept_workers_draws_its_seed_once_at_any_number()
     options: dict[str, Any] = {
         "batch_size": 4,
         "shuffle": True,
-        "draws_ahead": 4,
-        "draws_like_persistent_workers": True,
+        "num_workers": 2,
+        "persistent_workers": True,
+        "in_process": True,
     }
     expected = run(BatchedDataLoader(Squares(), **options), 3)
     with BatchedDataLoader(Squares(), **options, most_workers=8) as loader:

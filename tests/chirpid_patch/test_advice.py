@@ -207,9 +207,7 @@ def loaders() -> dict[str, Callable[[], Any]]:
         "plain": lambda: DataLoader(data, 4, **own),
         "kept workers": lambda: DataLoader(data, 4, shuffle=True, **workers),
         "ours": lambda: BatchedDataLoader(tensor_data(24), 4, shuffle=True),
-        "ours as with workers": lambda: BatchedDataLoader(
-            data, 4, **own, draws_ahead=2, draws_like_persistent_workers=True
-        ),
+        "ours as with workers": lambda: BatchedDataLoader(data, 4, **own, **workers, in_process=True),
         "ours with kept workers": lambda: BatchedDataLoader(data, 4, shuffle=True, **workers),
         "batch sampler": lambda: DataLoader(data, batch_sampler=[[0, 1], [2, 3], [4]]),
         "single samples": lambda: DataLoader(data, batch_size=None, sampler=Counting(24)),

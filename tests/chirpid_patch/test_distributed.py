@@ -399,5 +399,5 @@ class TestWorkerBudget:
         monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: cpus)
         assert Factory.get_optimal_config(5000, has_augmentation=True)["num_workers"] == workers
         loader = Factory.create_training_loader(PairDataset(1000), 2, max_workers=20, distributed=True)
-        assert loader.num_workers <= max(0, cpus // ranks - 1)
+        assert loader.worker_processes <= max(0, cpus // ranks - 1)
         assert (f"by {ranks} ranks" in loader.decision) is (ranks > 1)  # type: ignore[attr-defined]

@@ -279,7 +279,7 @@ def test_a_loader_made_anew_with_a_distributed_sampler_is_as_random(name: str, m
 def test_a_loader_made_anew_keeps_its_settings(name: str) -> None:
     original = ORIGINALS[name]()
     again = made_anew(original, SequentialSampler(range(N)))
-    for setting in ("num_workers", "persistent_workers", "draws_ahead", "draws_like_persistent_workers",
+    for setting in ("num_workers", "persistent_workers", "in_process",
                     "prefetch_threads", "thread_safe", "keep_workers", "benchmark", "pin_memory"):  # fmt: skip
         assert getattr(again, setting) == getattr(original, setting), setting
     # and once more, as frameworks do for another stage
@@ -330,6 +330,15 @@ def test_a_loader_prepared_by_accelerate_is_as_random(name: str, accelerator: An
     prepared = accelerator.prepare(original)
     assert len(prepared) == len(original) == N // BATCH
     assert_as_random_as_it_should_be(by_number(prepared, 6))
+
+
+@pytest.mark.parametrize("create", [OptimalDataLoaderFactory.create_loader, BatchedDataLoader])
+def test_what_accelerate_prepared_has_the_workers_that_were_asked_for(create: Any, accelerator: Any) -> None:
+    asked = {"num_workers": 2, "prefetch_factor": 3, "persistent_workers": True, "timeout": 9, "worker_init_fn": print}
+    loader = create(dataset(), batch_size=BATCH, multiprocessing_context="spawn", **asked)
+    prepared = accelerator.prepare(loader)
+    assert {name: getattr(prepared, name) for name in asked} == asked
+    assert prepared.multiprocessing_context.get_start_method() == "spawn"
 
 
 def test_what_accelerate_prepared_loads_the_same_samples(accelerator: Any) -> None:

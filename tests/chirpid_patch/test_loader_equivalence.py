@@ -82,7 +82,7 @@ def test_original_with_workers(
     expected = run(DataLoader(old, num_workers=workers, **options), epochs=3)
     given: dict[str, Any] = {"max_workers": workers} if machinery == "in process" else {"num_workers": workers}
     loader = Factory.create_training_loader(new, **given, **options)
-    assert loader.num_workers == (0 if machinery == "in process" else workers)
+    assert loader.worker_processes == (0 if machinery == "in process" else workers)
     batches, states = run(loader, epochs=3)
     assert same(batches, expected[0])
     assert states == expected[1]

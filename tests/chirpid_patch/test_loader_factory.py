@@ -30,6 +30,7 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     usable_cpus,
 )
+from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.tune.search import LoaderChoice, Trial
 
 Factory = OptimalDataLoaderFactory
@@ -124,8 +125,8 @@ def test_the_first_rule_that_fits_decides(
 @pytest.mark.usefixtures("many_cpus")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_allowed_workers_are_used_where_samples_cost_work_and_not_for_data_in_memory() -> None:
-    def chosen(dataset: Any, **options: Any) -> int:
-        return Factory.create_training_loader(dataset, 2, max_workers=3, **options).num_workers
+    def chosen(dataset: Any, **options: Any) -> Any:
+        return worker_processes(Factory.create_training_loader(dataset, 2, max_workers=3, **options))
 
     data = tensor_data(8)
     assert chosen(PairDataset(8)) == 3
@@ -213,9 +214,9 @@ def test_benchmark_counts_samples_in_any_container(caplog: Any) -> None:
 def test_arguments_of_a_dataloader_are_understood_at_run_time() -> None:
     options: dict[str, Any] = {"batch_size": 4, "shuffle": True, "num_workers": 3, "pin_memory": True}
     loader = Factory.create_loader(tensor_data(10), **options)
-    assert isinstance(loader.sampler, RandomSampler) and loader.num_workers == 0 and len(loader) == 3
+    assert isinstance(loader.sampler, RandomSampler) and worker_processes(loader) == 0 and len(loader) == 3
     plain = Factory.create_loader(tensor_data(10), 4, False, None, None, 2)
-    assert isinstance(plain.sampler, SequentialSampler) and plain.num_workers == 0
+    assert isinstance(plain.sampler, SequentialSampler) and worker_processes(plain) == 0
 
 
 DTYPES = [torch.uint8, torch.uint16, torch.uint32, torch.bool, torch.bfloat16, torch.complex64]

@@ -29,10 +29,10 @@ def ranked(**options: Any) -> Any:
 LOADERS: dict[str, Callable[[], Any]] = {
     "in memory": lambda: BatchedDataLoader(augmented(tensor_data(13)), batch_size=2, shuffle=True),
     "threads": lambda: BatchedDataLoader(
-        augmented(tensor_data(13)), batch_size=2, shuffle=True, draws_ahead=4, prefetch_threads=2
+        augmented(tensor_data(13)), batch_size=2, shuffle=True, num_workers=2, in_process=True, prefetch_threads=2
     ),
     "as kept workers drew": lambda: BatchedDataLoader(
-        augmented(tensor_data(13)), batch_size=2, shuffle=True, draws_ahead=4, draws_like_persistent_workers=True
+        augmented(tensor_data(13)), batch_size=2, shuffle=True, num_workers=2, persistent_workers=True, in_process=True
     ),
     "samples that draw": lambda: BatchedDataLoader(RandomPairDataset(13), batch_size=2, shuffle=True),
     "a sampler that draws": lambda: BatchedDataLoader(PairDataset(13), batch_size=2, sampler=DrawsAsItGoes(13)),

@@ -187,7 +187,7 @@ def test_pairs_come_as_tuples_where_the_callers_collation_gives_them() -> None:
 def test_workers_that_were_asked_for_only_decide_what_is_drawn() -> None:
     dataset = standardized(9)
     loader = resident(dataset, num_workers=2)
-    assert loader.num_workers == 0
+    assert loader.worker_processes == 0
     assert "worker processes have nothing to do there" in loader.decision
     assert same(run(loader), run(ordinary(dataset, max_workers=2)))
 

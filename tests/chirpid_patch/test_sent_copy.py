@@ -97,10 +97,7 @@ def test_what_is_changed_while_workers_would_run_is_seen_when_they_would_see_it(
     def epochs(workers: int) -> list[Any]:
         torch.manual_seed(3)
         dataset = changing()
-        options = (
-            {"num_workers": workers} if workers else {"draws_ahead": 2, "draws_like_persistent_workers": persistent}
-        )
-        options |= {"persistent_workers": True} if workers and persistent else {}
+        options = {"num_workers": 1, "persistent_workers": persistent, "in_process": not workers}
         seen = []
         with BatchedDataLoader(dataset, batch_size=5, **options) as loader:
             for epoch in range(2):

@@ -75,7 +75,7 @@ def test_trap_04_worker_arguments_are_no_error_where_the_factory_leaves_workers_
         "prefetch_factor": 4, "persistent_workers": True, "timeout": 9, "multiprocessing_context": "spawn",
     }  # fmt: skip
     loader = create(tensor_data(5), 2, max_workers=2, **about)
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (0, None, False)
+    assert loader.worker_processes == 0
     assert len(list(loader)) == 3
     for name, value in about.items():
         if name != "timeout":  # which PyTorch takes until it iterates
@@ -176,7 +176,7 @@ def test_trap_11_augmented_dataset_has_a_length_copies_deeply_and_builds_nothing
 def test_trap_12_allowing_more_workers_does_not_start_them_for_data_in_memory(monkeypatch: Any) -> None:
     monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: 64)
     for allowed in (1, 4, 12):
-        assert Factory.create_training_loader(tensor_data(40), 8, max_workers=allowed).num_workers == 0
+        assert Factory.create_training_loader(tensor_data(40), 8, max_workers=allowed).worker_processes == 0
 
 
 def test_trap_13_finished_folds_keep_no_workers() -> None:

@@ -97,7 +97,7 @@ def test_threads_read_what_waits_where_they_may() -> None:
     begun = time.monotonic()
     loader = measured(Waiting(), thread_safe=True, max_workers=2, tune_seconds=1)
     assert time.monotonic() - begun < 6
-    assert loader.num_workers == 0 and loader.prefetch_threads >= 8
+    assert loader.worker_processes == 0 and loader.prefetch_threads >= 8
     assert loader.decision.startswith(f"{loader.prefetch_threads} prefetch threads: ")
     chosen, alone = figures(loader.decision)
     assert chosen > 1.5 * alone > 0
@@ -110,7 +110,7 @@ def test_worker_processes_read_what_waits_where_threads_may_not() -> None:
     begun = time.monotonic()
     loader = measured(Waiting(), tune_seconds=1.5, **FORK)
     assert time.monotonic() - begun < 6
-    assert 2 <= loader.num_workers <= 8 and loader.prefetch_threads is None
+    assert 2 <= loader.worker_processes <= 8 and loader.prefetch_threads is None
     assert loader.keep_workers and not loader.persistent_workers
     assert loader.decision.startswith(f"{loader.num_workers} worker processes: ")
     chosen, alone = figures(loader.decision)
@@ -124,7 +124,7 @@ def test_what_is_in_memory_is_loaded_in_this_process() -> None:
     begun = time.monotonic()
     loader = measured(tensor_data(500), 50, tune_seconds=1, **FORK)
     assert time.monotonic() - begun < 6
-    assert loader.num_workers == 0 and loader.prefetch_threads is None
+    assert loader.worker_processes == 0 and loader.prefetch_threads is None
     alone, others = loader.decision.removeprefix("loading in this process: measured ").split(" samples/s; ")
     assert all(int(alone) > int(rate) > 0 for rate in re.findall(r"worker process(?:es)? (\d+)", others))
 
@@ -167,14 +167,14 @@ def test_no_more_workers_are_tried_than_allowed(most: int) -> None:
 @needs_fork
 def test_max_workers_bounds_what_the_factory_measures() -> None:
     loader = measured(Waiting(), tune_seconds=0.6, max_workers=2, **FORK)
-    assert loader.num_workers in (0, 2) and not re.search(r"[3-9] worker", loader.decision)
+    assert loader.worker_processes in (0, 2) and not re.search(r"[3-9] worker", loader.decision)
 
 
 def test_an_explicit_number_of_workers_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
     for workers in (0, 1):
         loader = measured(PairDataset(6), num_workers=workers)
-        assert loader.num_workers == workers and "was asked for" in loader.decision
+        assert loader.worker_processes == workers and "was asked for" in loader.decision
 
 
 def test_what_cannot_be_measured_is_loaded_as_without_tuning() -> None:
@@ -482,7 +482,7 @@ def test_batches_and_random_draws_are_those_of_the_loader_that_was_replaced(
     _, expected, states = trained(partial(DataLoader, **original))
     loader, batches, moved = trained(partial(measured, thread_safe=True, **given, **FORK))
     with loader:
-        assert (loader.num_workers, loader.prefetch_threads or 0) == (workers, threads)
+        assert (loader.worker_processes, loader.prefetch_threads or 0) == (workers, threads)
         assert loader.keep_workers == (workers > 0)
         assert same(batches, expected) and moved == states
 
@@ -513,11 +513,11 @@ class DrawsWhenAsked(DrawsAsItGoes):
 def test_nothing_is_drawn_ahead_from_a_sampler_whose_draws_it_would_move(sampler: Any) -> None:
     dataset = Waiting(30, seconds=0.001)
     loader = measured(dataset, sampler=sampler, thread_safe=True, **FORK)
-    assert loader.num_workers == 0 and loader.prefetch_threads is None
+    assert loader.worker_processes == 0 and loader.prefetch_threads is None
     assert same(run(loader), run(DataLoader(dataset, 4, sampler=sampler)))
 
     loader = measured(dataset, sampler=sampler, max_workers=2, tune_seconds=0.6, **FORK)
-    assert loader.num_workers in (0, 2)
+    assert loader.worker_processes in (0, 2)
     with loader:
         assert same(run(loader), run(DataLoader(dataset, 4, sampler=sampler, num_workers=2)))
 
@@ -647,7 +647,7 @@ def main(method, seconds, count):
         Waiting(), 4, tune=float(seconds) > 0, profile=sys.argv[4], tune_seconds=float(seconds))
     fixed = multiprocessing.get_start_method(allow_none=True) != before
     with loader:
-        print(loader.num_workers, sum(len(y) for _, y in loader), fixed)
+        print(loader.worker_processes, sum(len(y) for _, y in loader), fixed)
 
 main(*sys.argv[1:4])
 """
@@ -700,11 +700,11 @@ def test_scripts_run_once_however_processes_are_started_and_whatever_is_remember
 def test_where_processes_are_safe_what_is_remembered_is_used(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen(monkeypatch, 2, 0)
     options: dict[str, Any] = {"multiprocessing_context": method}
-    assert measured(PairDataset(6), **options).num_workers == 2
+    assert measured(PairDataset(6), **options).worker_processes == 2
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
-    assert measured(PairDataset(6), **options).num_workers == 2  # pytest's own script has a guard
+    assert measured(PairDataset(6), **options).worker_processes == 2  # pytest's own script has a guard
     monkeypatch.setattr("chirpid_patch.loading.processes.main_is_guarded", lambda: False)
-    assert Factory.create_training_loader(PairDataset(6), 4, profile=default_profile(), **options).num_workers == 0
+    assert Factory.create_training_loader(PairDataset(6), 4, profile=default_profile(), **options).worker_processes == 0
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ for chosen in json.loads(sys.argv[1]):
         result = engine.run_single_fold_predefined(data, list(range(30)), list(range(30, 40)))
     train, _ = made[0]
     kind = f"{type(train).__module__}.{type(train).__name__}"
-    print(json.dumps({"kind": kind, "workers": train.num_workers, "losses": result["train_losses"]}))
+    workers = getattr(train, "worker_processes", train.num_workers)
+    print(json.dumps({"kind": kind, "workers": workers, "losses": result["train_losses"]}))
     print("NEXT", file=sys.stderr)
 """
 

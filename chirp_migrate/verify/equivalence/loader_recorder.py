@@ -16,6 +16,7 @@ from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.watch.passing import PassingIterator
 from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
 from chirp_migrate.verify.spec import Trace
+from chirpid_patch.loading.limits import worker_processes
 
 __all__ = ["DRAWS", "LoaderWatch"]
 
@@ -180,6 +181,9 @@ class _WatchedSampler(Iterator[Any]):
 @contextmanager
 def _fewer(loader: Any) -> Iterator[None]:
     """One worker shows what the seeds of workers come from; to start them is what takes time."""
+    if not worker_processes(loader):
+        yield
+        return
     asked = loader.num_workers
     needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
     loader.num_workers = min(asked, int(needs_one or not hasattr(loader.dataset, "__getitem__")))

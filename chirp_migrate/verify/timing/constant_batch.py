@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.training.watch.interception import Interception
+from chirpid_patch.loading.limits import worker_processes
 
 __all__ = ["CachedLoading"]
 
@@ -38,7 +39,7 @@ class CachedLoading(Interception):
         self.making_s = 0.0
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if self._only_workers and loader.num_workers == 0:
+        if self._only_workers and not worker_processes(loader):
             return start()
         if loader.batch_size is None or not hasattr(loader.dataset, "__getitem__"):
             return start()  # batches of unknown size: loaded as ever, so the headspace is an underestimate

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from chirp_migrate.training.watch.interception import Interception
+from chirpid_patch.loading.limits import worker_processes
 
 __all__ = ["FewerWorkers"]
 
@@ -33,6 +34,8 @@ class FewerWorkers(Interception):
         return taken
 
     def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        if not worker_processes(loader):
+            return start()
         workers, timeout = loader.num_workers, loader.timeout
         keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
         if not (keeps and loader in self._kept):
