@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
+.PHONY: demo test test-fast test-slow test-all test-frameworks lint bench bench-loader bench-oracle bench-foreign bench-soundness bench-mutations bench-codemod bench-linters bench-suites bench-versions bench-verify bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs package clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +65,12 @@ bench-codemod: $(STAMP)  ## packages from PyPI migrated and checked, and the mig
 
 bench-linters: $(STAMP)  ## packages from PyPI under their own formatters and linters, before and after
 	$(BIN)/python benchmarks/linters.py --check --write
+
+bench-suites: $(STAMP)  ## tests of packages from PyPI, before and after package and tests are migrated
+	$(BIN)/python benchmarks/suites.py --check --write
+
+bench-versions: $(STAMP)  ## the wheel and the fast tests with other versions of Python and torch
+	$(BIN)/python benchmarks/versions.py --check --write
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs

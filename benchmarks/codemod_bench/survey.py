@@ -76,7 +76,7 @@ def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> 
     original = checks.snapshot(work)
     before = census.count(work)
     begun = time.monotonic()
-    plan = _apply(work, scratch / f"{package.name}.json")
+    plan = migrate(work, scratch / f"{package.name}.json")
     seconds = time.monotonic() - begun
     migrated = checks.snapshot(work)
     after = census.count(work)
@@ -98,18 +98,23 @@ def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> 
         if path.endswith(".py"):
             lines = {one["line"] for one in plan["findings"] if one["path"] == path and one["status"] == "rewrite"}
             result.checks.add(checks.check_file(path, original.get(path, b""), migrated.get(path, b""), lines))
-    _apply(work, scratch / f"{package.name}.second.json")
+    migrate(work, scratch / f"{package.name}.second.json")
     result.second_run = checks.changed(migrated, checks.snapshot(work))
     if rewritten and not result.second_run:
         result.not_rolled_back = _rolled_back(work, original)
     if keep:
-        _apply(work, scratch / f"{package.name}.json")  # as it is to be read
+        migrate(work, scratch / f"{package.name}.json")  # as it is to be read
     else:
         shutil.rmtree(scratch / package.name)
     return result
 
 
-def _apply(tree: Path, target: Path) -> Any:
+def migrate(tree: Path, target: Path) -> Any:
+    """Migrate ``tree``, tests included; the answer is the plan, which goes to ``target`` as well.
+
+    Raises:
+        RuntimeError: the tool ended with an error.
+    """
     ended = subprocess.run(
         [*_APPLY, "--json", str(target), str(tree)], capture_output=True, text=True, check=False, cwd=tree
     )

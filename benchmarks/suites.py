@@ -1,0 +1,296 @@
+"""`make bench-suites`: tests of packages from PyPI, before and after package and tests are migrated.
+
+Each source distribution is unpacked and those of its test files are run that touch data loading: they mention
+`DataLoader`, are migrated themselves, or import a module that is. They run after `apply --tests`, and twice more once
+that is rolled back, at the same place, in an environment with the runtime. What the two runs before do not agree about
+is flaky, and listed; of everything else no outcome may change.
+
+Writes `suites.json` and `suites.md` to `benchmarks/results/`, with `--write`; what was recorded of suites that are not
+run stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+from codemod_bench.packages import PACKAGES, Unavailable, default_cache, fetch, unpack
+from codemod_bench.survey import migrate
+
+from chirp_migrate.training.process import machine as machines
+
+_ROOT = Path(__file__).resolve().parents[1]
+_RESULTS = _ROOT / "benchmarks" / "results"
+_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tests of one package.
+
+    Attributes:
+        package: its name among the surveyed packages.
+        tests: patterns of test files.
+        needs: what pip installs for them, beside torch and this package.
+        source: the folder of the package's own code.
+        left_out: test files that are not run, and tests (after `::`), each with the reason.
+    """
+
+    package: str
+    tests: tuple[str, ...]
+    needs: tuple[str, ...]
+    source: str = "."
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+SUITES = (
+    Suite(
+        "accelerate",
+        ("tests/test_*.py",),
+        ("accelerate", "parameterized", "pytest-subtests"),
+        "src",
+        {"tests/test_examples.py": "downloads data", "tests/test_fp8.py": "needs a GPU"},
+    ),
+    Suite("opacus", ("opacus/tests/**/*_test.py",), ("opacus", "hypothesis")),
+    Suite(
+        "pytorch-ignite",
+        ("tests/ignite/**/test_*.py",),
+        ("pytorch-ignite", "dill", "filelock", "pytest-order", "scikit-learn", "tensorboardX", "matplotlib"),
+    ),
+    Suite("pykeen", ("tests/**/test_*.py",), ("pykeen", "lightning")),
+    Suite("skorch", ("skorch/tests/**/test_*.py",), ("skorch", "pandas")),
+)
+
+#: The outcome of each test by its name.
+Outcomes = dict[str, str]
+
+
+class Unfinished(Exception):
+    """The tests could not be run to their end; the message says why."""
+
+
+@dataclass
+class Compared:
+    """The tests of one package before and after its migration.
+
+    Attributes:
+        name: the package and its version.
+        sites: what was rewritten, by rule.
+        files: test files that were run.
+        outcomes: how many tests passed, failed and so on, after the migration.
+        machine: where.
+        flaky: tests on which the two runs before did not agree.
+        changed: ``test: before -> after`` of the others.
+    """
+
+    name: str
+    sites: dict[str, int]
+    files: list[str]
+    outcomes: dict[str, int]
+    machine: str
+    flaky: list[str]
+    changed: list[str]
+
+
+def environment(folder: Path, suites: Sequence[Suite]) -> Path:
+    """The Python of a new virtual environment with this package and what the suites need."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    needs = ["pytest", "pytest-timeout", *dict.fromkeys(need for suite in suites for need in suite.needs)]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(_ROOT / "constraints.txt")]
+    subprocess.run([*pip, str(_ROOT), *needs], check=True)
+    # The last one that can be imported with a torch without CUDA's libraries.
+    subprocess.run([*pip, "--no-deps", "torchvision==0.16.2"], check=False)
+    return python
+
+
+def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
+    """Run the tests of ``suite`` before and after.
+
+    Raises:
+        Unavailable: the package cannot be had.
+        Unfinished: its tests do not run to their end.
+    """
+    (package,) = (one for one in PACKAGES if one.name == suite.package)
+    root = unpack(fetch(package, cache), scratch / suite.package)
+    plan = migrate(root, scratch / f"{suite.package}.json")
+    files = chosen_tests(suite, root, {one["path"] for one in plan["files"] if one["note"] == "rewrite"})
+    after, before, again = (scratch / f"{suite.package}.{when}.xml" for when in ("after", "before", "again"))
+    run_tests(suite, root, files, python, after)
+    subprocess.run([sys.executable, "-m", "chirp_migrate", "rollback", str(root)], check=True, capture_output=True)
+    for report in (before, again):
+        run_tests(suite, root, files, python, report)
+    return judge(f"{package.name} {package.version}", plan, files, after, before, again)
+
+
+def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
+    """What the reports of the run after the migration ``plan`` and of two runs before it say."""
+    after, before, again = map(read_report, reports)
+    names = before.keys() | again.keys() | after.keys()
+    flaky = sorted(name for name in names if before.get(name) != again.get(name))
+    changed = sorted(name for name in names - set(flaky) if before.get(name) != after.get(name))
+    return Compared(
+        name,
+        dict(sorted(Counter(one["rule"] for one in plan["findings"] if one["status"] == "rewrite").items())),
+        files,
+        dict(sorted(Counter(after.values()).items())),
+        machines.line(machines.describe(1)),
+        flaky,
+        [f"{test}: {before.get(test, 'not there')} -> {after.get(test, 'not there')}" for test in changed],
+    )
+
+
+def chosen_tests(suite: Suite, root: Path, rewritten: set[str]) -> list[str]:
+    """The test files that touch data loading, of those that are not left out."""
+    source = [Path(path).relative_to(suite.source) for path in rewritten if Path(path).is_relative_to(suite.source)]
+    modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in source}
+    imported = "|".join(re.escape(module) for module in sorted(modules))
+    touches = re.compile(rf"\bDataLoader\b|^\s*(?:from|import) (?:{imported})\b", re.MULTILINE)
+    found = sorted({path.relative_to(root).as_posix() for pattern in suite.tests for path in root.glob(pattern)})
+    return [
+        path
+        for path in found
+        if path not in suite.left_out and (path in rewritten or touches.search((root / path).read_text("utf-8")))
+    ]
+
+
+def run_tests(suite: Suite, root: Path, files: Sequence[str], python: Path, report: Path) -> None:
+    """Run the tests in ``files``, and have pytest write its report.
+
+    Raises:
+        Unfinished: they do not run to their end.
+    """
+    left_out = [part for test in suite.left_out if "::" in test for part in ("--deselect", test)]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", "120", f"--junitxml={report}", *left_out]
+    settings = {"PYTHONPATH": str(root / suite.source), "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+    offline = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    report.unlink(missing_ok=True)
+    try:
+        ended = subprocess.run(
+            [str(python), "-m", "pytest", *options, *files],
+            cwd=root, env={**os.environ, **settings, **offline}, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Unfinished(f"the tests of {suite.package} take longer than {_SECONDS} s") from None
+    if ended.returncode not in (0, 1) or not report.is_file():
+        raise Unfinished(f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr).strip()[-2000:]}")
+
+
+def read_report(report: Path) -> Outcomes:
+    """The outcome of each test."""
+    tests = ElementTree.parse(report).getroot().iter("testcase")
+    return {f"{one.get('classname')}::{one.get('name')}": _outcome(one) for one in tests}
+
+
+def _outcome(test: ElementTree.Element) -> str:
+    said = {child.tag for child in test}
+    return next((word for tag, word in _WORDS.items() if tag in said), "passed")
+
+
+_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}
+
+
+def as_markdown(compared: Sequence[Compared]) -> str:
+    """The page of results."""
+    changed = sum(len(one.changed) for one in compared)
+    lines = [
+        "# Tests of other packages, before and after their migration",
+        "",
+        f"`make bench-suites` on {'; '.join(dict.fromkeys(one.machine for one in compared))}.",
+        "",
+        "Source distributions of packages that come with their tests; package and tests are migrated by "
+        "`chirp-migrate apply --tests`. Of the tests those files are run that mention `DataLoader`, are migrated "
+        "themselves, or import a module that is: twice before, once after. Tests on which the two runs before do not "
+        f"agree are flaky. Tests of other files are not run. Changed outcomes: **{changed}**.",
+        "",
+        "| suite | sites migrated | files | tests | passed | failed | errors | skipped | flaky | changed outcomes |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for one in compared:
+        counts = [one.outcomes.get(word, 0) for word in ("passed", "failed", "error", "skipped")]
+        cells = [one.name, sum(one.sites.values()), len(one.files), sum(counts), *counts]
+        lines.append(f"| {' | '.join(map(str, cells))} | {len(one.flaky)} | {len(one.changed)} |")
+    lines += [
+        "",
+        "Tests that fail do so before as well: they need what is not there (downloads, other versions).",
+        *(f"\nNot run, of {suite.package}: " + "; ".join(f"`{test}` ({why})" for test, why in suite.left_out.items())
+          for suite in SUITES if suite.left_out),
+    ]  # fmt: skip
+    for title, listed in (("Changed outcomes", "changed"), ("Flaky before", "flaky")):
+        found = [f"- {one.name}: `{test}`" for one in compared for test in getattr(one, listed)]
+        lines += ["", f"## {title}", "", *found] if found else []
+    return "\n".join(lines) + "\n"
+
+
+def record(compared: Sequence[Compared]) -> None:
+    """Write the results, beside those of other suites that are there."""
+    path = _RESULTS / "suites.json"
+    known = json.loads(path.read_text(encoding="utf-8"))["suites"] if path.is_file() else []
+    found = {one.name: one for one in (*(Compared(**one) for one in known), *compared)}
+    data = {"schema": 1, "suites": [asdict(one) for one in found.values()]}
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(as_markdown(list(found.values())), encoding="utf-8")
+
+
+_EPILOG = f"""\b
+Examples:
+  python benchmarks/suites.py --check --write
+  python benchmarks/suites.py --suites skorch,opacus --python .venv/bin/python
+
+Suites: {", ".join(suite.package for suite in SUITES)}
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.option("--suites", metavar="NAMES", help="Only these, comma-separated.")
+@click.option("--python", type=click.Path(path_type=Path), help="Of an environment with all they need.  [default: new]")
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
+)
+@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Leave the trees in this folder.")
+@click.option("--check", is_flag=True, help="End with exit code 1 if an outcome changed.")
+@click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
+def main(
+    suites: str | None, python: Path | None, cache: Path | None, keep: Path | None, check: bool, write: bool
+) -> None:
+    """Run tests of packages from PyPI before and after package and tests are migrated."""
+    known = {suite.package: suite for suite in SUITES}
+    chosen = suites.split(",") if suites else list(known)
+    if unknown := [name for name in chosen if name not in known]:
+        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
+    compared = []
+    with tempfile.TemporaryDirectory() as folder:
+        python = (python or environment(Path(folder, "environment"), [known[name] for name in chosen])).absolute()
+        trees = (keep or Path(folder)).absolute()
+        for number, name in enumerate(chosen, 1):
+            click.echo(f"[{number}/{len(chosen)}] {name}", err=True)
+            try:
+                one = compare(known[name], python, cache or default_cache(), trees)
+            except (Unavailable, Unfinished) as error:
+                raise click.ClickException(str(error)) from None
+            click.echo(f"    {one.outcomes}, changed: {one.changed}, flaky: {one.flaky}", err=True)
+            compared.append(one)
+    click.echo(as_markdown(compared))
+    if write:
+        record(compared)
+    if check and any(one.changed for one in compared):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

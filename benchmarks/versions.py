@@ -1,0 +1,315 @@
+"""`make bench-versions`: the fast tests with other versions of Python and torch.
+
+The wheel is built by each version and installed into a new environment; the tests then run on what was installed, not
+on the sources. Interpreters are those of this machine. Only builds of torch for CPUs are asked for
+(`+cpu`), as others bring gigabytes of CUDA: where pip finds none, the tests of the tool run, which needs no torch. As
+root, on Debian, whole releases of Debian are set up beside (with debootstrap), which have a Python and a torch for CPUs
+of their own.
+
+Writes `versions.json` and `versions.md` to `benchmarks/results/`, with `--write`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from chirp_migrate.training.process import machine as machines
+
+_ROOT = Path(__file__).resolve().parents[1]
+_RESULTS = _ROOT / "benchmarks" / "results"
+_PACKAGES = ("chirp_migrate", "chirpid_patch")
+
+#: What the tests of the tool need, beside what the tool needs itself.
+_TOOL_TESTS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml", "pyflakes", "packaging", "nbformat")
+_TOOL_FOLDERS = ("tests/rules", "tests/cli", "tests/transaction", "tests/report")
+_NEEDS_TORCH = re.compile(r"^\s*(?:import|from) (?:torch|chirpid_patch)\b", re.MULTILINE)
+
+
+class Unusable(Exception):
+    """An environment cannot be had here; the message says why."""
+
+
+@dataclass
+class Tried:
+    """One environment, and what the tests did there.
+
+    Attributes:
+        name: the environment.
+        versions: of Python, torch (if any) and what else matters.
+        outcomes: how many tests passed, failed, and so on.
+        failed: tests that failed.
+        why_not: why nothing ran; empty where something did.
+    """
+
+    name: str
+    versions: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python of this machine.
+
+    Attributes:
+        program: what it is called.
+        torch: which release of torch.
+        pins: further requirements, such as the oldest versions that are allowed.
+    """
+
+    program: str
+    torch: str
+    pins: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the environment is called."""
+        return f"{self.program}, torch {self.torch}" + (", oldest requirements" if self.pins else "")
+
+    def set_up(self, folder: Path) -> tuple[list[str], bool]:
+        """The command of a Python with the package in ``folder/tree`` and what its tests need; whether it has a torch.
+
+        Raises:
+            Unusable: there is no such interpreter.
+        """
+        found = shutil.which(self.program)
+        if found is None or subprocess.run([found, "-V"], capture_output=True, check=False).returncode:
+            raise Unusable(f"there is no {self.program} on this machine")
+        if not (folder / "environment").is_dir():
+            _run([found, "-m", "venv", str(folder / "environment")])
+        python = [str(folder / "environment" / "bin" / "python")]
+        pip = [*python, "-m", "pip", "install", "--quiet", *self.pins]
+        has_torch = not subprocess.run([*pip, f"torch=={self.torch}+cpu"], capture_output=True, check=False).returncode
+        tree = str(folder / "tree")
+        if has_torch:
+            _run([*pip, f"{tree}[test]"])
+        else:
+            _run([*pip, *(one for one in _requirements() if not one.startswith("torch")), *_TOOL_TESTS])
+            _run([*pip, "--no-deps", tree])
+        return python, has_torch
+
+
+@dataclass(frozen=True)
+class Debian:
+    """A release of Debian with its own Python and torch, set up in a folder and entered by chroot."""
+
+    release: str
+
+    @property
+    def name(self) -> str:
+        """What the environment is called."""
+        return f"Debian {self.release}"
+
+    def set_up(self, folder: Path) -> tuple[list[str], bool]:
+        """As :meth:`Interpreter.set_up`. The folder is ``/mnt`` in there."""
+        if os.geteuid() or shutil.which("debootstrap") is None:
+            raise Unusable("needs root, and debootstrap")
+        system = folder / "system"
+        enter = ["unshare", "--mount", "sh", "-ec", _ENTER, str(system), str(folder)]
+        if not (system / "environment").is_dir():
+            with_it = "--include=ca-certificates,gcc,git,python3-dev,python3-torch,python3-venv"
+            # All releases are set up alike; debootstrap need not know this one's name. No mirror: the default one.
+            script = "/usr/share/debootstrap/scripts/sid"
+            _run(["debootstrap", "--variant=minbase", with_it, self.release, str(system), "", script])
+            _run([*enter, "python3", "-m", "venv", "--system-site-packages", "/environment"])
+        python = [*enter, "/environment/bin/python"]
+        torch = _run([*python, "-c", "from importlib.metadata import version; print(version('torch'))"]).strip()
+        (folder / "constraints.txt").write_text(f"torch=={torch}\n", encoding="utf-8")
+        pip = [*python, "-m", "pip", "install", "--quiet", "--constraint", "/mnt/constraints.txt"]
+        _run([*pip, "/mnt/tree[test]"])
+        return python, True
+
+
+#: $0 is the system, $1 the folder that is /mnt in it; the mounts end with the command.
+_ENTER = """
+for place in dev proc sys etc/ssl; do mount --rbind "/$place" "$0/$place"; done
+mount --bind "$1" "$0/mnt"; shift
+exec chroot "$0" "$@"
+"""
+
+_OLDEST = ("libcst==1.1.0", "click==8.1.0", "isort==5.13.0", "black==24.1.0")
+ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
+    Interpreter("python3.11", "2.13.0"),
+    Interpreter("python3.10", "2.6.0", _OLDEST),
+    Interpreter("python3.12", "2.13.0"),
+    Interpreter("python3.13", "2.13.0"),
+    Interpreter("python3.14t", "2.13.0"),
+    Debian("trixie"),
+    Debian("forky"),
+)
+
+
+def _run(command: Sequence[str]) -> str:
+    """What a command prints that has to succeed.
+
+    Raises:
+        Unusable: it did not.
+    """
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise Unusable(f"{command[0]} ended with {ended.returncode}: {(ended.stderr or ended.stdout).strip()[-300:]}")
+    return ended.stdout
+
+
+def _requirements() -> list[str]:
+    """What the package requires, without its extras."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements: list[str] = project["dependencies"]
+    return requirements
+
+
+def try_out(environment: Interpreter | Debian, folder: Path) -> Tried:
+    """Run the fast tests in ``environment``, which is set up in ``folder``."""
+    tried = Tried(environment.name)
+    work = folder / "tree"
+    if work.exists():
+        shutil.rmtree(work)
+    copy_repository(work)
+    try:
+        python, has_torch = environment.set_up(folder)
+    except Unusable as error:
+        tried.why_not = str(error)
+        return tried
+    inside = Path("/mnt/tree") if isinstance(environment, Debian) else work
+    tried.versions = json.loads(_run([*python, "-c", _VERSIONS]))
+    for package in _PACKAGES:  # the tests look at the sources that were installed, and run them
+        shutil.rmtree(work / package)
+        (work / package).symlink_to(_run([*python, "-c", f"import {package}; print({package}.__path__[0])"]).strip())
+    tests = ["tests"] if has_torch else [*_TOOL_FOLDERS, *(f"--ignore={path}" for path in _needing_torch(work))]
+    options = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "--junitxml=report.xml", "--ignore=tests/package"]
+    command = [*python, "-c", _PYTEST, str(inside), *options, "--numprocesses", "2", "--dist", "loadfile", *tests]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    report = work / "report.xml"
+    if not report.is_file():
+        tried.why_not = f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr).strip()[-500:]}"
+        return tried
+    counts: Counter[str] = Counter()
+    for test in ElementTree.parse(report).getroot().iter("testcase"):
+        outcome = next((one.tag for one in test if one.tag in ("failure", "error", "skipped")), "passed")
+        counts[outcome] += 1
+        if outcome in ("failure", "error"):
+            tried.failed.append(f"{test.get('classname')}::{test.get('name')}")
+    tried.outcomes = dict(counts)
+    return tried
+
+
+def _needing_torch(tree: Path) -> list[str]:
+    found = (path for folder in _TOOL_FOLDERS for path in sorted((tree / folder).glob("test_*.py")))
+    return [str(path.relative_to(tree)) for path in found if _NEEDS_TORCH.search(path.read_text(encoding="utf-8"))]
+
+
+_PYTEST = "import os, sys, pytest; os.chdir(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
+_VERSIONS = """
+import json, platform
+from importlib.metadata import PackageNotFoundError, version
+found = {"Python": platform.python_version()}
+for name in ("torch", "numpy", "libcst", "click", "isort", "black"):
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+def copy_repository(folder: Path) -> None:
+    """The files of the repository in ``folder``, without what git ignores."""
+    names = _run(["git", "-C", str(_ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).split("\0")
+    for name in names:
+        if (_ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(_ROOT / name, folder / name)
+
+
+def as_markdown(tried: Sequence[Tried], command: str, machine: str) -> str:
+    """The page of results."""
+    lines = [
+        "# The fast tests with other versions",
+        "",
+        f"`{command}` on {machine}.",
+        "",
+        "The wheel is installed into a new environment, and the tests that are not slow run on what was installed "
+        "(those of the package itself left out). Where no torch can be had without CUDA's libraries, the tests of the "
+        "tool that need none: rules, command line, transaction, report.",
+        "",
+        "| environment | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
+        "| --- | --- | --- | --- | --- | --: | --: | --: | --: |",
+    ]
+    for one in tried:
+        if one.why_not:
+            lines.append(f"| {one.name} | not run: {one.why_not} |" + " |" * 7)
+            continue
+        versions = [one.versions.get(name, "none") for name in ("Python", "torch", "numpy", "libcst")]
+        failed = len(one.failed)
+        counts = [sum(one.outcomes.values()), one.outcomes.get("passed", 0), failed, one.outcomes.get("skipped", 0)]
+        lines.append(f"| {' | '.join(map(str, [one.name, *versions, *counts]))} |")
+    found = [f"- {one.name}: `{test}`" for one in tried for test in one.failed]
+    return "\n".join([*lines, *(["", "## Failed", "", *found] if found else [])]) + "\n"
+
+
+_EPILOG = f"""\b
+Examples:
+  python benchmarks/versions.py --check --write
+  python benchmarks/versions.py --only "Debian trixie"
+
+Environments: {", ".join(one.name for one in ENVIRONMENTS)}
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"max_content_width": 100})
+@click.option("--only", multiple=True, metavar="NAME", help="Only this environment; may be repeated.")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Leave the environments in this folder, and use those that are there.",
+)
+@click.option("--check", is_flag=True, help="End with exit code 1 if a test fails.")
+@click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
+def main(only: tuple[str, ...], keep: Path | None, check: bool, write: bool) -> None:
+    """Install the wheel with other versions of Python and torch, and run the fast tests."""
+    known = {one.name: one for one in ENVIRONMENTS}
+    if unknown := [name for name in only if name not in known]:
+        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
+    chosen = [known[name] for name in only] or list(ENVIRONMENTS)
+    tried = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (keep or Path(scratch)).absolute()
+        for number, environment in enumerate(chosen, 1):
+            click.echo(f"[{number}/{len(chosen)}] {environment.name}", err=True)
+            one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name))
+            click.echo(f"    {one.versions} {one.why_not or one.outcomes}", err=True)
+            tried.append(one)
+    machine = machines.line(machines.describe(1))
+    command = shlex.join(["python", "benchmarks/versions.py", *sys.argv[1:]])
+    text = as_markdown(tried, command, machine)
+    click.echo(text)
+    if write:
+        data = {"schema": 1, "command": command, "machine": machine, "environments": [asdict(one) for one in tried]}
+        (_RESULTS / "versions.md").write_text(text, encoding="utf-8")
+        (_RESULTS / "versions.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if check and any(one.failed for one in tried):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
