@@ -70,7 +70,7 @@ SUITES = (
         ("pytorch-ignite", "dill", "filelock", "pytest-order", "scikit-learn", "tensorboardX", "matplotlib"),
     ),
     Suite("pykeen", ("tests/**/test_*.py",), ("pykeen", "lightning")),
-    Suite("skorch", ("skorch/tests/**/test_*.py",), ("skorch", "pandas")),
+    Suite("skorch", ("skorch/tests/**/test_*.py",), ("skorch", "flaky", "pandas")),
 )
 
 #: The outcome of each test by its name.

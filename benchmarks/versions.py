@@ -1,10 +1,10 @@
 """`make bench-versions`: the fast tests with other versions of Python and torch.
 
 The wheel is built by each version and installed into a new environment; the tests then run on what was installed, not
-on the sources. Interpreters are those of this machine. Only builds of torch for CPUs are asked for
-(`+cpu`), as others bring gigabytes of CUDA: where pip finds none, the tests of the tool run, which needs no torch. As
-root, on Debian, whole releases of Debian are set up beside (with debootstrap), which have a Python and a torch for CPUs
-of their own.
+on the sources. Interpreters are those of this machine. Builds of torch for CPUs are asked for first (`+cpu`); where
+pip finds none, the default build is only taken with `--default-builds`, as it brings gigabytes of CUDA, and the tests
+of the tool run otherwise, which need no torch. As root, on Debian, whole releases of Debian are set up beside (with
+debootstrap), which have a Python and a torch for CPUs of their own.
 
 Writes `versions.json` and `versions.md` to `benchmarks/results/`, with `--write`.
 """
@@ -26,6 +26,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import click
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,21 +75,23 @@ class Interpreter:
 
     Attributes:
         program: what it is called.
-        torch: which release of torch.
-        pins: further requirements, such as the oldest versions that are allowed.
+        torch: which release of torch; empty for the oldest that pyproject.toml allows, and so of all it requires.
     """
 
     program: str
-    torch: str
-    pins: tuple[str, ...] = ()
+    torch: str = ""
 
     @property
     def name(self) -> str:
         """What the environment is called."""
-        return f"{self.program}, torch {self.torch}" + (", oldest requirements" if self.pins else "")
+        return f"{self.program}, torch {self.torch}" if self.torch else f"{self.program}, oldest of all requirements"
 
-    def set_up(self, folder: Path) -> tuple[list[str], bool]:
+    def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
         """The command of a Python with the package in ``folder/tree`` and what its tests need; whether it has a torch.
+
+        Args:
+            folder: where the environment is made.
+            default_builds: take a torch with CUDA where there is none for CPUs.
 
         Raises:
             Unusable: there is no such interpreter.
@@ -98,13 +102,19 @@ class Interpreter:
         if not (folder / "environment").is_dir():
             _run([found, "-m", "venv", str(folder / "environment")])
         python = [str(folder / "environment" / "bin" / "python")]
-        pip = [*python, "-m", "pip", "install", "--quiet", *self.pins]
-        has_torch = not subprocess.run([*pip, f"torch=={self.torch}+cpu"], capture_output=True, check=False).returncode
+        pip = [*python, "-m", "pip", "install", "--quiet"]
+        required = _requirements() if self.torch else _oldest(_requirements())
+        rest, torch = [one for one in required if not one.startswith("torch")], f"torch=={self.torch}"
+        if not self.torch:
+            (torch,) = (one for one in required if one.startswith("torch"))
+        builds = [f"{torch.removesuffix('.*')}+cpu", *([torch] if default_builds else [])]
+        has_torch = any(subprocess.run([*pip, one, *rest], capture_output=True).returncode == 0 for one in builds)
         tree = str(folder / "tree")
         if has_torch:
-            _run([*pip, f"{tree}[test]"])
+            (folder / "constraints.txt").write_text("\n".join([torch, *rest]) + "\n", encoding="utf-8")
+            _run([*pip, "--constraint", str(folder / "constraints.txt"), f"{tree}[test]"])
         else:
-            _run([*pip, *(one for one in _requirements() if not one.startswith("torch")), *_TOOL_TESTS])
+            _run([*pip, *rest, *_TOOL_TESTS])
             _run([*pip, "--no-deps", tree])
         return python, has_torch
 
@@ -120,8 +130,8 @@ class Debian:
         """What the environment is called."""
         return f"Debian {self.release}"
 
-    def set_up(self, folder: Path) -> tuple[list[str], bool]:
-        """As :meth:`Interpreter.set_up`. The folder is ``/mnt`` in there."""
+    def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
+        """As :meth:`Interpreter.set_up`. The folder is ``/mnt`` in there; Debian's torch is always one for CPUs."""
         if os.geteuid() or shutil.which("debootstrap") is None:
             raise Unusable("needs root, and debootstrap")
         system = folder / "system"
@@ -147,10 +157,9 @@ mount --bind "$1" "$0/mnt"; shift
 exec chroot "$0" "$@"
 """
 
-_OLDEST = ("libcst==1.1.0", "click==8.1.0", "isort==5.13.0", "black==24.1.0")
 ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
     Interpreter("python3.11", "2.13.0"),
-    Interpreter("python3.10", "2.6.0", _OLDEST),
+    Interpreter("python3.10"),
     Interpreter("python3.12", "2.13.0"),
     Interpreter("python3.13", "2.13.0"),
     Interpreter("python3.14t", "2.13.0"),
@@ -178,7 +187,15 @@ def _requirements() -> list[str]:
     return requirements
 
 
-def try_out(environment: Interpreter | Debian, folder: Path) -> Tried:
+def _oldest(requirements: Sequence[str]) -> list[str]:
+    """The same requirements with the releases of the oldest version that each allows."""
+    parsed = map(Requirement, requirements)
+    applying = (one for one in parsed if one.marker is None or one.marker.evaluate({"python_version": "3.10"}))
+    lowest = ((one.name, min(Version(bound.version) for bound in one.specifier)) for one in applying)
+    return [f"{name}=={version}.*" for name, version in lowest]
+
+
+def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: bool = False) -> Tried:
     """Run the fast tests in ``environment``, which is set up in ``folder``."""
     tried = Tried(environment.name)
     work = folder / "tree"
@@ -186,7 +203,7 @@ def try_out(environment: Interpreter | Debian, folder: Path) -> Tried:
         shutil.rmtree(work)
     copy_repository(work)
     try:
-        python, has_torch = environment.set_up(folder)
+        python, has_torch = environment.set_up(folder, default_builds=default_builds)
     except Unusable as error:
         tried.why_not = str(error)
         return tried
@@ -250,7 +267,8 @@ def as_markdown(tried: Sequence[Tried], command: str, machine: str) -> str:
         "",
         "The wheel is installed into a new environment, and the tests that are not slow run on what was installed "
         "(those of the package itself left out). Where no torch can be had without CUDA's libraries, the tests of the "
-        "tool that need none: rules, command line, transaction, report.",
+        "tool that need none: rules, command line, transaction, report. Of the oldest version that is required of each "
+        "package the latest release is taken.",
         "",
         "| environment | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
         "| --- | --- | --- | --- | --- | --: | --: | --: | --: |",
@@ -283,9 +301,10 @@ Environments: {", ".join(one.name for one in ENVIRONMENTS)}
     type=click.Path(file_okay=False, path_type=Path),
     help="Leave the environments in this folder, and use those that are there.",
 )
+@click.option("--default-builds", is_flag=True, help="Where torch has no build for CPUs, take the one with CUDA (GBs).")
 @click.option("--check", is_flag=True, help="End with exit code 1 if a test fails.")
 @click.option("--write", is_flag=True, help="Write the results to benchmarks/results.")
-def main(only: tuple[str, ...], keep: Path | None, check: bool, write: bool) -> None:
+def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, check: bool, write: bool) -> None:
     """Install the wheel with other versions of Python and torch, and run the fast tests."""
     known = {one.name: one for one in ENVIRONMENTS}
     if unknown := [name for name in only if name not in known]:
@@ -296,7 +315,7 @@ def main(only: tuple[str, ...], keep: Path | None, check: bool, write: bool) -> 
         folder = (keep or Path(scratch)).absolute()
         for number, environment in enumerate(chosen, 1):
             click.echo(f"[{number}/{len(chosen)}] {environment.name}", err=True)
-            one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name))
+            one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name), default_builds=default_builds)
             click.echo(f"    {one.versions} {one.why_not or one.outcomes}", err=True)
             tried.append(one)
     machine = machines.line(machines.describe(1))

@@ -320,8 +320,8 @@ def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: d
     constant = ("x, y = self.base[i]", "x, y = self.base[i]\n        random.seed(int(i) + 1000 * self.epoch(i))")
     epoch = (
         "class Augmented(Dataset):",
-        "class Augmented(Dataset):\n    met = {}\n\n    def epoch(self, i):\n"
-        "        return self.met.setdefault((id(self), i), iter(range(10**6))).__next__()\n",
+        "class Augmented(Dataset):\n    def epoch(self, i):\n"
+        "        return next(vars(self).setdefault('met', {}).setdefault(i, iter(range(10**6))))\n",
     )
     found = compared(honest[True], trained(data, constant, epoch, augment=True, epochs=8))
     assert found.differences == ("entry: the training samples: the same with two seeds after, not before",)
