@@ -26,11 +26,10 @@ from chirp_migrate.training.workload.choosing import call_of, chosen
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.commit import recover
 from chirp_migrate.verify.document import VerifyReport
-from chirp_migrate.verify.measures.options import DEFAULT_WORKERS, EXTRA_S, NO_OPTIONS, MeasureOptions
-from chirp_migrate.verify.options import VerifyOptions, resolve
+from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
 
-__all__ = ["run_verify", "verify"]
+__all__ = ["verify"]
 
 _DEFAULTS = VerifyOptions()
 _trained = partial(option, group="What is trained")
@@ -124,7 +123,7 @@ Examples:
     callback=counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
-    "--measure-seconds", type=click.FloatRange(0, 3600), default=EXTRA_S, show_default=True, metavar="S",
+    "--measure-seconds", type=click.FloatRange(0, 3600), default=_DEFAULTS.extra_s, show_default=True, metavar="S",
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
 @_measured(
@@ -141,9 +140,6 @@ def verify(
     verbose: bool,
     color: str,
     list_: bool,
-    simulate_step_ms: float,
-    num_workers: tuple[int, ...],
-    measure_seconds: float,
     plot: Path | None,
     **given: Any,
 ) -> None:
@@ -156,35 +152,9 @@ def verify(
     a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
     pyproject.toml.
     """
-    measuring = MeasureOptions(simulate_step_ms, num_workers, measure_seconds)
-    run = list_entry_points if list_ else run_verify
-    sys.exit(run(path, baseline, given, Output(json_file, quiet, verbose, color, plot), measuring))
-
-
-def run_verify(
-    path: Path,
-    baseline: str | None,
-    given: Mapping[str, Any],
-    output: Output,
-    measuring: MeasureOptions = NO_OPTIONS,
-) -> int:
-    """Verify the project at ``path``, print the report, and give the exit code of the command.
-
-    Args:
-        path: the migrated project.
-        baseline: folder or git revision of the side before; None for the one from the journal.
-        given: what the command line says, by the name of the option (see :mod:`chirp_migrate.verify.options`).
-        output: how it is shown.
-        measuring: what is measured besides times, and whether device steps are simulated.
-    """
-    return _guarded(path, output, lambda: _verify(path, baseline, given, output, measuring))
-
-
-def list_entry_points(
-    path: Path, baseline: str | None, given: Mapping[str, Any], output: Output, _measuring: MeasureOptions = NO_OPTIONS
-) -> int:
-    """Print the entry points that :func:`run_verify` would run, and give the exit code of the command."""
-    return _guarded(path, output, lambda: _list(path, baseline, given, output))
+    output = Output(json_file, quiet, verbose, color, plot)
+    act = _list if list_ else _verify
+    sys.exit(_guarded(path, output, lambda: act(path, baseline, given, output)))
 
 
 def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
@@ -206,9 +176,7 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _verify(
-    path: Path, baseline: str | None, given: Mapping[str, Any], output: Output, measuring: MeasureOptions
-) -> int:
+def _verify(path: Path, baseline: str | None, given: Mapping[str, Any], output: Output) -> int:
     root, options = _asked(path, given)
     before = before_side(root, baseline)
     verified = verified_files(root)
@@ -218,7 +186,7 @@ def _verify(
 
     no_plots = None if output.plots is None else prepare(output.plots)
     with output.steps(options.budget_s) as progress:
-        report = verification(root, before, verified, options, measuring, progress)
+        report = verification(root, before, verified, options, progress)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if output.plots is not None:
         more.append(no_plots or drawn(output.plots, report))

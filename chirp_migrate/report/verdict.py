@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chirp_migrate.verify.document import Interval, VerifyReport
+from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["EntryTimes", "Figure", "all_together", "entry_times", "figures", "noticed", "waits_ms"]
 
@@ -26,8 +27,8 @@ class EntryTimes:
 
     label: str
     seconds: dict[str, list[float]]
-    ratio: Interval
-    perfect: Interval | None
+    ratio: Ratio
+    perfect: Ratio | None
     verdict: str
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
+    from numpy.typing import NDArray
 
 __all__ = ["ERROR", "MIN_ROUNDS", "Look", "claim_error", "planned_looks"]
 
@@ -30,8 +32,6 @@ MIN_ROUNDS = 4
 _GROWTH = 1.6
 _SPENDING = 2.0
 _FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
-#: On [-1, 1]. The densities are smooth, so that few nodes give many digits.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,26 @@ def claim_error(looks: Sequence[Look]) -> float:
     return float(special.ndtr(-taken[-1][1]))
 
 
-def _not_passed(taken: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+@lru_cache(maxsize=1)
+def _quadrature() -> tuple[NDArray[Any], NDArray[Any]]:
+    """Nodes on [-1, 1] and their weights. The densities are smooth, so that few nodes give many digits."""
+    from numpy.polynomial.legendre import leggauss
+
+    nodes, weights = leggauss(160)
+    return nodes, weights
+
+
+def _not_passed(taken: Sequence[tuple[float, float]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Where a Brownian motion that has passed no bound is at the last of these looks: points, and probabilities."""
+    import numpy as np
+
+    nodes, node_weights = _quadrature()
     points, weights, before = np.zeros(1), np.ones(1), 0.0
     for time, bound in taken:
         spread = math.sqrt(time - before)
         low, high = -_FAR * math.sqrt(time), bound * math.sqrt(time)
-        reached = (low + high) / 2 + (high - low) / 2 * _NODES
+        reached = (low + high) / 2 + (high - low) / 2 * nodes
         distances = (reached[:, None] - points[None, :]) / spread
         density = np.exp(-(distances**2) / 2) @ weights / (spread * math.sqrt(2 * math.pi))
-        points, weights, before = reached, density * _WEIGHTS * (high - low) / 2, time
+        points, weights, before = reached, density * node_weights * (high - low) / 2, time
     return points, weights

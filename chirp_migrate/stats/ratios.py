@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike
+import msgspec
+
+if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
+    from numpy.typing import ArrayLike
 
 __all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shift", "paired_ratio", "student_quantile"]
 
@@ -23,26 +25,38 @@ POWER = 0.9
 """How often a difference must be found to be called one that is noticed."""
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A time ratio after / before: below 1 is faster.
+class Ratio(msgspec.Struct, frozen=True):
+    """A ratio of times, such as after / before, with its interval; part of what ``verify`` writes.
 
     Attributes:
-        value: geometric mean over the rounds.
-        low, high: ends of the confidence interval.
-        rounds: number of pairs.
-        mean_log: mean of the logarithms.
-        error: standard error of ``mean_log``.
+        value: geometric mean over the rounds; below 1 is faster.
+        low, high: ends of the interval.
+        rounds: pairs that it rests on.
+        mean_log, error: mean of the logarithms and its standard error; None where an early document has none.
         confidence: level of the interval, 0 to 1.
     """
 
     value: float
     low: float
     high: float
-    rounds: int
-    mean_log: float
-    error: float
-    confidence: float = CONFIDENCE
+    rounds: int = 0
+    mean_log: float | None = None
+    error: float | None = None
+    confidence: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.value <= self.high < math.inf:
+            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is no ratio with an interval")
+
+    @property
+    def saved(self) -> tuple[float, float, float]:
+        """Share of the time before that is saved, 0 to 1 (negative where it is lost): value, low, high."""
+        return 1 - self.value, 1 - self.high, 1 - self.low
+
+    @property
+    def speed_up(self) -> tuple[float, float, float]:
+        """How many times as fast: value, low, high."""
+        return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
         """Whether the whole interval lies above ``bound``."""
@@ -54,13 +68,10 @@ class Ratio:
 
     def at(self, low_error: float, high_error: float) -> Ratio:
         """The same ratio with an interval whose lower and upper end are each wrong this often (0 to 1)."""
+        assert self.mean_log is not None and self.error is not None, "it was computed here"
         down, up = (student_quantile(1 - share, self.rounds - 1) * self.error for share in (low_error, high_error))
-        return replace(
-            self,
-            low=math.exp(self.mean_log - down),
-            high=math.exp(self.mean_log + up),
-            confidence=1 - low_error - high_error,
-        )
+        low, high = math.exp(self.mean_log - down), math.exp(self.mean_log + up)
+        return msgspec.structs.replace(self, low=low, high=high, confidence=1 - low_error - high_error)
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
@@ -76,6 +87,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
         raise ValueError("a ratio with an interval needs the same number of times on both sides, at least two")
     if min(*before, *after) <= 0:
         raise ValueError("times must be positive")
+    import numpy as np
+
     logs = np.log(np.asarray(after, dtype=np.float64) / np.asarray(before, dtype=np.float64))
     mean = float(logs.mean())
     error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
@@ -138,6 +151,8 @@ def noticed_shift(values: ArrayLike, share: float) -> float | None:
     That is the length of the shortest interval that holds so many. Values equal to the most common one stay, as those
     of samples that were left alone do.
     """
+    import numpy as np
+
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     unique, counts = np.unique(ordered, return_counts=True)
     moving = ordered[ordered != unique[counts.argmax()]] if counts.max() > 1 else ordered

@@ -10,7 +10,6 @@ from typing import Any
 
 from chirp_migrate import __version__
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
@@ -18,12 +17,8 @@ from chirp_migrate.training.process.environment import describe_environment
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.document import (
     Described,
-    Difference,
     EntryVerdict,
-    Interval,
-    LookTaken,
     Measured,
-    RoundMade,
     RoundsMade,
     Simulated,
     VerifyReport,
@@ -32,7 +27,7 @@ from chirp_migrate.verify.document import (
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, Outcome
+from chirp_migrate.verify.session import Measurements, judged
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped
 from chirp_migrate.verify.verdict import Verdict
 
@@ -49,34 +44,40 @@ _ENTRY_VERDICTS = {
 
 
 def build_report(
-    measurements: Measurements, outcome: Outcome, settings: VerifyOptions, discovery: Discovery, **conditions: Any
+    measurements: Measurements, settings: VerifyOptions, discovery: Discovery, **conditions: Any
 ) -> VerifyReport:
-    """Everything measured and decided, with raw seconds of every round and what every loader yielded.
+    """Everything measured, with raw seconds of every round and what every loader yielded, and what is decided by it.
 
     Args:
         conditions: fields of the document that the measurements do not know: ``before``, ``copies``, ``files``.
     """
     interrupted = measurements.timed.stopped is Stopped.INTERRUPTED
     equivalence = measurements.equivalence
+    judge = judged(measurements.timed, settings.threshold, settings.margin, settings.each)
+    decision = judge.decide(equivalence.differences, len(measurements.failing) + len(measurements.no_room))
+    total = judge.total
     on = machine.describe(settings.threads)
     saw_loaders = any(entry.traces for entry in measurements.probe["before"].values())
     return VerifyReport(
-        verdict=outcome.decision.verdict.text,
-        exit_code=ExitCode.INTERRUPTED if interrupted else outcome.decision.verdict.exit_code,
-        reason=_reason(measurements, outcome, settings),
+        verdict=decision.verdict.text,
+        exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
+        reason=_reason(measurements, decision.reason, settings),
         threshold=settings.threshold,
-        headspace=outcome.headspace,
-        ratio=_interval(outcome.total),
-        ratios={label: _known(ratio) for label, ratio in outcome.entries.items()},
+        headspace=None if total is None else total.headspace,
+        ratio=None if total is None else total.ratio,
+        ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds=measurements.seconds,
         total_seconds={side: measurements.total(side) for side in _SIDES},
         rounds=_rounds(measurements.timed),
-        verdicts=_verdicts(outcome),
-        perfect=_interval(outcome.perfect),
+        verdicts={
+            label: EntryVerdict(_ENTRY_VERDICTS[verdict], judge.entries[label].perfect, judge.entries[label].headspace)
+            for label, verdict in judge.verdicts().items()
+        },
+        perfect=None if total is None else total.perfect,
         measures=_measured(measurements),
         targets=_targets(measurements, settings),
         simulated=_simulated(measurements, settings, discovery),
-        differences=[Difference(one.name, one.entry_point, one.message) for one in equivalence.found],
+        differences=list(equivalence.found),
         notes=list(equivalence.notes),
         smallest_adjusted_p=dict(equivalence.smallest_p or {}),
         noticed={label: dict(of) for label, of in equivalence.noticed.items()},
@@ -150,43 +151,23 @@ def _made() -> dict[str, Any]:
     }
 
 
-def _reason(measurements: Measurements, outcome: Outcome, settings: VerifyOptions) -> str:
+def _reason(measurements: Measurements, reason: str, settings: VerifyOptions) -> str:
     """The decision's reason; in front what was simulated, and that there would have been more."""
-    reason = outcome.decision.reason
-    if settings.measuring.simulates:
-        reason = f"with SIMULATED device steps of {settings.measuring.simulate_step_ms:g} ms: {reason}"
+    if settings.simulates:
+        reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if measurements.timed.stopped is Stopped.INTERRUPTED:
         reason = f"interrupted after {len(measurements.timed.made)} rounds, and so far: {reason}"
     return reason
 
 
-def _known(ratio: Ratio) -> Interval:
-    return Interval(**dataclasses.asdict(ratio))
-
-
-def _interval(ratio: Ratio | None) -> Interval | None:
-    return None if ratio is None else _known(ratio)
-
-
 def _rounds(rounds: Rounds) -> RoundsMade:
-    included = {id(each) for each in rounds.included}
     others = rounds.others()
     return RoundsMade(
-        made=[
-            RoundMade(
-                each.order,
-                {side: dict(of) for side, of in each.seconds.items()},
-                each.others,
-                each.duration_s,
-                each.disturbed,
-                id(each) in included,
-            )
-            for each in rounds.made
-        ],
+        made=list(rounds.made),
         count=len(rounds.included),
         discarded=rounds.discarded,
         disturbed_but_counted=rounds.kept_though_disturbed,
-        looks=[LookTaken(look.rounds, look.share) for look in rounds.looks],
+        looks=list(rounds.looks),
         ended_with=None if rounds.stopped is None else rounds.stopped.value,
         others_median=None if others is None else others[0],
         others_most=None if others is None else others[1],
@@ -197,15 +178,6 @@ def _rounds(rounds: Rounds) -> RoundsMade:
 
 def _why_not() -> str:
     return not_watched() or "this system does not count CPU time"
-
-
-def _verdicts(outcome: Outcome) -> dict[str, EntryVerdict]:
-    found = {}
-    for label, verdict in outcome.verdicts.items():
-        perfect = _interval(outcome.perfect_entries.get(label))
-        headspace = None if perfect is None else max(0.0, 1 - perfect.value)
-        found[label] = EntryVerdict(_ENTRY_VERDICTS[verdict], perfect, headspace)
-    return found
 
 
 def _measured(measurements: Measurements) -> Measured:
@@ -232,14 +204,14 @@ def _targets(measurements: Measurements, settings: VerifyOptions) -> list[Any]:
     after = measurements.measured.get("after")
     if after is None:
         return []
-    return list(judge_targets(after, figures(after), settings.sizes.batch_size, settings.measuring.simulates))
+    return list(judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates))
 
 
 def _simulated(measurements: Measurements, settings: VerifyOptions, discovery: Discovery) -> Simulated | None:
     """What was simulated, and how busy it kept the device; None when nothing was."""
-    if not settings.measuring.simulates:
+    if not settings.simulates:
         return None
-    step_ms, steps = settings.measuring.simulate_step_ms, measurements.simulated
+    step_ms, steps = settings.simulate_step_ms, measurements.simulated
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
         return Simulated(step_ms=step_ms, what=text)

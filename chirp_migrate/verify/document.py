@@ -6,27 +6,25 @@ so that documents of earlier versions are read; those that go or change their me
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, Literal
 
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.stats.looks import Look
+from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.transaction.record import checked_path
-from chirp_migrate.verify.equivalence.difference import Noticed
+from chirp_migrate.verify.equivalence.difference import Difference, Noticed
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import StepCount, Trace
+from chirp_migrate.verify.timing.rounds import TimedRound
 
 __all__ = [
     "SCHEMA",
     "Described",
-    "Difference",
     "EntryVerdict",
-    "Interval",
-    "LookTaken",
     "Measured",
-    "RoundMade",
     "RoundsMade",
     "Simulated",
     "VerifyReport",
@@ -41,66 +39,14 @@ Seconds = dict[str, dict[str, list[float]]]
 """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
 
 
-class Interval(msgspec.Struct, frozen=True):
-    """A ratio of times, such as after / before, with its interval.
-
-    Attributes:
-        value: geometric mean over the rounds; below 1 is faster.
-        low, high: ends of the interval, each wrong at most 2.5 times in 100.
-        rounds: pairs that it rests on.
-        mean_log, error: mean of the logarithms and its standard error.
-        confidence: level of the interval, 0 to 1.
-    """
-
-    value: float
-    low: float
-    high: float
-    rounds: int = 0
-    mean_log: float | None = None
-    error: float | None = None
-    confidence: float | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.low <= self.value <= self.high < math.inf:
-            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is no ratio with an interval")
-
-    @property
-    def saved(self) -> tuple[float, float, float]:
-        """Share of the time before that is saved, 0 to 1 (negative where it is lost): value, low, high."""
-        return 1 - self.value, 1 - self.high, 1 - self.low
-
-    @property
-    def speed_up(self) -> tuple[float, float, float]:
-        """How many times as fast: value, low, high."""
-        return 1 / self.value, 1 / self.high, 1 / self.low
-
-
-class RoundMade(msgspec.Struct, frozen=True):
-    """One timed round, as :class:`~chirp_migrate.verify.timing.rounds.TimedRound` has it, and whether it counts."""
-
-    order: tuple[str, str]
-    seconds: dict[str, dict[str, float]]
-    others: float | None
-    duration_s: float
-    disturbed: bool
-    counts: bool
-
-
-class LookTaken(msgspec.Struct, frozen=True):
-    """One look: at so many rounds, with this share of the errors."""
-
-    rounds: int
-    share: float
-
-
 class RoundsMade(msgspec.Struct, frozen=True, kw_only=True):
     """Every round, which of them count, and why there were no more; shares of the CPUs that others used, 0 to 1."""
 
-    made: list[RoundMade] = []
+    made: list[TimedRound] = []
     count: int = 0
     discarded: int = 0
     disturbed_but_counted: int = 0
-    looks: list[LookTaken] = []
+    looks: list[Look] = []
     ended_with: str | None = None
     others_median: float | None = None
     others_most: float | None = None
@@ -118,16 +64,8 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     """
 
     verdict: str = ""
-    perfect: Interval | None = None
+    perfect: Ratio | None = None
     headspace: float | None = None
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """What is not the same training: a name for machines, the entry point (empty for none), one sentence."""
-
-    name: str
-    entry_point: str
-    message: str
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,13 +158,13 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     threshold: float = 0.0
     headspace: float | None = None
-    ratio: Interval | None = None
-    ratios: dict[str, Interval] = {}
+    ratio: Ratio | None = None
+    ratios: dict[str, Ratio] = {}
     seconds: Seconds = {}
     total_seconds: dict[str, list[float]] = {}
     rounds: RoundsMade = RoundsMade()
     verdicts: dict[str, EntryVerdict] = {}
-    perfect: Interval | None = None
+    perfect: Ratio | None = None
     measures: Measured = Measured()
     targets: list[TargetVerdict] = []
     simulated: Simulated | None = None

@@ -21,19 +21,34 @@ from chirp_migrate.training.workload.arrays import with_data
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
 from chirp_migrate.training.workload.hook import is_reference
-from chirp_migrate.verify.measures.options import NO_OPTIONS, MeasureOptions
 from chirp_migrate.verify.verdict import MARGIN
 
-__all__ = ["DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
+__all__ = ["DEFAULT_WORKERS", "DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
 """File of a project that is asked for its workload (function ``workload``) where nothing else is said."""
+
+DEFAULT_WORKERS = (0, 2, 4, 8, 12)
+"""Worker counts that the requirements name (R-000-5.1: 8 and more)."""
 
 LEAST_SAMPLES = 48
 """Samples below which found entry points cannot be split and trained sensibly."""
 
 _TABLE = "[tool.chirp-migrate.verify]"
 _SIZES = Sizes()
+_FIELDS = {
+    "model": "model",
+    "max-rounds": "rounds",
+    "time-budget": "budget_s",
+    "min-saving": "threshold_percent",
+    "threads": "threads",
+    "timeout": "timeout_s",
+    "per-entry": "each",
+    "select": "select",
+    "margin": "margin_percent",
+}
+#: Options that stand in no settings file, checked by the command line.
+_MEASURING = {"simulate-step-ms": "simulate_step_ms", "num-workers": "worker_counts", "measure-seconds": "extra_s"}
 #: Names of settings in the last release, and what they are called now.
 _FORMER = {"rounds": "max-rounds", "budget": "time-budget", "threshold": "min-saving", "each": "per-entry"}
 
@@ -54,7 +69,9 @@ class VerifyOptions:
         timeout_s: seconds after which one process counts as hung.
         each: whether rounds are made for each entry point's own verdict, too.
         select: expression over the labels of the entry points that are run; None for all.
-        measuring: what is measured besides times, and whether device steps are simulated.
+        simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.
+        worker_counts: numbers of workers that migrated datasets are tried with; empty for none.
+        extra_s: seconds that each side may spend on its datasets, beyond training: enough for a first look.
     """
 
     sizes: Sizes = _SIZES
@@ -68,7 +85,9 @@ class VerifyOptions:
     each: bool = False
     select: str | None = None
     margin_percent: float = 100 * MARGIN
-    measuring: MeasureOptions = NO_OPTIONS
+    simulate_step_ms: float = 0.0
+    worker_counts: tuple[int, ...] = ()
+    extra_s: float = 4.0
 
     @property
     def source(self) -> Source:
@@ -85,6 +104,11 @@ class VerifyOptions:
         """Share of the time by which an entry point must be slower to count as slower."""
         return self.margin_percent / 100
 
+    @property
+    def simulates(self) -> bool:
+        """Whether device steps are simulated."""
+        return self.simulate_step_ms > 0
+
 
 def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Options for a verification of ``root``.
@@ -98,7 +122,12 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         InvalidData: the arrays of ``data`` cannot be used.
     """
     file, table = read_verify_table(root)
-    said = {key: _checked(key, value, f"--{key}") for key, value in given.items() if value is not None}
+    measuring = {field: given[key] for key, field in _MEASURING.items() if key in given}
+    said = {
+        key: _checked(key, value, f"--{key}")
+        for key, value in given.items()
+        if value is not None and key not in _MEASURING
+    }
     called = {_FORMER.get(key, key): (key, value) for key, value in table.items()}
     settings = {name: _checked(name, value, f"{file}: {_TABLE} {key}") for name, (key, value) in called.items()}
     if "data" in settings:
@@ -112,20 +141,8 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
         raise UsageProblem("result names what a command writes: it needs a command.")
     entry = _entry(root, values)
     sizes = _sizes(values, entry)
-    defaults = VerifyOptions()
-    return VerifyOptions(
-        sizes,
-        entry,
-        values.get("model"),
-        values.get("max-rounds", defaults.rounds),
-        values.get("time-budget", defaults.budget_s),
-        values.get("min-saving", defaults.threshold_percent),
-        values.get("threads", defaults.threads),
-        values.get("timeout", defaults.timeout_s),
-        values.get("per-entry", defaults.each),
-        values.get("select"),
-        values.get("margin", defaults.margin_percent),
-    )
+    asked = {field: values[key] for key, field in _FIELDS.items() if key in values}
+    return VerifyOptions(sizes, entry, **asked, **measuring)
 
 
 def parse_shape(text: str) -> tuple[int, int, int]:

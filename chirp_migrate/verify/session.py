@@ -25,9 +25,9 @@ from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES, Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, complete, take_rounds
 from chirp_migrate.verify.trial import Trial
-from chirp_migrate.verify.verdict import MARGIN, Decision, Judge, Timing, Verdict
+from chirp_migrate.verify.verdict import MARGIN, Judge, Timing
 
-__all__ = ["Measurements", "Outcome", "judge", "judged", "measure", "timings"]
+__all__ = ["Measurements", "judged", "measure", "timings"]
 
 
 @dataclass
@@ -63,30 +63,18 @@ class Measurements:
     @property
     def seconds(self) -> dict[str, dict[str, list[float]]]:
         """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
-        return _columns(self.timed.included, self.labels)
+        included = self.timed.included
+        return {
+            side: {
+                label: [each.seconds[side][label] for each in included if label in each.seconds[side]]
+                for label in self.labels
+            }
+            for side in SIDES
+        }
 
     def total(self, side: str) -> list[float]:
         """Seconds of all entry points together, for each round that counts and has all of them."""
         return [sum(each.seconds[side].values()) for each in self.timed.complete]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Judged measurements; ratios, headspace and verdicts are missing when nothing was timed.
-
-    Attributes:
-        headspace: share of the time before that perfect loading would save.
-        perfect: time with perfect loading / time before, over all entry points and for each.
-        verdicts: each entry point's own verdict.
-    """
-
-    decision: Decision
-    total: Ratio | None
-    entries: dict[str, Ratio]
-    headspace: float | None
-    perfect: Ratio | None = None
-    perfect_entries: dict[str, Ratio] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
 
 def measure(
@@ -157,23 +145,6 @@ def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
     return found
 
 
-def judge(measurements: Measurements, threshold: float, margin: float = MARGIN, each: bool = False) -> Outcome:
-    """Turn measurements into a verdict, by the looks that were taken at the rounds."""
-    differences = measurements.equivalence.differences
-    if measurements.rounds == 0:
-        return Outcome(Decision(Verdict.NOT_EQUIVALENT, differences[0]), None, {}, None)
-    by = judged(measurements.timed, threshold, margin, each)
-    return Outcome(
-        by.decide(differences, len(measurements.failing) + len(measurements.no_room)),
-        by.total.ratio,
-        {label: timing.ratio for label, timing in by.entries.items()},
-        by.total.headspace,
-        by.total.perfect,
-        {label: timing.perfect for label, timing in by.entries.items() if timing.perfect is not None},
-        by.verdicts(),
-    )
-
-
 def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool = False) -> Judge:
     """What the looks at these rounds have shown."""
     by = Judge(threshold, margin, each)
@@ -202,14 +173,6 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
         for label in in_all[0].seconds["before"]
     }
     return timing(in_all, lambda each, side: math.fsum(each.seconds[side].values())), entries
-
-
-def _columns(rounds: Sequence[TimedRound], labels: Sequence[str]) -> dict[str, dict[str, list[float]]]:
-    """Side → entry point → seconds of each round."""
-    return {
-        side: {label: [each.seconds[side][label] for each in rounds if label in each.seconds[side]] for label in labels}
-        for side in SIDES
-    }
 
 
 def _time_rounds(

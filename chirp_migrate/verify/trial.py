@@ -63,7 +63,7 @@ class Trial:
         start_s = self.start_s + sum(one.first_s for tried in working.values() for one in tried)
         watching = start_s + sum(len(OTHER_SEEDS) * short[side] + (_WATCHED + 1) * whole[side] for side in whole)
         rounds = MIN_ROUNDS * (start_s + whole["before"] + 2 * whole["after"])
-        return watching + rounds + settings.measuring.extra_s
+        return watching + rounds + settings.extra_s
 
 
 def try_out(
@@ -96,7 +96,7 @@ def try_out(
             f"The before side failed: {_raised(label, before)}{others}.", before[label].printed, "before"
         )
     difference = tuple(
-        Difference("error-differs", label, f"raises {error} before, {after[label].error or 'nothing'} after")
+        Difference.of("error-differs", label, f"raises {error} before, {after[label].error or 'nothing'} after")
         for label, error in failing.items()
         if after[label].error != error
     )

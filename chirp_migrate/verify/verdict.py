@@ -94,9 +94,9 @@ class Judge:
         self._shown: dict[str | None, bool] = {}  # good (True) or slower (False), by the first look that showed it
 
     @property
-    def total(self) -> Timing:
-        """All entry points together, with the interval that decided, or the latest."""
-        return self._lines[None]
+    def total(self) -> Timing | None:
+        """All entry points together, with the interval that decided, or the latest; None before the first look."""
+        return self._lines.get(None)
 
     @property
     def entries(self) -> dict[str, Timing]:
@@ -156,7 +156,7 @@ class Judge:
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-        total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
+        total, threshold, of = self._lines[None], 1 - self._wanted, len(self.entries)
         who = f"{of} of {of + left_out}" if left_out else "all"
         together = f"{who} entry points together: {_percent(total.ratio)}, {threshold:.0%} less wanted"
         margin = f"{self._slower - 1:.0%}"
@@ -189,7 +189,7 @@ class Judge:
         """
         if not self._each and False in self._shown.values():
             return frozenset()
-        if not (self._shown.get(None) or self._is_clear(self.total)):
+        if not (self._shown.get(None) or self._is_clear(self._lines[None])):
             return frozenset(self.entries)
         unclear = [label for label, timing in self.entries.items() if self._each and not self._is_clear(timing)]
         return frozenset([*self.undecided(), *unclear])

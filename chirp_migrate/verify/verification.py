@@ -14,9 +14,8 @@ from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.difference import Equivalence
-from chirp_migrate.verify.measures.options import MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import judge, measure
+from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.timing.children import Children
@@ -30,7 +29,6 @@ def verification(
     before: Before,
     files: Mapping[str, str | None],
     options: VerifyOptions,
-    measuring: MeasureOptions,
     progress: Callable[[str], None],
 ) -> VerifyReport:
     """Measure and judge.
@@ -40,13 +38,12 @@ def verification(
         before: the side before.
         files: SHA-256 of the files that the verdict speaks of, which the report keeps.
         options: what is run.
-        measuring: what is measured besides times, and whether device steps are simulated.
         progress: called with one line as each step begins or ends.
 
     Raises:
         WorkloadFailed: the project's code failed on one of the sides.
     """
-    options = replace(options, threads=options.threads or machine.usable_cpus(), measuring=measuring)
+    options = replace(options, threads=options.threads or machine.usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
         sides = make_sides(root, before, options, scratch)
@@ -64,15 +61,8 @@ def verification(
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
         measurements = measure(sides.trees, discovery, options, progress, trial, deadline)
-    outcome = judge(measurements, options.threshold, options.margin, options.each)
     return build_report(
-        measurements,
-        outcome,
-        options,
-        discovery,
-        before=before.described,
-        copies=list(sides.notes),
-        files=dict(files),
+        measurements, options, discovery, before=before.described, copies=list(sides.notes), files=dict(files)
     )
 
 

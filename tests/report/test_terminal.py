@@ -21,16 +21,15 @@ from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story, read_story
 from chirp_migrate.report.terminal.document import show_story, show_verify
 from chirp_migrate.review.account import Ledger
+from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import (
     Described,
-    Difference,
     EntryVerdict,
-    Interval,
     Measured,
     Simulated,
     VerifyReport,
 )
-from chirp_migrate.verify.equivalence.difference import Noticed
+from chirp_migrate.verify.equivalence.difference import Difference, Noticed
 from chirp_migrate.verify.measures.metric_data import Measure
 from chirp_migrate.verify.measures.targets import TargetVerdict
 
@@ -42,7 +41,7 @@ LONG_LINE = f"        self.mean = mean if torch.is_tensor(mean) else {'nested(' 
 
 
 def verdict(text: str = "faster", **changes: object) -> VerifyReport:
-    ratio, perfect = Interval(0.4, 0.36, 0.45), Interval(0.32, 0.3, 0.34)
+    ratio, perfect = Ratio(0.4, 0.36, 0.45), Ratio(0.32, 0.3, 0.34)
     seconds = {"before": [2.5, 2.4, 2.6], "after": [1.0, 1.1, 0.9], "cached": [0.8, 0.8]}
     found = VerifyReport(
         verdict=text,
@@ -225,7 +224,7 @@ def test_times_come_with_share_interval_bar_and_verdict() -> None:
 
 
 def test_lost_time_is_shown_as_such() -> None:
-    ratio, seconds = Interval(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
+    ratio, seconds = Ratio(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
     slower = verdict("slower", ratio=ratio, perfect=None, ratios={}, total_seconds=seconds)
     assert "1.00 1.50 ##########> -50 % [-60, -40] slower" in text(replace(STORY, verdict=slower))
 

@@ -18,9 +18,8 @@ from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import decode, encode
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES
-from chirp_migrate.verify.measures.options import MeasureOptions
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
 from chirp_migrate.verify.timing.process import run_child
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
@@ -30,10 +29,9 @@ SINGLE = "training_utils.single_fold_training_with_predefined_split"
 STEP_MS = 3.0
 
 
-def settings(measuring: MeasureOptions) -> VerifyOptions:
-    return VerifyOptions(
-        SIZES, rounds=3, budget_s=0.0, threshold_percent=20.0, threads=1, timeout_s=300.0, measuring=measuring
-    )
+SETTINGS = VerifyOptions(
+    SIZES, rounds=3, budget_s=0.0, threads=1, timeout_s=300.0, simulate_step_ms=STEP_MS, worker_counts=(0, 2)
+)
 
 
 def ran(tree: Path, discovery: Discovery) -> RunResult:
@@ -52,12 +50,12 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
         side: {label: entry.seconds for label, entry in result.modes[mode].items()}
         for side, mode in (("before", Mode.TIMED), ("after", Mode.TIMED), ("cached", Mode.CACHED))
     }
-    rounds = tuple(TimedRound(("before", "after"), seconds, None, 1.0) for _ in range(3))
+    rounds = tuple(TimedRound(("before", "after"), seconds, None, 1.0, counts=True) for _ in range(3))
     assert result.measured is not None
     return Measurements(
         labels,
         dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
-        Rounds(rounds, rounds, (Look(len(rounds), 1.0),)),
+        Rounds(rounds, (Look(len(rounds), 1.0),)),
         Equivalence((), (), {}),
         dict.fromkeys(("before", "after"), result.measured),
         dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),
@@ -87,11 +85,9 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
 
     found = measurements(result, labels)
-    chosen = settings(MeasureOptions(STEP_MS, (0, 2)))
-    outcome = judge(found, 0.2)
-    report = build_report(found, outcome, chosen, discovery)
+    report = build_report(found, SETTINGS, discovery)
     text = " ".join(printed(lambda screen: show_verify(report, screen, verbose=True), 100).split())
-    assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. With SIMULATED device steps of 3 ms:")
+    assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text
     assert decode(encode(report)) == report

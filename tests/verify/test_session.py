@@ -16,7 +16,7 @@ from chirp_migrate.training.workload.entry_points import Sizes, discover
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, judge, measure
+from chirp_migrate.verify.session import Measurements, measure
 from chirp_migrate.verify.spec import RunResult, RunSpec
 from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.verdict import Verdict
@@ -85,12 +85,10 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     passes = found.probe["before"][SINGLE].traces
     assert [(p.role, p.samples) for p in passes] == [("train", 44), ("validation", 16)] * 2
 
-    outcome = judge(found, 0.2)
-    assert outcome.decision.verdict not in (Verdict.NOT_EQUIVALENT, Verdict.FAILED)
-    discovery = discover(before)
-    report = build_report(found, outcome, settings(), discovery)
+    report = build_report(found, settings(), discover(before))
+    assert report.verdict not in (Verdict.NOT_EQUIVALENT.text, Verdict.FAILED.text)
     text = shown(report)
-    assert text.startswith(f"Verdict: {outcome.decision.verdict.text}. ")
+    assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
     assert decode(encode(report)) == report
     assert len(report.seconds["before"][SINGLE]) == 4
@@ -100,7 +98,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert min(report.noticed[AUGMENTED]["mean"].samples) >= 500
     assert report.verdicts[SINGLE].headspace is not None
     assert "perfect loading" in text and "Rounds: " in text
-    assert report.exit_code == outcome.decision.verdict.exit_code
+    assert report.exit_code == next(each.exit_code for each in Verdict if each.text == report.verdict)
     assert (sorted(before.rglob("*")), sorted(after.rglob("*"))) == files, "nothing is left in the trees"
 
 
@@ -117,7 +115,7 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     assert found.equivalence.differences == ()
     assert found.equivalence.unrepeatable == {SINGLE, AUGMENTED}
     monkeypatch.undo()
-    assert f"{SINGLE} (not repeatable)" in shown(build_report(found, judge(found, 0.2), settings(), discover(tree)))
+    assert f"{SINGLE} (not repeatable)" in shown(build_report(found, settings(), discover(tree)))
 
 
 def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path], tmp_path: Path) -> None:
@@ -129,9 +127,9 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
     told = f"{SINGLE}: train pass 1: 44 samples before, 32 after"
     assert any(text.startswith(told) for text in found.equivalence.differences)
     assert found.rounds == 0
-    outcome = judge(found, 0.2)
-    assert outcome.decision.verdict is Verdict.NOT_EQUIVALENT
-    text = shown(build_report(found, outcome, settings(), discover(before)))
+    report = build_report(found, settings(), discover(before))
+    assert report.verdict == Verdict.NOT_EQUIVALENT.text
+    text = shown(report)
     assert "44 samples before, 32 after" in text and "44>32" in text
 
 

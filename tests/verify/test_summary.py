@@ -14,7 +14,7 @@ from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, 
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.spec import EntryResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
@@ -40,10 +40,11 @@ def measured(
             },
             others,
             1.0,
+            counts=True,
         )
         for _ in range(4)
     )
-    of = Rounds(rounds, rounds, (Look(4, 1.0),), Stopped.BUDGET)
+    of = Rounds(rounds, (Look(4, 1.0),), Stopped.BUDGET)
     seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in after}
     probe = {"before": seen, "after": seen}
     return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})
@@ -51,7 +52,7 @@ def measured(
 
 def said(found: Measurements, verbose: bool = False, width: int = 100) -> str:
     discovery = Discovery(tuple(EntryPoint("", label) for label in found.labels), "utils.models:BirdCNN")
-    report = build_report(found, judge(found, 0.2), SETTINGS, discovery)
+    report = build_report(found, SETTINGS, discovery)
     return printed(lambda screen: show_verify(report, screen, verbose=verbose), width)
 
 
@@ -81,7 +82,7 @@ def test_undecided_and_left_out_entry_points_are_named() -> None:
 
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
-    differs = Equivalence(tuple(Difference("results-differ", "core.single", text) for text in texts))
+    differs = Equivalence(tuple(Difference.of("results-differ", "core.single", text) for text in texts))
     found = Measurements(("core.single",), {"before": {}, "after": {}}, Rounds(), differs)
     assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
     assert facts(found)["time"].startswith("not measured")
@@ -106,7 +107,7 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
     labels = [f"cross_validation.a_training_function_with_a_very_long_name_{number}" for number in range(40)]
     after = dict.fromkeys(labels, 1.5 if slower else 1.0) | {"cross_validation.most_of_it": 0.4}
     lots = Equivalence(
-        tuple(Difference("results-differ", label, "it differs " * 50) for label in labels) if slower else (),
+        tuple(Difference.of("results-differ", label, "it differs " * 50) for label in labels) if slower else (),
         ("a note",) * 9,
         dict.fromkeys(labels, 1.0),
         {label: {"mean": Noticed(0.2, 0.1, (500, 500))} for label in labels},

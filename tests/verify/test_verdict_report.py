@@ -14,7 +14,7 @@ from chirp_migrate.verify.build_report import build_report, rounds_line
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.difference import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, judge
+from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 
 QUIET, BUSY = 0.01, 0.4
@@ -33,18 +33,18 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
             },
             load,
             1.0,
+            counts=not (discard and load == BUSY),
         )
         for number, load in enumerate(loads)
     )
-    counted = tuple(each for each in made if not (discard and each.disturbed))
-    return Rounds(made, counted, (Look(len(counted), 1.0),), Stopped.BUDGET)
+    return Rounds(made, (Look(sum(each.counts for each in made), 1.0),), Stopped.BUDGET)
 
 
 def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
     measurements = Measurements(tuple(AFTER), {"before": {}, "after": {}}, of, Equivalence())
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(measurements, judge(measurements, 0.2), settings, discovery)
+    return build_report(measurements, settings, discovery)
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

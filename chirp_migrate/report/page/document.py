@@ -21,7 +21,8 @@ from chirp_migrate.report.story import FindingStory, RunStory, Story
 from chirp_migrate.report.verdict import EntryTimes, all_together, entry_times, figures, noticed
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
-from chirp_migrate.verify.document import Interval, VerifyReport
+from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["render_page"]
 
@@ -196,7 +197,7 @@ def _story_tiles(story: Story) -> Iterator[tuple[str, str, str]]:
     yield "Files", f"{rewritten} rewritten", f"{len(told) - rewritten} added, {lines}"
 
 
-def _percent(ratio: Interval) -> tuple[str, str]:
+def _percent(ratio: Ratio) -> tuple[str, str]:
     value, low, high = (100 * one for one in ratio.saved)
     return f"{value:.1f} %".replace("-", _MINUS), f"interval {low:.1f} to {high:.1f} %".replace("-", _MINUS)
 

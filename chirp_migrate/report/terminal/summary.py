@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
 from chirp_migrate.report.verdict import all_together, noticed
-from chirp_migrate.verify.document import Interval, VerifyReport
+from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["short", "show_summary"]
 
@@ -63,7 +64,7 @@ def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "disturbed", f"{disturbed} of {count(report.rounds.count, 'round')}: others used the CPUs"
 
 
-def _times(report: VerifyReport, ratio: Interval) -> Iterator[tuple[str, str]]:
+def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
     together = all_together(report)
     if together is not None and {"before", "after"} <= together.seconds.keys():
         before, after = (statistics.median(together.seconds[side]) for side in ("before", "after"))
@@ -83,7 +84,7 @@ def _reached(saved: float, headspace: float) -> str:
     return f"{could}; {max(0.0, min(1.0, saved / headspace)):.0%} of that is reached"
 
 
-def _saved(ratio: Interval) -> str:
+def _saved(ratio: Ratio) -> str:
     """``38 % less time [31, 45]``, or ``more``; the interval is of what is named, the smaller end first."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:

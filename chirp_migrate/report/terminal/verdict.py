@@ -8,7 +8,8 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import figure, sentence
 from chirp_migrate.report.terminal.probe import show_loading, show_training
 from chirp_migrate.report.verdict import EntryTimes, Figure, all_together, entry_times, figures, noticed
-from chirp_migrate.verify.document import Interval, VerifyReport
+from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["show_details", "show_head", "style_of", "when"]
 
@@ -107,13 +108,13 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
     return [label, before, after, _bar(entry.ratio, room), _saved(entry.ratio), *perfect, entry.verdict]
 
 
-def _bar(ratio: Interval, room: int) -> str:
+def _bar(ratio: Ratio, room: int) -> str:
     """The time after as a share of the time before, which is the whole bar; ``>`` where it is longer than that."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
-def _saved(ratio: Interval | None) -> str:
+def _saved(ratio: Ratio | None) -> str:
     """``38 % [31, 45]``; negative where time is lost."""
     if ratio is None:
         return "-"

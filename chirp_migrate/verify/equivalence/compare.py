@@ -77,10 +77,10 @@ def compare_traces(
                 differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
-        found += [Difference(name, label, text) for name, text in differences]
+        found += [Difference.of(name, label, text) for name, text in differences]
         picklable, text = _picklability(old.traces, new.traces)
         if text and picklable:
-            found.append(Difference("not-picklable", label, text))
+            found.append(Difference.of("not-picklable", label, text))
         elif text:
             notes.append(f"{label}: {text}")
         notes += [f"{label}: {text}" for text in _left_out(new.traces)]
@@ -91,7 +91,7 @@ def compare_traces(
         smallest[test.entry_point] = min(smallest.get(test.entry_point, 1.0), p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
-            found.append(Difference(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
+            found.append(Difference.of(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
     return Equivalence(tuple(found), tuple(notes), smallest, _noticed(tests), frozenset(unrepeatable))
 
 
@@ -111,7 +111,7 @@ def compare_api(
     before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
 ) -> Equivalence:
     """Compare the public names and signatures of both sides."""
-    return Equivalence(tuple(Difference("api-changed", "", text) for text in missing_from(before, after)))
+    return Equivalence(tuple(Difference.of("api-changed", "", text) for text in missing_from(before, after)))
 
 
 def compare_results(
@@ -138,14 +138,14 @@ def compare_results(
         unstable = {path for path in b.keys() | b_again.keys() if b.get(path) != b_again.get(path)} - varying
         if unstable and label not in unrepeatable:
             text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
-            found.append(Difference("seed-ignored", label, text))
+            found.append(Difference.of("seed-ignored", label, text))
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                found.append(Difference("result-missing", label, f"{_some(lost)}: no longer in the result"))
+                found.append(Difference.of("result-missing", label, f"{_some(lost)}: no longer in the result"))
         elif changed := {p for p in a.keys() | b.keys() if a.get(p) != b.get(p)} - varying:
             first = min(changed)
             text = f"other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
-            found.append(Difference("results-differ", label, text))
+            found.append(Difference.of("results-differ", label, text))
     return Equivalence(tuple(found), tuple(notes))
 
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 __all__ = ["Difference", "Equivalence", "Noticed"]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """What differs.
+class Difference(msgspec.Struct, frozen=True):
+    """What is not the same training; part of what ``verify`` writes.
 
     Attributes:
         name: short and stable, such as ``validation-drops-samples`` (all are listed in docs/verify.md).
         entry_point: label of the entry point; ``""`` for what belongs to none, as the public API.
-        text: what differs and where, without the entry point.
+        message: what differs and where, one sentence, the entry point first.
     """
 
     name: str
     entry_point: str
-    text: str
+    message: str
 
-    @property
-    def message(self) -> str:
-        """The whole sentence, entry point first."""
-        return f"{self.entry_point}: {self.text}" if self.entry_point else self.text
+    @classmethod
+    def of(cls, name: str, entry_point: str, text: str) -> Difference:
+        """With a sentence that does not name the entry point yet."""
+        return cls(name, entry_point, f"{entry_point}: {text}" if entry_point else text)
 
 
-@dataclass(frozen=True)
-class Noticed:
+class Noticed(msgspec.Struct, frozen=True):
     """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
 
     Attributes:

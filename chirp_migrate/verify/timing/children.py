@@ -27,9 +27,10 @@ from chirp_migrate.verify.timing.rounds import TimedRound, order
 __all__ = ["SIDES", "Children"]
 
 SIDES = ("before", "after", "cached")
-#: Of the budget, for the trial of one side.
-_TRIAL_SHARE = 1 / 6
 """What is timed: both sides, and the side after fed from one cached batch."""
+
+_TRIAL_SHARE = 1 / 6
+"""Of the budget, for the trial of one side."""
 
 _T = TypeVar("_T")
 
@@ -185,7 +186,7 @@ class Children:
             modes=modes,
             api_names={},
             origin=self._discovery.origin,
-            simulate_step_ms=self._settings.measuring.simulate_step_ms,
-            worker_counts=self._settings.measuring.worker_counts if side == "after" else (),
-            extra_s=self._settings.measuring.extra_s,
+            simulate_step_ms=self._settings.simulate_step_ms,
+            worker_counts=self._settings.worker_counts if side == "after" else (),
+            extra_s=self._settings.extra_s,
         )

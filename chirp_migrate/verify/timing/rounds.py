@@ -27,9 +27,9 @@ LEAST_TO_TELL = 3
 _DISTURBED_ALLOWED = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class TimedRound:
-    """One timed round.
+    """One timed round; part of what ``verify`` writes.
 
     Attributes:
         order: sides in the order in which they took their turns.
@@ -37,22 +37,24 @@ class TimedRound:
         others: share of the CPUs that other processes used meanwhile, the larger of the two sides; None where
             that is not watched.
         duration_s: seconds that the whole round took, starting the processes and warming up included.
+        disturbed: whether others used so much of the CPUs that the times say little.
+        counts: whether it is one that the verdict rests on.
     """
 
     order: tuple[str, str]
     seconds: Mapping[str, Mapping[str, float]]
     others: float | None
     duration_s: float
+    disturbed: bool = False
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        self.disturbed = self.disturbed or (self.others is not None and self.others > BUSY_ABOVE)
 
     @property
     def labels(self) -> frozenset[str]:
         """The entry points that ran."""
         return frozenset(self.seconds["before"])
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether other processes had so much of the CPUs that the times say little."""
-        return self.others is not None and self.others > BUSY_ABOVE
 
 
 class Stopped(str, Enum):
@@ -66,19 +68,22 @@ class Stopped(str, Enum):
 
 @dataclass(frozen=True)
 class Rounds:
-    """Every round that was made, those that count, and the looks at them.
+    """Every round that was made, and the looks at those that count.
 
     Attributes:
         made: in the order in which they were made.
-        included: those that count.
         looks: in the order in which they were taken; the last one is at all that count.
         stopped: why there are no more.
     """
 
     made: tuple[TimedRound, ...] = ()
-    included: tuple[TimedRound, ...] = ()
     looks: tuple[Look, ...] = ()
     stopped: Stopped | None = None
+
+    @property
+    def included(self) -> tuple[TimedRound, ...]:
+        """Those that count."""
+        return tuple(each for each in self.made if each.counts)
 
     @property
     def complete(self) -> tuple[TimedRound, ...]:
@@ -144,7 +149,7 @@ def take_rounds(
     labels: frozenset[str] | None = None
 
     def ended(stopped: Stopped) -> Rounds:
-        return Rounds(tuple(made), tuple(included), tuple(looks), stopped)
+        return Rounds(tuple(made), tuple(looks), stopped)
 
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(included), share))
@@ -167,6 +172,7 @@ def take_rounds(
         late = elapsed > budget_s
         if one.disturbed and not late and len(made) - len(included) - 1 < max(_DISTURBED_ALLOWED, len(included)):
             continue
+        one.counts = True
         included.append(one)
         if len(included) % 2 or len(included) < MIN_ROUNDS:
             continue
