@@ -75,6 +75,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
         TypeError: an array's dtype is none of PyTorch's.
     """
 
+    in_memory = fixed_samples = gathers = True  # also a mapped file is read as memory is
+
     def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
@@ -96,29 +98,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
         return len(self.x)
 
     @property
-    def in_memory(self) -> bool:
-        """True: also a mapped file is read as memory is."""
-        return True
-
-    @property
-    def fixed_samples(self) -> bool:
-        """True: nothing here is random."""
-        return True
-
-    @property
-    def gathers(self) -> bool:
-        """True: each array has one shape."""
-        return True
-
-    @property
     def row_kinds(self) -> RowKinds | None:
-        """Those of the two arrays."""
         return [(self._stored_as(), self.x.shape[1:]), (self.y.dtype, self.y.shape[1:])]
-
-    @property
-    def keyed(self) -> bool:
-        """False: nothing here is random."""
-        return False
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
         """The sample (x, y) at ``index``, in memory of its own."""
@@ -126,7 +107,6 @@ class WorkerSafeArrayDataset(BatchedDataset):
         return (x if self.divisor is None else x.div_(self.divisor)), self.y[index].clone()
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The samples at ``indices`` as [X, Y]."""
         positions = positions_of(indices, len(self))
         if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
             return None

@@ -9,18 +9,8 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import (
-    Batch,
-    Part,
-    RowKinds,
-    WrappingDataset,
-    has_fixed_samples,
-    has_rows,
-    is_in_memory,
-    is_shipped,
-    row_kinds,
-)
-from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_pairs
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, is_shipped, node_of
+from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
 from chirpid_patch.transforms.composition import Position, parts_of
@@ -98,6 +88,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     Raises TypeError for an unknown parameter, and if both ``augment_params`` and ``transforms`` are given.
     """
 
+    keyed = True
+
     def __init__(
         self,
         base_dataset: Any,
@@ -122,30 +114,21 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     @property
     def in_memory(self) -> bool:
-        """Whether the dataset underneath is in memory and all augmentation is ours."""
-        return is_in_memory(self.base_dataset) and (not self.training or self._is_batchable())
+        return super().in_memory and self._is_ours()
 
     @property
     def gathers(self) -> bool:
-        """Whether the samples underneath are rows of tensors, and no transform of somebody else's is on."""
-        return has_rows(self.base_dataset) and (not self.training or self._is_batchable())
+        return super().gathers and self._is_ours()
 
     @property
     def fixed_samples(self) -> bool:
-        """Whether nothing is augmented and the samples underneath are fixed."""
-        return not (self.training and self._stages()) and has_fixed_samples(self.base_dataset)
+        return not (self.training and self._stages()) and super().fixed_samples
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        """Those of the samples underneath, unless augmentation may change them."""
         stages = self._stages() if self.training else []
         kept = all(is_batchable(one) and works_in_place(one) for _, one in stages)
-        return row_kinds(self.base_dataset) if kept else None
-
-    @property
-    def keyed(self) -> bool:
-        """True: augmentation draws by key."""
-        return True
+        return node_of(self.base_dataset).row_kinds if kept else None
 
     def set_training(self, training: bool) -> None:
         """Switch augmentation on or off."""
@@ -153,6 +136,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def __len__(self) -> int:
         return len(self.base_dataset)
+
+    def _is_ours(self) -> bool:
+        """Whether no transform of somebody else's is on."""
+        return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
         return all(is_batchable(transform) for _, transform in self._stages())
@@ -163,11 +150,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [part for place, one in on for part in parts_of(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """The same; none while training, which draws from ``random`` for every sample it gives."""
+        # None while training, which draws from ``random`` for every sample it gives.
         return None if self.training else [Part(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
-        """The sample (x, y) at ``index``, augmented while training."""
         x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
         if self.training:
             x = self._augment(x, self._keys(key, 1))
@@ -187,7 +173,6 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The samples at ``indices`` as [X, Y], augmented while training."""
         below = None if key is None else key.deeper()
         batchable = self._is_batchable()
         # Code that is not ours takes samples one by one: gathering them first pays only where that is work of ours.
@@ -198,10 +183,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         keys = self._keys(key, len(indices))
         samples: list[Any] = []
         if pairs is None:
-            samples = [
-                fetch_sample(self.base_dataset, index, None if below is None else below.take([place]))
-                for place, index in enumerate(indices)
-            ]
+            samples = fetch_each(self.base_dataset, indices, below)
             pairs = stack_pairs(samples) if batchable else None
         if pairs is None:
             singles = [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import is_in_memory, row_kinds
+from chirpid_patch.datasets.gather import is_in_memory, node_of
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import declare, served
@@ -126,7 +126,7 @@ def lists(
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
         listed = served(state[samples])
-        known = type(listed) in (list, tuple) or (row_kinds(listed) is not None and is_in_memory(listed))
+        known = type(listed) in (list, tuple) or (node_of(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
     return _decorator((samples,), calls, held, build)
@@ -165,7 +165,7 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
     """Dtype and shape of the x of all samples (x, y), rows of floating-point tensors; None where that is not sure."""
-    kinds = row_kinds(dataset)
+    kinds = node_of(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 
 

@@ -1,8 +1,8 @@
 """Reading a whole batch at once where a dataset allows it, to the exact effect of single samples.
 
-One protocol says how. A dataset of this package is a ``BatchedDataset``; for those of PyTorch that are understood
-there is a node that answers the same: ``children`` (the datasets underneath), ``resolve`` (which samples of which child
-a batch is), what all samples have in common, and ``read_batch``. ``node_of`` finds the node of any dataset.
+A ``Node`` says how: ``children`` (the datasets underneath), ``resolve`` (which samples of which child a batch is), what
+all samples have in common, and ``read_batch``. A dataset of this package, a ``BatchedDataset``, is one itself; those of
+PyTorch that are understood have one. ``node_of`` finds that of any dataset.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,28 +30,54 @@ RowKinds = list[tuple[torch.dtype, torch.Size]]
 WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
 
 
-class Node(Protocol):
-    """How a dataset is read, which ``BatchedDataset`` documents."""
+class Node:
+    """How a dataset is read, and what all its samples have in common: unless said, what those of its children have."""
 
     @property
-    def children(self) -> list[Any]: ...
+    def children(self) -> list[Any]:
+        """The datasets whose samples these are made from."""
+        return []
+
     @property
-    def in_memory(self) -> bool: ...
+    def in_memory(self) -> bool:
+        """Whether batches are gathered from tensors that are in memory already."""
+        return bool(self.children) and all(map(is_in_memory, self.children))
+
     @property
-    def fixed_samples(self) -> bool: ...
+    def fixed_samples(self) -> bool:
+        """Whether reading a sample twice surely gives the same."""
+        return bool(self.children) and all(node_of(child).fixed_samples for child in self.children)
+
     @property
-    def gathers(self) -> bool: ...
+    def gathers(self) -> bool:
+        """Whether samples are rows of tensors, hence equal in shape and dtype."""
+        return bool(self.children) and all(node_of(child).gathers for child in self.children)
+
     @property
-    def row_kinds(self) -> RowKinds | None: ...
+    def row_kinds(self) -> RowKinds | None:
+        """Dtypes and shapes of all samples, which are rows of tensors; None where that is not sure."""
+        return None
+
     @property
-    def keyed(self) -> bool: ...
+    def keyed(self) -> bool:
+        """Whether samples draw random numbers by the key that they are read with."""
+        return any(node_of(child).keyed for child in self.children)
+
     @property
-    def reads_batches(self) -> bool: ...
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None: ...
-    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None: ...
+    def reads_batches(self) -> bool:
+        """Whether it can be read a batch at a time; a loader reads every other dataset with PyTorch's own code."""
+        return True
+
+    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+        """Of which samples of which children the samples (x, y) at ``indices`` have y unchanged; None: of none."""
+        return None
+
+    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
+        """The collated samples at ``indices`` in fresh memory; None where only single ones can be read."""
+        return None
 
 
-class BatchedDataset(Dataset[Any], ABC):
+class BatchedDataset(Node, Dataset[Any], ABC):
     """A map-style dataset that can also be read a batch at a time.
 
     Subclasses implement ``read_sample`` and ``read_batch``; ``read_batch`` must give what
@@ -81,49 +107,6 @@ class BatchedDataset(Dataset[Any], ABC):
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
 
-    @abstractmethod
-    def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The collated samples at ``indices`` in fresh memory; None where only single ones can be read."""
-
-    @property
-    def children(self) -> list[Any]:
-        """The datasets whose samples these are made from."""
-        return []
-
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """Of which samples of which children the samples (x, y) at ``indices`` have y unchanged; None: of none."""
-        return None
-
-    @property
-    @abstractmethod
-    def in_memory(self) -> bool:
-        """Whether batches are gathered from tensors that are in memory already."""
-
-    @property
-    @abstractmethod
-    def fixed_samples(self) -> bool:
-        """Whether reading a sample twice surely gives the same."""
-
-    @property
-    @abstractmethod
-    def gathers(self) -> bool:
-        """Whether samples are rows of tensors, hence equal in shape and dtype."""
-
-    @property
-    def row_kinds(self) -> RowKinds | None:
-        """Dtypes and shapes of all samples, which are rows of tensors; None where that is not sure."""
-        return None
-
-    @property
-    def keyed(self) -> bool:
-        """Whether samples draw random numbers by the key that they are read with."""
-        return True
-
-    @property
-    def reads_batches(self) -> bool:
-        """True: it is read a batch at a time wherever that is possible."""
-        return True
-
 
 class WrappingDataset(BatchedDataset):
     """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
@@ -132,28 +115,7 @@ class WrappingDataset(BatchedDataset):
 
     @property
     def children(self) -> list[Any]:
-        """The dataset underneath."""
         return [self.base_dataset]
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the dataset underneath is in memory."""
-        return is_in_memory(self.base_dataset)
-
-    @property
-    def fixed_samples(self) -> bool:
-        """Whether the samples underneath are fixed."""
-        return has_fixed_samples(self.base_dataset)
-
-    @property
-    def gathers(self) -> bool:
-        """Whether the samples underneath are rows of tensors."""
-        return has_rows(self.base_dataset)
-
-    @property
-    def keyed(self) -> bool:
-        """Whether the samples underneath draw by key."""
-        return is_keyed(self.base_dataset)
 
     @property
     def dataset(self) -> Any:
@@ -210,22 +172,17 @@ class RowsOnDevice(TensorDataset):
     """Copies on a device of the plain tensors of a ``TensorDataset``."""
 
 
-class _Rows:
+class _Rows(Node):
     """A ``TensorDataset`` of plain tensors."""
 
-    in_memory = fixed_samples = gathers = reads_batches = True
-    keyed = False
+    in_memory = fixed_samples = gathers = True
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self.children: list[Any] = []
 
     @property
     def row_kinds(self) -> RowKinds | None:
         return [(rows.dtype, rows.shape[1:]) for rows in self._dataset.tensors]
-
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        return None
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         positions = positions_of(indices, len(self._dataset))
@@ -235,11 +192,11 @@ class _Rows:
         return [gather(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _Chosen:
+class _Chosen(Node):
     """A ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+        self._indices = dataset.indices
         self._child = dataset.dataset
 
     @property
@@ -247,52 +204,32 @@ class _Chosen:
         return [self._child]
 
     @property
-    def in_memory(self) -> bool:
-        return is_in_memory(self._child)
-
-    @property
-    def fixed_samples(self) -> bool:
-        return has_fixed_samples(self._child)
-
-    @property
-    def gathers(self) -> bool:
-        return has_rows(self._child)
-
-    @property
     def row_kinds(self) -> RowKinds | None:
-        return row_kinds(self._child)
-
-    @property
-    def keyed(self) -> bool:
-        return is_keyed(self._child)
+        return node_of(self._child).row_kinds
 
     @property
     def reads_batches(self) -> bool:
         return reads_batches(self._child)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        mapped = map_indices(self._dataset.indices, indices)
+        mapped = map_indices(self._indices, indices)
         return None if mapped is None else [Part(self._child, mapped)]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        mapped = map_indices(self._dataset.indices, indices)
+        mapped = map_indices(self._indices, indices)
         return None if mapped is None else fetch_batch(self._child, mapped, key)
 
 
-class _Joined:
+class _Joined(Node):
     """A ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self.children: list[Any] = dataset.datasets
 
     @property
-    def in_memory(self) -> bool:
-        return all(map(is_in_memory, self.children))
-
-    @property
-    def fixed_samples(self) -> bool:
-        return all(map(has_fixed_samples, self.children))
+    def children(self) -> list[Any]:
+        children: list[Any] = self._dataset.datasets
+        return children
 
     @property
     def gathers(self) -> bool:
@@ -300,12 +237,8 @@ class _Joined:
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        kinds = [row_kinds(part) for part in self.children]
+        kinds = [node_of(part).row_kinds for part in self.children]
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
-
-    @property
-    def keyed(self) -> bool:
-        return any(map(is_keyed, self.children))
 
     @property
     def reads_batches(self) -> bool:
@@ -336,7 +269,8 @@ class _Joined:
             if batch is None or not all(isinstance(column, Tensor) for column in batch):
                 return None
             batches.append(batch)
-        if not have_one_kind(batches):
+        kinds = [[(column.dtype, column.shape[1:]) for column in batch] for batch in batches]
+        if any(kind != kinds[0] for kind in kinds):
             return None
         if len(batches) == 1:
             return batches[0]
@@ -346,12 +280,6 @@ class _Joined:
             for whole, column in zip(joined, batch, strict=True):
                 whole.index_copy_(0, places, column)
         return joined
-
-
-def have_one_kind(batches: Sequence[Batch]) -> bool:
-    """Whether the columns of all parts of a batch agree in dtype and shape, so that they can be put together."""
-    kinds = [[(column.dtype, column.shape[1:]) for column in batch] for batch in batches]
-    return all(kind == kinds[0] for kind in kinds)
 
 
 def _is_gatherable(dataset: Any) -> bool:
@@ -367,8 +295,17 @@ def joint_of(dataset: Any) -> _Chosen | _Joined | None:
     return _Joined(dataset) if is_exactly(dataset, ConcatDataset) else None
 
 
-def node_of(dataset: Any) -> Node | None:
-    """What says how ``dataset`` is read; None where only its own code does."""
+class _OwnCode(Node):
+    """Anything else: only its own code reads it."""
+
+    reads_batches = False
+
+
+_OWN_CODE = _OwnCode()
+
+
+def node_of(dataset: Any) -> Node:
+    """What says how ``dataset`` is read."""
     joint = joint_of(dataset)
     if joint is not None:
         return joint
@@ -376,49 +313,17 @@ def node_of(dataset: Any) -> Node | None:
     if is_shipped(dataset):
         shipped: Node = dataset
         return shipped
-    return _Rows(dataset) if _is_gatherable(dataset) else None
-
-
-# -- what is known of any dataset
+    return _Rows(dataset) if _is_gatherable(dataset) else _OWN_CODE
 
 
 def is_in_memory(dataset: Any) -> bool:
     """Whether batches are gathered from memory, so that worker processes could only slow it down."""
-    node = node_of(dataset)
-    return node is not None and node.in_memory
-
-
-def has_rows(dataset: Any) -> bool:
-    """Whether the samples of ``dataset`` are rows of tensors, hence equal in shape and dtype."""
-    node = node_of(dataset)
-    return node is not None and node.gathers
-
-
-def row_kinds(dataset: Any) -> RowKinds | None:
-    """Dtypes and shapes of all samples of a dataset over tensors; None where they may differ, or are not known."""
-    node = node_of(dataset)
-    return None if node is None else node.row_kinds
-
-
-def has_fixed_samples(dataset: Any) -> bool:
-    """Whether reading a sample twice surely gives the same: tensors in memory, nothing random on top of them."""
-    node = node_of(dataset)
-    return node is not None and node.fixed_samples
-
-
-def is_keyed(dataset: Any) -> bool:
-    """Whether samples of ``dataset`` draw random numbers by the key that they are read with."""
-    node = node_of(dataset)
-    return node is not None and node.keyed
+    return node_of(dataset).in_memory
 
 
 def reads_batches(dataset: Any) -> bool:
-    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors.
-
-    A loader reads every other dataset with PyTorch's own code.
-    """
-    node = node_of(dataset)
-    return node is not None and node.reads_batches
+    """Whether ``dataset`` is one that this module can read a batch at a time: ours, or PyTorch's over tensors."""
+    return node_of(dataset).reads_batches
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
@@ -429,10 +334,7 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     transforms: equal for the same ``key``). Indices the per-sample code would refuse give None, so that the
     caller's per-sample code raises the error.
     """
-    if len(indices) == 0:
-        return None
-    node = node_of(dataset)
-    return None if node is None else node.read_batch(indices, key)
+    return node_of(dataset).read_batch(indices, key) if len(indices) else None
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:

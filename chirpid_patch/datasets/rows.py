@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory
-from chirpid_patch.datasets.heap import keep_freed_memory
+from chirpid_patch.datasets.buffers import batch_memory, keep_freed_memory
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import elsewhere
 

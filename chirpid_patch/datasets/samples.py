@@ -11,7 +11,7 @@ from torch.utils.data import Subset, default_collate, get_worker_info
 
 from chirpid_patch.datasets.buffers import batch_memory
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
-from chirpid_patch.datasets.gather import fetch_batch, has_rows, is_exactly, is_in_memory, is_shipped
+from chirpid_patch.datasets.gather import fetch_batch, is_exactly, is_in_memory, is_shipped, node_of
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -32,10 +32,17 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
     return dataset[index]
 
 
+def fetch_each(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> list[Any]:
+    """``[dataset[i] for i in indices]``, as ``fetch_sample`` reads them."""
+    return [
+        fetch_sample(dataset, index, None if key is None else key.take([place])) for place, index in enumerate(indices)
+    ]
+
+
 def fetch_samples(dataset: Any, indices: Sequence[Any], key: RandomKey | None = None) -> list[Any]:
     """The samples at ``indices``, one by one, as PyTorch's own loader reads them."""
     if key is not None and _takes_key(dataset):
-        return [fetch_sample(dataset, index, key.take([place])) for place, index in enumerate(indices)]
+        return fetch_each(dataset, indices, key)
     many = getattr(dataset, "__getitems__", None)
     if many:
         samples: list[Any] = many(indices)
@@ -69,7 +76,7 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 
     A batch put together from samples that may differ has the dtype of none of them: it is not one to compute on.
     """
-    if is_shipped(served(dataset)) and not has_rows(dataset):
+    if is_shipped(served(dataset)) and not node_of(dataset).gathers:
         return None
     batch = fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chirpid_patch.datasets.gather import (
-    Batch,
-    BatchedDataset,
-    Part,
-    RowKinds,
-    fetch_batch,
-    has_fixed_samples,
-    has_rows,
-    is_in_memory,
-    is_keyed,
-    row_kinds,
-)
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
 from chirpid_patch.datasets.rows import map_indices
 from chirpid_patch.datasets.samples import fetch_sample, stack_pairs
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -39,47 +28,35 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def children(self) -> list[Any]:
-        """What is listed."""
         return [self.data_list]
 
     @property
     def in_memory(self) -> bool:
-        """Whether the samples exist already: a list or tuple of them, or a dataset in memory."""
-        return isinstance(self.data_list, list | tuple) or is_in_memory(self.data_list)
+        return self._is_listed or super().in_memory
 
     @property
     def fixed_samples(self) -> bool:
-        """Whether the samples are a list or tuple, or those of a dataset that has them fixed."""
-        return isinstance(self.data_list, list | tuple) or has_fixed_samples(self.data_list)
-
-    @property
-    def gathers(self) -> bool:
-        """Whether the samples are those of a dataset over tensors."""
-        return has_rows(self.data_list)
+        return self._is_listed or super().fixed_samples
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        """Those of the dataset whose samples they are."""
-        return row_kinds(self.data_list)
+        return node_of(self.data_list).row_kinds
 
     @property
-    def keyed(self) -> bool:
-        """Whether the samples are those of a dataset that draws by key."""
-        return is_keyed(self.data_list)
+    def _is_listed(self) -> bool:
+        """Whether the samples exist already."""
+        return isinstance(self.data_list, list | tuple)
 
     def __len__(self) -> int:
         return len(self.data_list)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """The same."""
         return [Part(self.data_list, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
-        """``data_list[index]``."""
         return fetch_sample(self.data_list, index, key)
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The batch of the dataset underneath, if it is one that can be read at once; pairs of a list stacked."""
         if type(self.data_list) not in (list, tuple):
             return fetch_batch(self.data_list, indices, key)
         samples = map_indices(self.data_list, indices)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from chirpid_patch.datasets.declared import standardized
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, has_fixed_samples, has_rows, tensors_behind
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, node_of, tensors_behind
 
 #: Samples that are made from rows in memory (standardised, say) are read so many at a time.
 _AT_ONCE = 64
@@ -40,10 +40,10 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
         IndexError: an index that ``dataset`` refuses; and whatever reading a sample raises.
     """
     if indices is None:
-        plain = has_rows(dataset) and not hasattr(type(dataset), "__iter__")
+        plain = node_of(dataset).gathers and not hasattr(type(dataset), "__iter__")
         stacked = _gathered(dataset, range(len(dataset)), columns=2) if plain else None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
-    if type(indices) is GeneratorType and has_rows(dataset) and has_fixed_samples(dataset):
+    if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # reading rows does nothing that it could see
     # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
     stacked = _gathered(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
@@ -85,9 +85,14 @@ def standardized_samples(
     return [(torch.sub(xs[row], subtracted).div_(divisor), ys[row]) for row in rows]
 
 
+def _has_fixed_rows(dataset: Any) -> bool:
+    node = node_of(dataset)
+    return node.gathers and node.fixed_samples
+
+
 def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
     """The samples' first column, or None where that is not surely what stacking them gives."""
-    if not len(indices) or not has_rows(dataset) or not has_fixed_samples(dataset):
+    if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)
     if found is not None:

@@ -10,16 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import (
-    Batch,
-    Part,
-    RowKinds,
-    WrappingDataset,
-    row_kinds,
-    tensors_behind,
-)
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, tensors_behind
 from chirpid_patch.datasets.rows import batch_like, gather, map_indices
-from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_pairs
+from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms import elsewhere
@@ -105,8 +98,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        """Those of the samples underneath, if they are pairs that standardising leaves as they are."""
-        kinds = row_kinds(self.base_dataset)
+        kinds = node_of(self.base_dataset).row_kinds
         if kinds is None or len(kinds) != 2:
             return None
         dtype, shape = kinds[0]
@@ -134,17 +126,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (x - mean) / deviation
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """Those that ``indices`` name."""
         mapped = map_indices(self.indices, indices)
         return None if mapped is None else [Part(self.base_dataset, mapped)]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
-        """The standardised sample (x, y) at ``index``."""
         x, y = fetch_sample(self.base_dataset, self.indices[index], key)
         return self._standardize(x), y
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The standardised samples at ``indices`` as [X, Y]."""
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
@@ -153,17 +142,13 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             (xs, ys), rows = found[0], torch.tensor(found[1])
             batch = self._standardized_rows(xs, rows)
             return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
-        pairs = fetch_pairs(self.base_dataset, mapped, key)
-        if pairs is not None:
-            return [self._standardize_column(pairs[0]), pairs[1]]
-        samples = [
-            fetch_sample(self.base_dataset, index, None if key is None else key.take([place]))
-            for place, index in enumerate(mapped)
-        ]
-        pairs = stack_pairs(samples)
-        if pairs is not None:
-            return [self._standardize_column(pairs[0]), pairs[1]]
-        return list(default_collate([(self._standardize(x), y) for x, y in samples]))
+        pairs, samples = fetch_pairs(self.base_dataset, mapped, key), []
+        if pairs is None:
+            samples = fetch_each(self.base_dataset, mapped, key)
+            pairs = stack_pairs(samples)
+        if pairs is None:
+            return list(default_collate([(self._standardize(x), y) for x, y in samples]))
+        return [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
@@ -183,10 +168,12 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """A batch of x, fresh memory, at once where that is the same as one by one."""
-        if self._broadcasts(batch):
-            return self._standardize_batch(batch)
         mean, deviation = (elsewhere.operand(statistic, batch) for statistic in self.operands())
-        return default_collate([(x - mean) / deviation for x in batch])
+        if not self._broadcasts(batch):
+            return default_collate([(x - mean) / deviation for x in batch])
+        if self._stays_in_place(batch):
+            return batch.sub_(mean).div_(deviation)
+        return (batch - mean) / deviation
 
     def _broadcasts(self, batch: Tensor) -> bool:
         """Whether the statistics meet a batch as they meet each sample.
@@ -203,10 +190,3 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))
             for statistic in self.operands()
         )
-
-    def _standardize_batch(self, batch: Tensor) -> Tensor:
-        mean, deviation = (elsewhere.operand(statistic, batch) for statistic in self.operands())
-        if self._stays_in_place(batch):
-            return batch.sub_(mean).div_(deviation)
-        standardized: Tensor = (batch - mean) / deviation
-        return standardized

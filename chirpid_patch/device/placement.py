@@ -56,4 +56,4 @@ def _draws_exact_noise(dataset: Any) -> bool:
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):
         return True
-    return node is not None and any(map(_draws_exact_noise, node.children))
+    return any(map(_draws_exact_noise, node.children))

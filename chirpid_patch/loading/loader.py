@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
-from chirpid_patch.datasets.gather import is_in_memory, is_keyed, reads_batches
+from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.controller import LoadController, WorkerCount
@@ -292,7 +292,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             seed=seed,
             epoch=self._epochs_begun - 1,
             rank=self._key_rank,
-            keyed=batches and is_keyed(self.dataset),
+            keyed=batches and node_of(self.dataset).keyed,
             counted=self._draws_repeatedly,
             listed=batches and (self.thread_safe or reads_batches(self.dataset)),
             drops_last=self.drop_last,

@@ -44,6 +44,8 @@ class MultiScaleDataset(WrappingDataset):
         ValueError: no scales, a scale that comes twice or is below 1, or a ``memory_budget`` that is not positive.
     """
 
+    gathers = False  # samples are dictionaries
+
     def __init__(
         self,
         base_dataset: Any,
@@ -86,29 +88,20 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def in_memory(self) -> bool:
-        """Whether base images are gathered from memory, and nothing but this package's code is applied to them."""
         return self.memory_efficient and self._augmented.in_memory
 
     @property
     def fixed_samples(self) -> bool:
-        """Whether nothing is augmented and the base images are fixed."""
         return self._augmented.fixed_samples
 
     @property
-    def gathers(self) -> bool:
-        """False: samples are dictionaries."""
-        return False
-
-    @property
     def keyed(self) -> bool:
-        """Whether the images are augmented, or those underneath draw by key."""
         return self._augmented.keyed
 
     def __len__(self) -> int:
         return len(self._images)
 
     def read_sample(self, index: Any, key: RandomKey | None) -> dict[str, Any]:
-        """The sample at ``index``, as described above."""
         image, rest = fetch_sample(self._augmented, index, key)
         if self.memory_efficient:
             return {**rest, "base_image": image, "scales": torch.tensor(self.scales)}
@@ -164,12 +157,10 @@ class _Images(WrappingDataset):
         return len(self.base_dataset)
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, dict[str, Any]]:
-        """The image (C, H, W) and what comes with it."""
         image, rest = _parted(fetch_sample(self.base_dataset, index, key))
         return image_tensor(image), rest
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """Images (B, C, H, W) and what comes with them; None unless they are rows of a tensor."""
         batch = fetch_batch(self.base_dataset, indices, key)
         if not isinstance(batch, list) or len(batch) not in (1, 2):
             return None
