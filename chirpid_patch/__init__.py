@@ -66,7 +66,6 @@ _LATER = {
 
 #: Names that were here, and where they are: until the next release they are found here, too.
 _MOVED = {
-    "DynamicBatchStep": "memory.dynamic_batch",
     "FlipsAndTurns": "transforms.symmetries",
     "ImageFolderDataset": "recipes.image_folder",
     "LoaderBatch": "multi.multi_loader",
@@ -78,7 +77,6 @@ _MOVED = {
     "RandomKey": "randomness.keyed_random",
     "TrainerHooks": "hooks.trainer",
     "autocast_for": "device.precision",
-    "each_scale": "scales.scaling",
     "fetch_batch": "datasets.gather",
     "get_optimal_num_workers": "recipes.optimized_loader",
     "gpu_status": "machine.nvml",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,14 +22,9 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
-from chirpid_patch.loader_options import (
-    ABOUT_WORKERS,
-    FactoryArguments,
-    LoaderArguments,
-    LoaderOptions,
-    draws_its_own_order,
-)
+from chirpid_patch.loader_options import ABOUT_WORKERS, FactoryArguments, LoaderArguments, LoaderOptions
 from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
+from chirpid_patch.loading.limits import way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.processes import why_no_processes
@@ -130,7 +126,10 @@ class OptimalDataLoaderFactory:
         **options: Unpack[LoaderArguments],
     ) -> DataLoader[Any]:
         """A loader for training; shuffles unless told otherwise, given a sampler, or for an iterable dataset."""
-        order = not draws_its_own_order(dataset, options) if isinstance(shuffle, _Unsaid) else shuffle
+        order = shuffle
+        if isinstance(order, _Unsaid):
+            ordered = options.get("sampler") is not None or options.get("batch_sampler") is not None
+            order = not ordered and not isinstance(dataset, IterableDataset)
         return _create(LoaderOptions.parse(dataset, batch_size, order, options, training=True))
 
     @classmethod
@@ -226,23 +225,15 @@ class LoadPlan:
     why: str
     measured: bool = False
 
-    @property
-    def way(self) -> str:
-        """The way of loading in words."""
-        if self.workers:
-            return f"{self.workers} worker process{'' if self.workers == 1 else 'es'}"
-        return f"{self.threads} prefetch thread{'s' if self.threads > 1 else ''}" if self.threads else _HERE
-
-
-_HERE = "loading in this process"
-
 
 def plan_loading(options: LoaderOptions) -> LoadPlan:
     """The plan of the first rule that fits; on a rank, with no more workers than its share of the CPUs."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     bounded = options.distributed and options.num_workers is None and not plan.measured
     if bounded and plan.workers > cpus.spare_cpus():
-        plan = replace(plan, workers=cpus.spare_cpus(), why=_few_cpus(plan.workers))
+        shared = f" by {local_ranks()} ranks" if local_ranks() > 1 else ""
+        few = f"{plan.workers} were asked for, {cpus.usable_cpus()} CPUs are usable{shared}"
+        plan = replace(plan, workers=cpus.spare_cpus(), why=few)
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
     return plan
@@ -258,7 +249,7 @@ def _as_told(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _as_measured(options: LoaderOptions) -> LoadPlan | None:
-    choice = _measured_choice(options) if options.tuning.asked and _has_samples(options.dataset) else None
+    choice = _measured_choice(options) if options.asks_to_measure and _has_samples(options.dataset) else None
     if choice is None:
         return None
     threads = options.prefetch_threads
@@ -301,13 +292,6 @@ _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
 )  # fmt: skip
 
 
-def _few_cpus(asked: int) -> str:
-    """Why a rank has fewer workers than were asked for."""
-    ranks = local_ranks()
-    shared = f" by {ranks} ranks" if ranks > 1 else ""
-    return f"{asked} were asked for, {cpus.usable_cpus()} CPUs are usable{shared}"
-
-
 def _has_samples(dataset: Any) -> bool:
     """Whether there is something to measure: a map-style dataset that is not empty."""
     try:
@@ -318,8 +302,8 @@ def _has_samples(dataset: Any) -> bool:
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     """The remembered or newly measured choice; None where none is known and none may be measured."""
-    tuning, arguments = options.tuning, {**_arguments(options), "prefetch_factor": options.prefetch_factor}
-    path = tuning.profile or default_profile()
+    arguments = {**_arguments(options), "prefetch_factor": options.prefetch_factor}
+    path = default_profile() if options.profile is None else Path(options.profile)
     about = {"thread_safe": options.thread_safe, "max_workers": options.max_workers}
     key = signature(options.dataset, {**arguments, **about})
     known = recall(path, key)
@@ -328,16 +312,16 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
         if refused is None:
             return known
         logger.info("the remembered choice is not used: %s", refused)
-    if not tuning.tune:
+    if not options.tune:
         return None
-    logger.info("measuring how best to load, for about %g s", tuning.seconds)
+    logger.info("measuring how best to load, for about %g s", options.tune_seconds)
     choice = choose_loading(
         options.dataset,
         arguments,
         threads_allowed=options.thread_safe,
         most_workers=options.max_workers or None,
-        seconds=tuning.seconds,
-        step=tuning.step,
+        seconds=options.tune_seconds,
+        step=options.tune_step,
     )
     for note in choice.notes:
         logger.info(note)
@@ -359,7 +343,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         arguments["pin_memory"] = False
     else:
         plan = plan_loading(options)
-        way = plan.way
+        way = way_of_loading(plan.workers, plan.threads)
     said = [f"{way}: {plan.why}"]
     if options.share is not None:
         said.append(f"rank {options.share.rank} of {options.share.world_size}")
@@ -368,6 +352,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     asked = options.asked_workers
     # What was asked for is what the loader's attributes say, also where none of it is needed.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
+    most = options.max_workers or max(cpus.rank_cpus(), plan.workers)
     if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     with warnings.catch_warnings():
@@ -382,7 +367,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
             benchmark=options.benchmark,
             placement=placement,
             epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
-            most_workers=_most_workers(options, plan) if options.adjust_workers and not held else None,
+            most_workers=most if options.adjust_workers and not held else None,
             **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
         )
     return _decided(loader, "; ".join(said), options.benchmark)
@@ -395,11 +380,6 @@ def _held_plan(options: LoaderOptions, why: str) -> LoadPlan:
     if options.prefetch_factor is not None:
         why += "; prefetch_factor has no meaning there"
     return LoadPlan(0, 0, None, why)
-
-
-def _most_workers(options: LoaderOptions, plan: LoadPlan) -> int:
-    """The largest number of workers where it follows the load."""
-    return options.max_workers or max(cpus.rank_cpus(), plan.workers)
 
 
 class _PlainDataLoader(DataLoader[Any]):
@@ -435,7 +415,7 @@ def _original(options: LoaderOptions) -> DataLoader[Any]:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.asked_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_arguments(options), workers, prefetch, persistent))
-    way = LoadPlan(workers, None, prefetch, "").way
+    way = way_of_loading(workers, None)
     return _decided(loader, f"original loading (optimize=False): {way}{moved}", options.benchmark)
 
 

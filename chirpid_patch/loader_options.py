@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from chirpid_patch.distributed.sampling import RankShare, take_share
 
@@ -70,21 +70,6 @@ class LoaderArguments(CommonArguments, total=False):
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """How a choice is to be measured, or where it was remembered."""
-
-    tune: bool
-    seconds: float
-    step: Callable[[Any], object] | None
-    profile: Path | None
-
-    @property
-    def asked(self) -> bool:
-        """Whether a measured choice was asked for."""
-        return self.tune or self.profile is not None
-
-
-@dataclass(frozen=True)
 class LoaderOptions:
     """What one call asked for. Attributes that say nothing else are what ``OptimalDataLoaderFactory`` documents.
 
@@ -99,21 +84,31 @@ class LoaderOptions:
 
     dataset: Any
     batching: Mapping[str, Any]
-    pin_memory: bool | None
-    num_workers: int | None
-    max_workers: int
-    prefetch_factor: int | None
-    persistent_workers: bool
-    thread_safe: bool
-    prefetch_threads: int | None
-    tuning: Tuning
     distributed: bool
     share: RankShare | None
-    adjust_workers: bool
-    device: str | torch.device | None
-    resident_share: float | None
-    optimize: bool
-    benchmark: bool
+    pin_memory: bool | None = None
+    num_workers: int | None = None
+    max_workers: int = 0
+    prefetch_factor: int | None = None
+    persistent_workers: bool = False
+    thread_safe: bool = False
+    prefetch_threads: int | None = None
+    tune: bool = False
+    tune_seconds: float = 3.0
+    tune_step: Callable[[Any], object] | None = None
+    profile: str | Path | None = None
+    adjust_workers: bool = False
+    device: str | torch.device | None = None
+    resident_share: float | None = None
+    optimize: bool = True
+    benchmark: bool = False
+    has_augmentation: bool = False
+    has_standardization: bool = False
+
+    @property
+    def asks_to_measure(self) -> bool:
+        """Whether a measured choice was asked for."""
+        return bool(self.tune) or self.profile is not None
 
     @property
     def asked_workers(self) -> int:
@@ -123,7 +118,7 @@ class LoaderOptions:
     @property
     def leaves_workers_open(self) -> bool:
         """Whether how many there will be is only found out by measuring."""
-        return self.num_workers is None and (self.tuning.asked or self.adjust_workers)
+        return self.num_workers is None and (self.asks_to_measure or self.adjust_workers)
 
     @property
     def makes_batches(self) -> bool:
@@ -144,33 +139,12 @@ class LoaderOptions:
         distributed = bool(rest.get("distributed"))
         share = take_share(dataset, bool(shuffle), rest, training=training)
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
-        for name in ("has_augmentation", "has_standardization"):
-            rest.pop(name, None)
-        profile = rest.pop("profile", None)
-        options = cls(
-            dataset=dataset,
-            batching=rest,
-            pin_memory=rest.pop("pin_memory", None),
-            num_workers=rest.pop("num_workers", None),
-            max_workers=rest.pop("max_workers", None) or 0,
-            prefetch_factor=rest.pop("prefetch_factor", None),
-            persistent_workers=bool(rest.pop("persistent_workers", False)),
-            thread_safe=bool(rest.pop("thread_safe", False)),
-            prefetch_threads=rest.pop("prefetch_threads", None),
-            tuning=Tuning(
-                tune=bool(rest.pop("tune", False)),
-                seconds=float(rest.pop("tune_seconds", 3.0)),
-                step=rest.pop("tune_step", None),
-                profile=None if profile is None else Path(profile),
-            ),
-            distributed=distributed,
-            share=share,
-            adjust_workers=bool(rest.pop("adjust_workers", False)),
-            device=rest.pop("device", None),
-            resident_share=rest.pop("resident_share", None),
-            optimize=bool(rest.pop("optimize", True)),
-            benchmark=bool(rest.pop("benchmark", False)),
-        )
+        said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
+        own: dict[str, Any] = {
+            name: bool(rest.pop(name)) if type(usual) is bool else rest.pop(name) for name, usual in said.items()
+        }
+        own["max_workers"] = own.get("max_workers") or 0
+        options = cls(dataset, rest, distributed, share, **own)
         if options.adjust_workers and share is not None:
             raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
         options._check_as_torch_does()
@@ -183,10 +157,3 @@ class LoaderOptions:
         workers = 1 if self.leaves_workers_open else min(self.asked_workers, 1)
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]
-
-
-def draws_its_own_order(dataset: Any, given: Mapping[str, Any]) -> bool:
-    """Whether the order of the samples is that of the dataset or of a sampler, so that nothing is shuffled."""
-    return isinstance(dataset, IterableDataset) or any(
-        given.get(name) is not None for name in ("sampler", "batch_sampler")
-    )

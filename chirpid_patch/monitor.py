@@ -1,8 +1,7 @@
 """What loading costs: the wait for each batch, GPU utilisation and memory (R-000-3.1).
 
-The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the
-caller waits for the next batch, the start of a loader is kept apart from its rate, and no batch is counted
-that did not come.
+The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the caller
+waits for the next batch, and the start of a loader is kept apart from its rate.
 """
 
 from __future__ import annotations
@@ -96,14 +95,10 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, float | int | bool]:
         """Time the wait for each next batch of a loader (or of any iterable of batches).
 
-        The first batch is start-up and not part of the rate. A loader with workers has
-        `num_workers * prefetch_factor` batches under way by then, for which the waits are short whatever the
-        rate: as many batches go by unmeasured before `num_batches` waits are measured, where the loader is
-        long enough.
-
-        Python's, NumPy's and torch's global random states, and the loader's own generators, are as before
-        afterwards. All else is as after any iteration: workers of a loader with `persistent_workers=True`
-        stay, and an epoch was begun. Where the training that follows must be repeatable, time another loader.
+        The first batch is start-up and not part of the rate. A loader with workers has batches under way by then
+        (`num_workers * prefetch_factor`), for which the waits are short whatever the rate: as many go by unmeasured
+        first, where the loader is long enough. Global random states, and the loader's own generators, are as before
+        afterwards. All else is as after any iteration: persistent workers stay, and an epoch was begun.
 
         Args:
             dataloader: the loader. A shorter one than asked for gives fewer waits.
@@ -111,15 +106,13 @@ class DataLoaderPerformanceMonitor:
             epochs: how often a short loader may be gone through to get them.
 
         Returns:
-            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`,
-            `total_time`: of the waits, in seconds; `samples_per_second` over those waits; `num_batches`: the
-            waits really measured; `first_batch_time`: seconds from asking for an iterator to its first batch;
-            `head_start_batches`: how many of the measured batches were under way before measuring began (a
-            rate with these flatters the workers); `start_up_included`: True only for a loader of one batch an
-            epoch that starts workers for it each time.
+            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`: of the
+            waits, in seconds; `samples_per_second` over them; `num_batches`: the waits really measured;
+            `first_batch_time`: seconds from asking for an iterator to its first batch; `head_start_batches`: how many
+            of the measured batches were under way before (they flatter the workers); `start_up_included`: True only
+            for a loader of one batch an epoch that starts workers for it each time.
 
-        Raises:
-            ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
+        Raises ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
         """
 
         def at_end() -> None:  # of a pass, while its workers are still there
@@ -139,12 +132,8 @@ class DataLoaderPerformanceMonitor:
     def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
         """Sample memory and GPUs on a thread while the block runs, once at least and once more at its end.
 
-        The thread pauses `interval_s` seconds between samples, and longer where reading is slow, so that it
-        never takes more than about 5 % of a core. The samples are also added to `metrics` when the block
-        ends.
-
-        Raises:
-            ValueError: `interval_s` is not above 0.
+        Samples are `interval_s` seconds (above 0, else ValueError) apart, and more where reading is slow: it takes
+        about 5 % of a core at most. They are also added to `metrics` when the block ends.
         """
         if interval_s <= 0:
             raise ValueError("interval_s must be above 0 seconds")
@@ -177,27 +166,22 @@ class DataLoaderPerformanceMonitor:
     ) -> dict[str, dict[str, Any]]:
         """Compare loader configurations on the same samples of one dataset, in order, without shuffling.
 
-        Every round measures each configuration once, every second round in reverse order, so that a machine
-        that slows down or speeds up does so for all; each loader is built anew and its workers are shut down
-        after it.
+        Every round measures each configuration once, every second round in reverse order, so that a machine that
+        changes its speed does so for all; each loader is built anew and its workers are shut down after it.
 
         Args:
             dataset: a map-style dataset.
             batch_size: samples in a batch, the same for all.
-            configs: DataLoader arguments of each candidate. By default the guide's, without those that ask
-                for more workers than there are CPUs for this process, and what `OptimalDataLoaderFactory`
-                chooses itself.
+            configs: DataLoader arguments of each candidate. By default the guide's, without those that ask for more
+                workers than there are CPUs for this process, and what `OptimalDataLoaderFactory` chooses itself.
             num_batches: waits to measure in each round, as in `time_batch_loading`.
-            rounds: how often each is measured.
+            rounds: how often each is measured, at least 1 (ValueError).
             verbose: print what is tested and what is left out.
 
         Returns:
-            `config_1`, `config_2`, …: the configuration with its figures (those of `time_batch_loading`),
-            each the median of the rounds, and `rounds`. One that fails has `error` instead of figures. The
-            default candidates also say their `loader`: "plain" (PyTorch's own) or "factory".
-
-        Raises:
-            ValueError: `rounds` is below 1.
+            `config_1`, `config_2`, …: the configuration with its figures (those of `time_batch_loading`), each the
+            median of the rounds, and `rounds`. One that fails has `error` instead of figures. The default candidates
+            also say their `loader`: "plain" (PyTorch's own) or "factory".
         """
         if rounds < 1:
             raise ValueError("rounds must be at least 1")

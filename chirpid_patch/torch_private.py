@@ -24,22 +24,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader
 
-__all__ = [
-    "IS_COMPLETE",
-    "MEMBERS",
-    "MultiProcessingIterator",
-    "SingleProcessIterator",
-    "end_workers",
-    "has_global_hooks",
-    "pin_batch",
-    "profiler_enabled",
-    "raise_for_dead_worker",
-    "shared_memory",
-    "unwatch_workers",
-    "version",
-    "watch_workers",
-]
-
 #: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced.
 MEMBERS = {
     "_SingleProcessDataLoaderIter": ("_next_data", "_next_index", "_reset"),

@@ -102,7 +102,6 @@ class WorkerSafeArrayDataset(BatchedDataset):
         return [(self._stored_as(), self.x.shape[1:]), (self.y.dtype, self.y.shape[1:])]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
-        """The sample (x, y) at ``index``, in memory of its own."""
         x = self.x[index].to(self._stored_as(), copy=True)
         return (x if self.divisor is None else x.div_(self.divisor)), self.y[index].clone()
 

@@ -1,12 +1,8 @@
 """Decorators by which a dataset class declares what its samples are, so that batches of them can be read at once.
 
-The class stays what it is: its constructor, attributes, methods and base are the user's, and ``dataset[i]`` runs its
-own code. Where a loader of this package asks for a batch, the attributes declared are read, and if what they hold is
-what a class of this package computes to the same bits, it does: numbers or CPU tensors of the dtype of x for the
-statistics, lists or arrays of integers for the indices, and underneath a plain ``TensorDataset``, or ``Subset``,
-``ConcatDataset``, declared or shipped datasets over such. Everything else is read by the class's own ``__getitem__``.
-
-Subclasses that replace ``__getitem__`` or a method that it calls are read by their own code, too.
+The class stays what it is, and ``dataset[i]`` runs its own code. Where a loader of this package asks for a batch, the
+attributes declared are read, and if what they hold is what a class of this package computes to the same bits, it does
+(``docs/loader.md`` says when). Everything else, and subclasses that replace a method involved, is read by its own code.
 """
 
 from __future__ import annotations

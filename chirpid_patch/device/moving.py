@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
+from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
-
-Move = Callable[[Any], Any]
 
 
 def move_batch(batch: Any, device: str | torch.device) -> Any:
@@ -29,11 +28,7 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """``device`` as PyTorch names it.
-
-    Raises:
-        ValueError: it is a CUDA device and there is none.
-    """
+    """``device`` as PyTorch names it. Raises ValueError if it is a CUDA device and there is none."""
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
@@ -68,58 +63,48 @@ def in_pinned_memory(tensor: Tensor) -> bool:
 def parts_of(batch: Any) -> list[Any]:
     """What ``mapped`` would move, in its order."""
     parts: list[Any] = []
-    mapped(batch, partial(_noted, parts))
+
+    def note(part: Any) -> Any:
+        parts.append(part)
+        return part
+
+    mapped(batch, note)
     return parts
 
 
-def _noted(parts: list[Any], part: Any) -> Any:
-    parts.append(part)
-    return part
-
-
-def mapped(batch: Any, move: Move) -> Any:
+def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
     """``batch`` with ``move`` applied to all that can be moved, and itself where that changed nothing."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch
     if callable(getattr(batch, "to", None)):
         return move(batch)
+    names: list[Any] = []
     if isinstance(batch, Mapping):
-        items = {key: mapped(value, move) for key, value in batch.items()}
-        return batch if all(items[key] is batch[key] for key in items) else _mapping_like(batch, items)
-    if isinstance(batch, list | tuple):
-        parts = [mapped(part, move) for part in batch]
-        return batch if all(map(_is, parts, batch)) else _sequence_like(batch, parts)
-    if dataclasses.is_dataclass(batch):
-        fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-        changed = {name: mapped(value, move) for name, value in fields.items()}
-        return batch if all(changed[name] is fields[name] for name in fields) else _dataclass_like(batch, changed)
-    return batch
+        names, values = list(batch), [batch[name] for name in batch]
+    elif isinstance(batch, list | tuple):
+        values = list(batch)
+    elif dataclasses.is_dataclass(batch):
+        names = [field.name for field in dataclasses.fields(batch)]
+        values = [getattr(batch, name) for name in names]
+    else:
+        return batch
+    parts = [mapped(value, move) for value in values]
+    return batch if all(map(is_, parts, values)) else _like(batch, names, parts)
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
-def _mapping_like(batch: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    if isinstance(batch, MutableMapping):  # it may hold more than its items
-        twin = copy.copy(batch)
-        twin.update(items)
-        return twin
+def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
+    """A container like ``batch`` that holds ``parts`` instead of its own."""
     make: Any = type(batch)
-    return make(items)
-
-
-def _sequence_like(batch: Sequence[Any], parts: list[Any]) -> Any:
-    if isinstance(batch, list):
-        twin = copy.copy(batch)
+    if isinstance(batch, tuple):
+        return make(*parts) if hasattr(batch, "_fields") else make(parts)
+    if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
+        return make(dict(zip(names, parts, strict=True)))
+    twin = copy.copy(batch)  # it may hold more than its items
+    if isinstance(twin, list):
         twin[:] = parts
-        return twin
-    make: Any = type(batch)
-    return make(*parts) if hasattr(batch, "_fields") else make(parts)
-
-
-def _dataclass_like(batch: Any, fields: Mapping[str, Any]) -> Any:
-    twin = copy.copy(batch)
-    for name, value in fields.items():
-        object.__setattr__(twin, name, value)  # also where the class is frozen
+    elif isinstance(twin, MutableMapping):
+        twin.update(zip(names, parts, strict=True))
+    else:
+        for name, part in zip(names, parts, strict=True):
+            object.__setattr__(twin, name, part)  # also where the class is frozen
     return twin

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
-from chirpid_patch.device.moved import MovedTo
+from chirpid_patch.device.prefetch import DevicePrefetcher, asked_early_unnoticed
 from chirpid_patch.device.resident import HeldOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.transforms import GaussianNoise
+
+
+class MovedTo(Placement):
+    """Batches that are loaded as ever come on ``device``, by a ``DevicePrefetcher``.
+
+    Where no random number moves by it, a batch is asked for while the one before is trained on; a change of the dataset
+    within an epoch then counts one batch later.
+
+    Raises ValueError if ``device`` is a CUDA device and there is none.
+    """
+
+    def __init__(self, device: str | torch.device) -> None:
+        self.device = torch.device(device)
+        self._source = _Source()
+        self._moving = DevicePrefetcher(self._source, self.device)
+
+    def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
+        self._moving.lookahead = asked_early_unnoticed(loader, in_memory=True)
+        self._source.batches = batches
+        return iter(self._moving)
+
+
+class _Source:
+    """What the prefetcher iterates over: no reference to the loader, whose workers end when nobody refers to it."""
+
+    batches: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        batches, self.batches = self.batches, iter(())
+        return batches
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:

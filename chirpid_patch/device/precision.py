@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from chirpid_patch.device.moving import usable_device
+
 logger = logging.getLogger("chirpid_patch")
 
 _BF16_CAPABILITY = 8  # Ampere: bfloat16 and TF32 in hardware
@@ -112,9 +114,7 @@ def setup_mixed_precision(
     Raises:
         ValueError: ``device`` is a CUDA device and there is none.
     """
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
+    chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype
     set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and _has_tf32(chosen))
     if set_up.tf32:

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.device.moving import mapped, move_batch, move_part, usable_device
-from chirpid_patch.device.side_stream import BatchCopy, CopyingDevice, CudaCopies
+from chirpid_patch.device.moving import move_batch, usable_device
+from chirpid_patch.device.side_stream import BatchCopy, CudaCopies
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import tasks_drawn_freely
@@ -27,39 +27,34 @@ class DevicePrefetcher:
 
     On CUDA, batches are copied on a stream of its own, beside what the training has queued there: from pinned memory
     as it is, from other memory by way of pinned memory. Neither the device nor the training's stream is ever waited
-    for. What moves itself (objects with a ``to`` of their own) and what is no plain memory is moved as ``move_batch``
-    does it; without CUDA that is all that happens. Everything else (``len``, ``dataset``, ``batch_sampler``,
-    ``set_epoch`` of its sampler …) is the loader's.
+    for. What moves itself, and all where there is no CUDA, is moved as ``move_batch`` does it. Everything else
+    (``len``, ``dataset``, ``set_epoch`` of its sampler …) is the loader's.
 
     Args:
         loader: any iterable of batches; iterated anew each time.
-        device: where the batches go.
+        device: where the batches go. Raises ValueError for a CUDA device where there is none.
         lookahead: ask the loader for a batch before the one before is trained on, so that its copy is over by then
             also in loops that wait for the device in every step (``loss.item()``). None does so only where no random
-            number moves by it, see ``asked_early_unnoticed``. True is right wherever
-            neither the training nor the loader draws from a generator that the other one uses, and the dataset is not
-            changed within an epoch.
-
-    Raises:
-        ValueError: ``device`` is a CUDA device and there is none.
+            number moves by it. True is right wherever neither the training nor the loader draws from a generator that
+            the other one uses, and the dataset is not changed within an epoch.
     """
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:
         self.loader = loader
         self.device = usable_device(device)
         self.lookahead = lookahead
-        self._cuda: CopyingDevice | None = None
+        self._cuda: CudaCopies | None = None
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)
         if self.device.type != "cuda":
-            return map(partial(mapped, move=partial(move_part, self.device)), batches)
+            return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
         if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
             lookahead = asked_early_unnoticed(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _gives_away(self.loader))
 
-    def _copies(self) -> CopyingDevice:
+    def _copies(self) -> CudaCopies:
         """The device and its stream, kept from epoch to epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
@@ -85,12 +80,12 @@ class DeviceIterator(Iterator[Any]):
 
     Args:
         batches: the loader's iterator.
-        cuda: copies them.
+        cuda: a ``CudaCopies``, or what stands for it.
         lookahead: one more batch is under way while one is trained on.
         settle: the loader may write over a batch once it is asked for the next.
     """
 
-    def __init__(self, batches: Iterator[Any], cuda: CopyingDevice, *, lookahead: bool, settle: bool = True) -> None:
+    def __init__(self, batches: Iterator[Any], cuda: Any, *, lookahead: bool, settle: bool = True) -> None:
         self._batches = batches
         self._cuda = cuda
         self._lookahead = lookahead

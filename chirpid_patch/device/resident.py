@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
+from torch import Tensor
 from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.datasets.rows import is_plain
 from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.resident_tensors import NotResidentError, ResidentTensors
+from chirpid_patch.device.resident_tensors import NotResidentError, Upload, free_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, resident_view
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import Request
 
 logger = logging.getLogger("chirpid_patch")
+
+_HOLDING = ("cuda", "cpu")
+#: Every upload there is, by the identity of its source, which the upload keeps alive, and device.
+_uploads: WeakValueDictionary[tuple[int, torch.device], Upload] = WeakValueDictionary()
 
 
 def numbered_device(device: str | torch.device) -> torch.device:
@@ -35,16 +42,13 @@ def numbered_device(device: str | torch.device) -> torch.device:
 class HeldOn(Placement):
     """Batches are made on ``device``, from samples that were copied there once.
 
-    Order, draws from the global generators, and what is augmented how are those of the loader without it: random
-    numbers come from the same keys. On the CPU, batches are equal to its batches to the last bit, and on CUDA as far
-    as the device computes alike; noise of mode ``"exact"`` has the same distribution there, and other values. 8-bit
-    samples are held as such. Several loaders over the same tensors (folds, training and validation) share one copy,
-    which is freed with the last of them, or by ``shutdown``.
+    Order, draws from the global generators, and what is augmented how are those of the loader without it (noise of mode
+    ``"exact"`` only in distribution). 8-bit samples are held as such. Several loaders over the same tensors share one
+    copy, which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the device.
 
-    Nothing in an iteration waits for the device. Changes of datasets and transforms count from the next batch on, and
-    so do in-place operations of PyTorch on their tensors, which are uploaded again; writes past PyTorch (NumPy,
-    ``.data``) that reach over a sample or 4096 bytes, from the next epoch on. Batches that cannot be made on the
-    device any more, as the dataset then is, are read on the CPU and moved.
+    Changes of datasets and transforms, and in-place operations of PyTorch on their tensors, count from the next batch
+    on; writes past PyTorch (NumPy, ``.data``) that reach over a sample or 4096 bytes, from the next epoch on. Batches
+    that cannot be made on the device any more, as the dataset then is, are read on the CPU and moved.
 
     The loader loads in this process, without threads. It cannot be pickled.
 
@@ -61,14 +65,21 @@ class HeldOn(Placement):
 
     def __init__(self, device: str | torch.device, share: float = 0.5) -> None:
         self.device = numbered_device(device)
-        self._resident = ResidentTensors(self.device, share)
+        if not 0 < share <= 1:
+            raise ValueError(f"resident_share must be above 0 and at most 1, not {share}")
+        if self.device.type not in _HOLDING:
+            raise NotResidentError(f"samples are held on CUDA devices, not on {self.device.type}")
+        self._share = share
+        #: The uploads by the identity of their sources, and which of them were read in this epoch.
+        self._held: dict[int, Upload] = {}
+        self._read: set[int] = set()
 
-    def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
-        """Upload the samples of a loader, unless they are there."""
-        self._resident.hold(rows_to_hold(dataset, batches=batches, collate=collate))
+    @property
+    def bytes(self) -> int:
+        """What the samples take on the device, shared with other loaders or not."""
+        return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:
-        """Upload the samples of ``loader``, unless they are there."""
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
                 "samples on a device are read in this process: leave num_workers out, and give pin_memory=False and "
@@ -76,29 +87,65 @@ class HeldOn(Placement):
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
-    @property
-    def bytes(self) -> int:
-        """What the samples take on the device, shared with other loaders or not."""
-        return self._resident.bytes
+    def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
+        """Upload the samples that a loader with these arguments reads, unless they are there.
+
+        ``batches`` says whether the loader makes batches, and does not pass on single samples.
+        """
+        if isinstance(dataset, IterableDataset):
+            raise NotResidentError("an iterable dataset has no rows to hold")
+        if not batches:
+            raise NotResidentError("automatic batching is off (batch_size=None)")
+        if not stacks_samples(collate):
+            raise NotResidentError("a collate_fn of your own takes single samples")
+        self._hold(base_tensors(dataset))
+
+    def _hold(self, tensors: Iterable[Tensor]) -> None:
+        wanted = {id(tensor): tensor for tensor in tensors if id(tensor) not in self._held}
+        if any(not is_plain(tensor) or tensor.is_inference() for tensor in wanted.values()):
+            raise NotResidentError("a tensor of the dataset is no plain one in the CPU's memory")
+        needed = sum(one.nbytes for place, one in wanted.items() if (place, self.device) not in _uploads)
+        free = free_memory(self.device) if needed else 0
+        if needed > self._share * free:
+            raise NotResidentError(
+                f"the samples take {readable_size(needed)}, more than {self._share:.0%} of the {readable_size(free)} "
+                f"free on {self.device}"
+            )
+        before = dict(self._held)
+        try:
+            for place, tensor in wanted.items():
+                upload = _uploads.get((place, self.device))
+                if upload is None:
+                    upload = _uploads[place, self.device] = Upload(tensor, self.device)
+                self._held[place] = upload
+        except torch.cuda.OutOfMemoryError:
+            self._held = before
+            raise NotResidentError(f"{self.device} has no {readable_size(needed)} in one piece") from None
+
+    def copy(self, tensor: Tensor) -> Tensor:
+        """What ``tensor`` holds, on the device, uploaded now if it has to be."""
+        self._hold([tensor])
+        self._read.add(id(tensor))
+        return self._held[id(tensor)].current()
 
     def begin_epoch(self, dataset: Any) -> None:
-        """See what was changed; read on the CPU where that cannot be held any more."""
         try:
-            self._resident.begin_epoch(base_tensors(dataset))
+            expected = base_tensors(dataset)
+            kept = self._read | set(map(id, expected))
+            known = {place: upload for place, upload in self._held.items() if place in kept}
+            self._held, self._read = dict(known), set()
+            self._hold(expected)
         except NotResidentError as reason:
             logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
+            return
+        for upload in known.values():
+            upload.look()
 
     def reader(self, loader: Any) -> BatchReader:
-        """What makes the batches there."""
-        return _ResidentReader(loader.dataset, loader.collate_fn, self._resident)
-
-    def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches, which are there."""
-        return batches
+        return _ResidentReader(loader.dataset, loader.collate_fn, self)
 
     def release(self) -> None:
-        """Free what is held on the device, unless another loader uses it. The next epoch uploads it again."""
-        self._resident.release()
+        self._held, self._read = {}, set()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -110,35 +157,18 @@ class HeldOn(Placement):
 class _ResidentReader(BatchReader):
     """Makes batches on the device, and those that it cannot on the CPU."""
 
-    def __init__(self, dataset: Any, collate: Any, resident: ResidentTensors) -> None:
+    def __init__(self, dataset: Any, collate: Any, resident: HeldOn) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._resident = resident
 
     def read(self, request: Request) -> Any:
-        """The batch of ``request`` on the device."""
         try:
             base_tensors(self.dataset)
-            view = resident_view(self.dataset, self._resident.get)
+            view = resident_view(self.dataset, self._resident.copy)
         except NotResidentError:
             view = None  # as the dataset is now, only the CPU can read it
         batch = None if view is None else fetch_batch(view, request.indices, request.key)
         if not isinstance(batch, list) or (self._as_tuple and len(batch) != 2):
             return move_batch(super().read(request), self._resident.device)
         return tuple(batch) if self._as_tuple else batch
-
-
-def rows_to_hold(dataset: Any, *, batches: bool, collate: Any) -> list[torch.Tensor]:
-    """The tensors a loader with these arguments reads all its batches from.
-
-    ``batches`` says whether the loader makes batches, and does not pass on single samples.
-
-    Raises NotResidentError, which says why its batches cannot be made on a device.
-    """
-    if isinstance(dataset, IterableDataset):
-        raise NotResidentError("an iterable dataset has no rows to hold")
-    if not batches:
-        raise NotResidentError("automatic batching is off (batch_size=None)")
-    if not stacks_samples(collate):
-        raise NotResidentError("a collate_fn of your own takes single samples")
-    return base_tensors(dataset)

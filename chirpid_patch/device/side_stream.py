@@ -4,41 +4,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from chirpid_patch.device.moving import in_pinned_memory, mapped, move_part, parts_of, tensors_of
-
-
-class CopyEvent(Protocol):
-    """What says when a copy is over (``torch.cuda.Event``)."""
-
-    def synchronize(self) -> None:
-        """Wait until it is."""
-
-
-class CopyingDevice(Protocol):
-    """What is asked of a device: ``CudaCopies``, or a stand-in that notes or delays what it is asked."""
-
-    device: torch.device
-
-    def pinned(self, source: Tensor) -> Tensor:
-        """``source`` in pinned memory, dense."""
-
-    def beside(self) -> AbstractContextManager[Any]:
-        """Within it ``copy`` and ``copied`` are beside the training."""
-
-    def copy(self, source: Tensor) -> Tensor:
-        """Begin to copy a tensor in pinned memory."""
-
-    def copied(self) -> CopyEvent:
-        """An event after the copies begun so far."""
-
-    def hand_over(self, copies: list[Tensor], copied: CopyEvent) -> None:
-        """What the device is given to do from now on comes after ``copied`` and uses ``copies``."""
 
 
 class CudaCopies:
@@ -49,43 +21,43 @@ class CudaCopies:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def pinned(self, source: Tensor) -> Tensor:
-        """``source`` in pinned memory, which PyTorch keeps for reuse and gives out only after the copy from it."""
+        """``source`` in pinned memory, dense. PyTorch gives that memory out again only after the copy from it."""
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
     def beside(self) -> AbstractContextManager[Any]:
-        """The stream for copies is the current one, and its device the current device."""
+        """Within it ``copy`` and ``copied`` are beside the training: on the stream for copies."""
         return torch.cuda.stream(self._stream)
 
     def copy(self, source: Tensor) -> Tensor:
-        """Begin to copy on the current stream."""
+        """Begin to copy a tensor in pinned memory."""
         return source.to(self.device, non_blocking=True)
 
-    def copied(self) -> CopyEvent:
+    def copied(self) -> Any:
         """An event after the copies begun so far; who waits for it sleeps."""
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
         return event
 
-    def hand_over(self, copies: list[Tensor], copied: CopyEvent) -> None:
-        """The stream of the training waits for the copies, and the CPU does not."""
+    def hand_over(self, copies: list[Tensor], copied: Any) -> None:
+        """What the device is given to do from now on comes after ``copied`` and uses ``copies``; the CPU goes on."""
         training = torch.cuda.current_stream(self.device)
-        training.wait_event(copied)  # type: ignore[arg-type]
+        training.wait_event(copied)
         for tensor in copies:
             tensor.record_stream(training)  # its memory comes from the side stream, and is not given out before both
 
 
 class BatchCopy:
-    """A batch on its way to a device, begun when this is made.
+    """A batch on its way to a device, begun when this is made; ``cuda`` is a ``CudaCopies``, or what stands for it.
 
     What moves itself and what is no plain memory is moved when the batch is handed out, in order with the training.
     """
 
-    def __init__(self, batch: Any, cuda: CopyingDevice) -> None:
+    def __init__(self, batch: Any, cuda: Any) -> None:
         self._cuda = cuda
         self._batch = batch
         self._copies: list[Tensor] = []
         self._direct: list[Tensor] = []  # the loader's own pinned memory that is copied from
-        self._copied: CopyEvent | None = None
+        self._copied: Any = None
         parts = parts_of(batch)
         if all(_may_go_beside(part, cuda.device) for part in parts):
             with cuda.beside():

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch.utils.data import DistributedSampler
 
-from chirpid_patch.loading.epochs import Epochs
 from chirpid_patch.randomness.keyed_random import derive
 
 
-class RankEpochs(Epochs):
-    """The ``epochs`` of a ``BatchedDataLoader`` of one rank.
+class RankEpochs:
+    """The ``epochs`` of a ``BatchedDataLoader`` of one rank: numbers and seeds them, and refers to no loader.
 
     The epoch is that of its ``sampler``, a ``torch.utils.data.DistributedSampler``. It counts on by itself as soon as
     a second batch is asked for, so that ``next(iter(loader))`` is a look and no epoch: a rank that takes it alone stays
@@ -32,7 +31,7 @@ class RankEpochs(Epochs):
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Raises TypeError if its ``sampler`` is no ``DistributedSampler``."""
+        """Get ready for ``loader``, which is being made. Raises TypeError for a sampler of another kind."""
         if not isinstance(loader.sampler, DistributedSampler):
             kind = type(loader.sampler).__name__
             raise TypeError(f"the sampler of one rank must be a DistributedSampler, not {kind}")
@@ -40,7 +39,7 @@ class RankEpochs(Epochs):
             loader.generator = torch.Generator()
 
     def begin(self, loader: Any) -> int:
-        """The sampler's epoch; the base seed follows from it."""
+        """The number of the epoch that begins; the generator of ``loader`` is seeded for it."""
         epoch = int(loader.sampler.epoch)
         # Kept workers have one base seed in their life; the epoch is then told apart by the keys alone.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
@@ -48,15 +47,15 @@ class RankEpochs(Epochs):
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """``batches``, the sampler moved on once a second one is asked for."""
+        """``batches`` of that epoch, which is counted once a second one is asked for."""
         return _CountedEpoch(batches, loader.sampler)
 
     def number(self, loader: Any) -> int:
-        """The sampler's epoch."""
+        """The number of the next epoch."""
         return int(loader.sampler.epoch)
 
     def go_on(self, loader: Any, number: int) -> None:
-        """Set the sampler's epoch."""
+        """Make the next epoch that of ``number``."""
         loader.sampler.set_epoch(number)
 
 

@@ -1,8 +1,4 @@
-"""Telling, while training runs, what it waits for (R-001).
-
-The document's hook takes the time from having a batch to being done with it for that of loading it. Here the wait for
-the batch, its transfer and the step are kept apart.
-"""
+"""Telling, while training runs, what it waits for (R-001): the wait for the batch, its transfer and the step apart."""
 
 from __future__ import annotations
 
@@ -38,10 +34,8 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    It logs with the logger ``chirpid_patch``, level INFO (to standard error, where the program has set up no logging).
     Under ``torch.profiler``, and for NVTX on CUDA, the three are named ranges. On CUDA transfers and steps are times of
-    the device, measured with events and read when they are known: the device is waited for once, at the end of an
-    epoch.
+    the device, measured with events: the device is waited for once, at the end of an epoch.
 
     Args:
         log_every: batches after which what they cost is logged; None for epochs only.
@@ -53,8 +47,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         summaries: one for each epoch that has ended.
         slow_batches: the slow batches of this epoch.
 
-    Raises:
-        ValueError: ``log_every`` below 1, or ``slow_factor`` not above 1.
+    Raises ValueError: ``log_every`` below 1, or ``slow_factor`` not above 1.
     """
 
     def __init__(
@@ -102,14 +95,12 @@ class DataLoaderProfilingHook(TrainerHooks):
     # --- what trainers call ---------------------------------------------------------------------------------------
 
     def on_epoch_start(self, trainer: Any, epoch: int) -> None:
-        """An epoch begins: its first batch is asked for."""
         self._begin_anew()
         self._ask()
 
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
     ) -> None:
-        """A batch has come."""
         wait = self._timer.arrive()
         self._waiting.end()
         self._stepping.begin(nvtx=self._on_cuda)
@@ -119,7 +110,6 @@ class DataLoaderProfilingHook(TrainerHooks):
     def on_train_batch_end(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str, metrics: Any = None
     ) -> None:
-        """The step of a batch has ended, and the next batch is asked for."""
         step, self._step = self._step, None
         if step is None:
             return
@@ -130,12 +120,10 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._take_down()
 
     def on_validation_start(self, trainer: Any) -> None:
-        """What follows is no wait for a training batch."""
         self._timer.pause()
         self._waiting.end()
 
     def on_validation_end(self, trainer: Any) -> None:
-        """The training goes on."""
         self._timer.resume()
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:

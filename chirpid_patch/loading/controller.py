@@ -1,7 +1,7 @@
 """How many threads and worker processes load for one training loop, decided from what it waits for and its steps.
 
-Threads are tried within an epoch (``ThreadCount``), workers follow the load between epochs (``WorkerCount``);
-``LoadController`` watches the loop for both.
+``LoadController`` watches the loop, and tries threads within an epoch; workers follow the load between epochs
+(``WorkerCount``).
 """
 
 from __future__ import annotations
@@ -68,37 +68,36 @@ class _Step:
 class LoadController:
     """Sees the waits and steps of one loader's loop, and decides how many threads and workers load for it.
 
+    Loading begins without threads. Once a few batches show that a CPU is idle meanwhile, threads are tried against
+    none, in turns, in the running loop; what gives the shorter time from batch to batch stays, until the loop's own
+    steps take another time. The batches are the same either way.
+
     Args:
         threads: prefetch threads, without worker processes; None tries whether they help.
         may_wait: loading may wait for something else than a CPU or memory, so that more threads than CPUs can help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
-        self._thread_count = ThreadCount(may_wait=may_wait)
-        self._is_fixed = threads is not None
-        if threads is not None:
-            self._thread_count.threads, self._thread_count.why = threads, "given"
-        self._timer = BatchTimer(Clocks.now)
-        self._away: Clocks | None = None
+        #: How many threads load ahead in this process, and why.
+        self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
+        #: Seconds for a thread to wait before it loads the batch it was just asked for.
+        self.pause = 0.0
         #: Decides on worker processes; None where their number is fixed.
         self.worker_count: WorkerCount | None = None
+        self._is_fixed = threads is not None
+        self._may_wait = may_wait
+        self._timer = BatchTimer(Clocks.now)
+        self._step: Clocks | None = None  # what the loop took for the batch before
+        self._settled = False
+        self._away = 0.0
+        self._candidate = 0
+        self._seen = 0
+        self._watch_after = _WATCHED
+        self._watched: list[_Step] = []
+        self._trial: dict[int, list[float]] = {}
+        self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
         self._load: EpochLoad | None = None  # what the epoch that ended last showed
-
-    @property
-    def threads(self) -> int:
-        """How many threads load ahead in this process."""
-        return self._thread_count.threads
-
-    @property
-    def pause(self) -> float:
-        """Seconds for a thread to wait before it loads the batch it was just asked for."""
-        return self._thread_count.pause
-
-    @property
-    def why(self) -> str:
-        """Why there are so many threads."""
-        return self._thread_count.why
 
     # -- within an epoch
 
@@ -109,65 +108,17 @@ class LoadController:
     def asked(self) -> None:
         """The loop asks for a batch."""
         if not self._is_fixed:
-            self._away = self._timer.ask()
+            self._step = self._timer.ask()
 
     def delivered(self, threads: int) -> None:
         """The batch asked for is there; it was loaded by ``threads`` prefetch threads, 0 for none."""
         if self._is_fixed:
             return
         wait = self._timer.arrive()
-        if self._away is not None and wait is not None:  # else the first of an epoch
-            self._thread_count.observe(_Step(self._away, wait), threads)
+        if self._step is not None and wait is not None:  # else the first of an epoch
+            self._observe(_Step(self._step, wait), threads)
 
-    # -- between epochs
-
-    def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """``batches``, the epoch that begins, seen by what decides on worker processes."""
-        watched = TimedBatches(batches, self._epoch_ended)
-        self._running.append(weakref.ref(watched))
-        return watched
-
-    def next_workers(self) -> int | None:
-        """How many worker processes the epoch that begins should have; None while another one is under way."""
-        self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
-        load = self._load
-        if load is None or self._running or self.worker_count is None:
-            return None
-        self._load = None
-        return self.worker_count.observe(load)
-
-    def _epoch_ended(self, epoch: TimedBatches) -> None:
-        self._load = EpochLoad.of(epoch)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_running": []}
-
-
-class ThreadCount:
-    """The number of prefetch threads for one loop, in ``threads``.
-
-    Loading begins without threads. Once a few batches show that a CPU is idle meanwhile, threads are tried against
-    none, in turns, in the running loop; what gives the shorter time from batch to batch stays, until the loop's own
-    steps take another time. The batches are the same either way.
-    """
-
-    def __init__(self, *, may_wait: bool) -> None:
-        self._may_wait = may_wait
-        self.threads = 0
-        #: Seconds for a thread to wait before it loads the batch it was just asked for.
-        self.pause = 0.0
-        self.why = "no batches seen yet"
-        self._settled = False
-        self._away = 0.0
-        self._candidate = 0
-        self._seen = 0
-        self._watch_after = _WATCHED
-        self._watched: list[_Step] = []
-        self._trial: dict[int, list[float]] = {}
-        self._to_skip = 0
-
-    def observe(self, step: _Step, threads: int) -> None:
-        """Take in a batch that was loaded by so many threads, and the step before it."""
+    def _observe(self, step: _Step, threads: int) -> None:
         if self._settled:
             self._look_again(step)
             return
@@ -242,6 +193,29 @@ class ThreadCount:
         self.why = f"measured against no prefetch threads, {measured}"
         self._settled = True
         self._watched, self._trial = [], {}
+
+    # -- between epochs
+
+    def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """``batches``, the epoch that begins, seen by what decides on worker processes."""
+        watched = TimedBatches(batches, self._epoch_ended)
+        self._running.append(weakref.ref(watched))
+        return watched
+
+    def next_workers(self) -> int | None:
+        """How many worker processes the epoch that begins should have; None while another one is under way."""
+        self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
+        load = self._load
+        if load is None or self._running or self.worker_count is None:
+            return None
+        self._load = None
+        return self.worker_count.observe(load)
+
+    def _epoch_ended(self, epoch: TimedBatches) -> None:
+        self._load = EpochLoad.of(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_running": []}
 
 
 def _idle_cpus(steps: list[_Step], cpus: int) -> float:

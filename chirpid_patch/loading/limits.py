@@ -14,6 +14,21 @@ MOST_WORKERS = 8
 WAITING = 0.5
 
 
+def loader_length(loader: Any) -> int | None:
+    """Batches of an epoch; None where neither dataset nor sampler tells."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+def way_of_loading(workers: int, threads: int | None) -> str:
+    """Who loads, in words."""
+    count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
+    plural = "" if count == 1 else "es" if workers else "s"
+    return f"{count} {kind}{plural}" if count else "loading in this process"
+
+
 def worker_processes(loader: Any) -> int:
     """How many worker processes ``loader`` reads in: its ``num_workers``, unless it is one of ours that needs none."""
     workers: int = getattr(loader, "worker_processes", getattr(loader, "num_workers", 0))

@@ -6,8 +6,7 @@ import logging
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
@@ -17,9 +16,8 @@ from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.controller import LoadController, WorkerCount
-from chirpid_patch.loading.epochs import Epochs
 from chirpid_patch.loading.in_process import InProcessIterator
-from chirpid_patch.loading.limits import TORCH_PREFETCH
+from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch import KeptThreads
 from chirpid_patch.loading.processes import why_no_processes
@@ -32,6 +30,9 @@ from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalStates
 from chirpid_patch.torch_private import IS_COMPLETE
+
+if TYPE_CHECKING:
+    from chirpid_patch.distributed.epochs import RankEpochs
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -50,8 +51,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         and ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
         what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
-        loop, whether that helps (see ``controller.ThreadCount``). Batches are the same either way. Only this package's
-        datasets over memory, with default collation, are read in threads, unless
+        loop, whether that helps (see ``controller``). Batches are the same either way. Only this package's datasets
+        over memory, with default collation, are read in threads, unless
     thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
         random numbers from global generators.
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
@@ -98,7 +99,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         most_workers: int | None = None,
         benchmark: bool = False,
         placement: Placement | None = None,
-        epochs: Epochs | None = None,
+        epochs: RankEpochs | None = None,
     ) -> None:
         # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
         self.in_process = in_process
@@ -219,7 +220,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return self._make_iterator()
         outside = GlobalStates.now()
         self._skipped, self._begun_from = resumed["taken"], resumed["begun_from"]
-        self._restore(resumed["begun_from"])
+        resumed["begun_from"]["global"].restore()
+        if self.generator is not None and resumed["begun_from"]["generator"] is not None:
+            self.generator.set_state(resumed["begun_from"]["generator"])
         try:
             return self._make_iterator()
         finally:
@@ -291,7 +294,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(
             seed=seed,
             epoch=self._epochs_begun - 1,
-            rank=self._key_rank,
+            rank=current_rank() if self.epochs is None else self.epochs.rank,
             keyed=batches and node_of(self.dataset).keyed,
             counted=self._draws_repeatedly,
             listed=batches and (self.thread_safe or reads_batches(self.dataset)),
@@ -308,11 +311,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return _KeptEpoch(self, self._start_workers(None, keep=True))
         except WorkersNotStartedError as error:
             return self._go_on_without(error, None)
-
-    @property
-    def _key_rank(self) -> int:
-        """The rank that goes into the keys of samples."""
-        return current_rank() if self.epochs is None else self.epochs.rank
 
     # -- another number of workers
 
@@ -359,7 +357,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """
         batches = None if self._latest is None else self._latest()
         state = self._counters()
-        if batches is None or batches.ended or batches.taken == self._length():
+        if batches is None or batches.ended or batches.taken == loader_length(self):
             return state if self.epochs is None else {**state, "epochs_begun": self.epochs.number(self)}
         assert self._begun_from is not None
         begun_from = {**self._begun_from, "global": self._begun_from["global"].as_plain()}
@@ -395,17 +393,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
         own = None if self.generator is None else self.generator.get_state()
         return {"global": GlobalStates.now(), "generator": own, "base_seed": self._seed_in_use()}
 
-    def _restore(self, begun_from: Mapping[str, Any]) -> None:
-        begun_from["global"].restore()
-        if self.generator is not None and begun_from["generator"] is not None:
-            self.generator.set_state(begun_from["generator"])
-
-    def _length(self) -> int | None:
-        try:
-            return len(self)
-        except TypeError:
-            return None
-
     # -- ends
 
     def shutdown(self) -> None:
@@ -425,9 +412,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def __enter__(self) -> BatchedDataLoader[_T_co]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def __getstate__(self) -> dict[str, Any]:

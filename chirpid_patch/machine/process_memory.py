@@ -1,8 +1,7 @@
 """How much memory a process and its workers use, in bytes.
 
-PSS (proportional set size) is preferred: pages shared between a process and its workers count once in all.
-RSS counts them once for each process, so that forked workers over one dataset seem to need many times what
-they do.
+PSS (proportional set size) is preferred: pages shared between a process and its workers count once in all. By RSS,
+forked workers over one dataset seem to need many times what they do.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ except ImportError:  # optional: the runtime needs torch and numpy only
 class MemoryReading:
     """Memory of `processes` processes together, in bytes.
 
-    `kind` says what was measured: "pss", "rss", "uss" (a PSS is not to be had on this system, the pages that
-    belong to a process alone are) or "peak-rss" (the most the process ever held: all that is known without
-    psutil).
+    `kind` says what was measured: "pss", "rss", "uss" (where a system has no PSS: the pages that belong to a process
+    alone) or "peak-rss" (the most the process ever held: all that is known without psutil).
     """
 
     bytes: int

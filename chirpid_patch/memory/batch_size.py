@@ -38,12 +38,11 @@ def largest_batch_size(
 
     Sizes are doubled from 2 until one does not fit, and the gap is then halved. Each is tried for two steps; the one
     returned completed them within the memory allowed. On CUDA a size does not fit when the device runs out of memory,
-    of which ``safety_margin`` is held back; no other error is caught. On the CPU memory never runs out: see
-    ``memory.trials``.
+    of which ``safety_margin`` is held back; no other error is caught. For the CPU see ``memory.trials``.
 
     Args:
         step: one training step on a batch of the size it is given: forward, backward, optimiser.
-        device: where it runs. Processes and other programs on that device should be as they will be in the training.
+        device: where it runs. What else runs there should be as it will be in the training.
         state: modules, optimisers and other objects with a ``state_dict`` that the step changes: they are put back to
             the last bit, as all random generators are.
         max_batch_size: no larger batch is tried; more than the training set has no use.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -70,9 +69,7 @@ class MemoryTrials:
     def __enter__(self) -> MemoryTrials:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the trials."""
 
 
@@ -114,9 +111,7 @@ class CudaTrials(MemoryTrials):
         self._ballast = torch.empty(self._kept_away, dtype=torch.uint8, device=self._device)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ballast = None
         self._cuda.empty_cache()
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import IntEnum
-from types import TracebackType
 
 import torch
 
@@ -70,8 +69,8 @@ class MemoryAlert:
         """The settings to change."""
         if self.use.source != "process":
             return (
-                "lower batch_size or the largest scale, give MultiScaleStep a memory_budget, or train with "
-                "DynamicBatchStep"
+                "lower batch_size (handle_oom_errors says how) or the largest scale, or give MultiScaleStep a "
+                "memory_budget"
             )
         workers = self.use.processes - 1
         if workers > 0:
@@ -86,14 +85,12 @@ class MemoryWatch:
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    ``pressure`` is that of the last reading. An alert is given when a limit is passed, and when memory is 10 % below it
-    again; each is logged (logger ``chirpid_patch``: WARNING over the soft limit, ERROR over the hard one, INFO below)
-    with what to change. Memory is read at moments: peaks between them are not seen.
+    An alert is given, and logged with what to change, when a limit is passed, and when memory is 10 % below it again;
+    ``pressure`` is that of the last reading. Memory is read at moments: peaks between them are not seen.
 
     Args:
-        soft, hard: limits, each a share of what this process and its workers may use
-            (``machine.usable_memory.usable_memory``), and of the memory of each GPU. There, what other programs hold
-            counts, and what PyTorch's allocator keeps ready for reuse does not.
+        soft, hard: limits, each a share of what this process and its workers may use, and of the memory of each GPU.
+            There, what other programs hold counts, and what PyTorch's allocator keeps ready for reuse does not.
         interval_s: seconds between readings.
         on_alert: called with each alert, on the watching thread; an error there is logged, and watching goes on.
 
@@ -138,6 +135,7 @@ class MemoryWatch:
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
+                stack.callback(setattr, self, "_probe", None)
                 self.check()
                 stack.enter_context(repeated(self.check, self.interval_s, "chirpid-memory-watch"))
                 self._running = stack.pop_all()
@@ -148,14 +146,11 @@ class MemoryWatch:
         running, self._running = self._running, None
         if running is not None:
             running.close()
-            self._probe = None
 
     def __enter__(self) -> MemoryWatch:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _uses(self) -> list[MemoryUse]:

@@ -34,14 +34,9 @@ class SamplingStrategy(str, Enum):
 
 @dataclass(frozen=True)
 class Interleaving:
-    """Which loader has its turn when.
+    """Which loader has its turn when: what a ``MultiDataLoaderConfig`` says, checked.
 
-    Attributes:
-        strategy: how turns are taken.
-        weights: for WEIGHTED, how often each loader is drawn, in any unit. One of weight 0 is not read.
-        cycle: loaders that are used up begin again, until the epoch is over.
-        steps: batches of an epoch; None as ``epoch_steps`` says.
-        seed: of the weighted draws.
+    ``steps`` is its ``steps_per_epoch``, ``cycle`` its ``cycle_short_loaders``.
     """
 
     strategy: SamplingStrategy
@@ -51,11 +46,7 @@ class Interleaving:
     seed: int
 
     def epoch_steps(self, lengths: Sequence[int | None]) -> int:
-        """Batches of an epoch of loaders so long (None: not known).
-
-        Without ``cycle`` every batch once, and ``steps`` at most. With it, ``steps``; where these are not given,
-        ROUND_ROBIN goes on until every loader was read to its end at least once and the round is complete, and
-        SEQUENTIAL and WEIGHTED take as many steps as there are batches.
+        """Batches of an epoch of loaders so long (None: not known), as ``len`` of ``MultiDataLoader`` says.
 
         Raises:
             TypeError: the lengths do not tell.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple
 
+from chirpid_patch.loading.limits import loader_length
 from chirpid_patch.multi.interleave import Interleaving, SamplingStrategy
 
 __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingStrategy"]
@@ -106,14 +106,14 @@ class MultiDataLoader:
     def __len__(self) -> int:
         """Batches of an epoch.
 
-        Without cycling, those of all loaders together. With it, and with ``steps_per_epoch``, as many as that says;
-        else ROUND_ROBIN goes on until every loader was read to its end at least once and the round is complete, and
-        SEQUENTIAL and WEIGHTED take as many steps as the loaders have batches together.
+        Without cycling those of all loaders together, and ``steps_per_epoch`` at most. With it ``steps_per_epoch``;
+        where that is not given, ROUND_ROBIN goes on until every loader was read to its end at least once and the round
+        is complete, and SEQUENTIAL and WEIGHTED take as many steps as there are batches.
         """
         return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
 
     def _lengths(self) -> list[int | None]:
-        return [_length(loader) for loader in self.loaders]
+        return [loader_length(loader) for loader in self.loaders]
 
     def __iter__(self) -> Iterator[LoaderBatch]:
         turns = self.config.interleaving(len(self.loaders)).turns(self._lengths(), self._epochs_begun)
@@ -133,7 +133,7 @@ class MultiDataLoader:
         while begins:
             begins = self.config.cycle_short_loaders
             self._tell_samplers(index)
-            batches, length, taken = iter(loader), _length(loader), 0
+            batches, length, taken = iter(loader), loader_length(loader), 0
             for batch in batches:
                 taken += 1
                 if taken == length:
@@ -165,18 +165,8 @@ class MultiDataLoader:
     def __enter__(self) -> MultiDataLoader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
-
-
-def _length(loader: Any) -> int | None:
-    """Batches of an epoch; None where the loader does not know."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
 
 
 def _counting_samplers(loader: Any) -> list[Any]:

@@ -87,7 +87,7 @@ def create_multi_dataloaders(
     if not datasets_dict:
         raise ValueError("datasets_dict is empty: give at least one dataset")
     names = list(datasets_dict)
-    datasets = {name: _dataset_of(value) for name, value in datasets_dict.items()}
+    datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
     stacked = stacks_samples(options.get("collate_fn"))  # data in memory then needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
@@ -107,7 +107,7 @@ def create_multi_dataloaders(
     for number, (name, share) in enumerate(zip(names, shares, strict=True)):
         own: dict[str, Any] = {"max_workers": share, "persistent_workers": share > 0}
         if is_training:
-            own["drop_last"] = _fills_a_batch(datasets[name], sizes[name])
+            own["drop_last"] = isinstance(datasets[name], IterableDataset) or len(datasets[name]) >= sizes[name]
         if seed is not None and options.get("distributed"):
             own["seed"] = _seed_of(seed, number)
         elif seed is not None:
@@ -121,15 +121,6 @@ def create_multi_dataloaders(
         seed=seed or 0,
     )
     return loaders, config
-
-
-def _dataset_of(value: Any) -> Any:
-    return value[0] if _is_sized_pair(value) else value
-
-
-def _fills_a_batch(dataset: Any, batch_size: int) -> bool:
-    """Whether ``dataset`` has a full batch, or nobody knows."""
-    return isinstance(dataset, IterableDataset) or len(dataset) >= batch_size
 
 
 def _is_sized_pair(value: Any) -> bool:

@@ -31,19 +31,13 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
 
     Call it once, before the model and the loaders are made. Two things only the shell can set: the order of sets of
     strings (``PYTHONHASHSEED``), and the number of compute threads where sums depend on it (``OMP_NUM_THREADS``).
-    Deterministic algorithms outside cuDNN: ``torch.use_deterministic_algorithms(True)``, which
-    ``ensure_deterministic_dataloader`` sets.
 
     Args:
-        seed: 0 to 2**32 - 1, the seeds that NumPy takes.
+        seed: 0 to 2**32 - 1, the seeds that NumPy takes (else ValueError; TypeError for what is no integer).
 
     Returns:
         ``seed_worker``, a ``worker_init_fn`` (seeds differ between workers, epochs and ranks, and repeat with the
         run's), and ``generator``, seeded, for a loader's ``generator=``.
-
-    Raises:
-        ValueError: ``seed`` is out of range.
-        TypeError: ``seed`` is no integer.
     """
     number = operator.index(seed)
     if not 0 <= number < 2**32:

@@ -1,4 +1,4 @@
 """One image at several scales (R-003).
 
-May import ``memory``, and datasets with what is below them.
+May import ``datasets`` and what is below them.
 """

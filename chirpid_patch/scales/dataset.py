@@ -27,7 +27,7 @@ class MultiScaleDataset(WrappingDataset):
     holds) and
 
     * ``"base_image"``, the image (C, H, W) as it is in the base dataset, and ``"scales"``, int64 of shape (S,). Scales
-      are made when they are used: ``get_scale_image``, ``scaling.each_scale``, ``multi_scale_step.MultiScaleStep``.
+      are made when they are used: ``get_scale_image``, ``scaling.scale_images``, ``step.MultiScaleStep``.
     * with ``memory_efficient=False`` instead ``"image_224"`` and so on: every scale at once, floating-point
       (C, scale, scale). Several times the memory, kept for comparison.
 
@@ -108,7 +108,6 @@ class MultiScaleDataset(WrappingDataset):
         return {**rest, **{f"image_{scale}": self.get_scale_image(image, scale) for scale in self.scales}}
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """The collated samples at ``indices`` as a dictionary; None where only single ones can be read."""
         pairs = fetch_pairs(self._augmented, indices, key) if self.in_memory else None
         if pairs is None:
             return None

@@ -1,12 +1,16 @@
-"""How much memory a scale needs, and what fits into a budget (R-003)."""
+"""How much memory a scale needs, what fits into a budget, and batches cut into parts for it (R-003)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
 def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: torch.dtype = torch.float32) -> int:
@@ -61,3 +65,17 @@ def step_bytes(model: nn.Module, images: Tensor) -> int:
 
 def _as_kept(packed: Any) -> Any:
     return packed
+
+
+def even_parts(count: int, most: int) -> list[slice]:
+    """``count`` samples in as few parts of at most ``most`` as there can be, none more than one larger than another."""
+    parts = max(1, math.ceil(count / max(1, most)))
+    bounds = [count * part // parts for part in range(parts + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def uses_batch_statistics(model: nn.Module) -> bool:
+    """Whether a layer of ``model`` normalises by the batch as a whole (batch norm while training)."""
+    return any(
+        isinstance(part, _BATCH_NORMS) and (part.training or part.running_mean is None) for part in model.modules()
+    )

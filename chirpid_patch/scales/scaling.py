@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -75,21 +74,6 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
     scaled = F.interpolate(wide, size=(scale, scale), mode="bilinear", align_corners=False, antialias=True)
     scaled = scaled.to(images.dtype)
     return scaled if images.ndim == 4 else scaled[0]
-
-
-def each_scale(images: Tensor, scales: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
-    """Each of ``scales`` with ``images`` (B, C, H, W) at that scale, made when it is asked for.
-
-    Nothing is kept here: a loop that ends with ``del`` of its images, or hands them to a function instead of naming
-    them, never holds two scales at once. The memory goes back to PyTorch's allocator, which uses it again; emptying
-    the allocator's cache in the loop, as one often sees it, only makes the device wait.
-
-        for scale, scaled in each_scale(batch["base_image"], (224, 448, 672)):
-            train_on(scaled)
-            del scaled
-    """
-    for scale in scales:
-        yield scale, scale_images(images, scale)
 
 
 class ScaleTo:

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chirpid_patch.memory.batch_parts import even_parts, uses_batch_statistics
 from chirpid_patch.scales.dataset import check_scales
-from chirpid_patch.scales.groups import step_bytes
+from chirpid_patch.scales.groups import even_parts, step_bytes, uses_batch_statistics
 from chirpid_patch.scales.loss_parts import Criterion, LossParts, Reduction
 from chirpid_patch.scales.scaling import scale_images
 

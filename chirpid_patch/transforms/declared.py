@@ -1,10 +1,8 @@
 """Decorators by which a module declares that it masks or adds noise as the shipped transforms do.
 
-The class stays what it is, and calling it runs its own ``forward``. Where a whole batch is to be augmented, the
-attributes of the object are read, and if they are plain numbers, a shipped transform with these parameters draws for
-the batch: the same distribution, keyed by sample. Objects with other values, hooks, or a ``forward`` of their own, and
-subclasses that replace a method, augment one sample after the other by their own code; so do all objects where samples
-are not float32 or float64, or have other axes than (C, F, T) and (F, T) for masks.
+The class stays what it is, and calling it runs its own ``forward``. Where a whole batch is to be augmented and the
+attributes declared are plain numbers, a shipped transform with these parameters draws for the batch: the same
+distribution, keyed by sample. With hooks, other values, or methods replaced, its own code augments sample after sample.
 """
 
 from __future__ import annotations

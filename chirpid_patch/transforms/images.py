@@ -35,7 +35,6 @@ class ImageMasks(BatchTransform):
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
     def check(self, samples: Tensor) -> None:
-        """Raise ValueError if the samples have no images of 8 bits that are surely those of the code replaced."""
         self._ranges(samples)
 
     def _ranges(self, samples: Tensor) -> tuple[Floats, Floats]:
@@ -53,7 +52,6 @@ class ImageMasks(BatchTransform):
         return low, spans
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Replace the given rows of ``batch`` (B, 1, F, T) by their masked images."""
         for row in rows:
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
@@ -62,7 +60,6 @@ class ImageMasks(BatchTransform):
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        """The images of ``batch`` (B, 1, F, T), masked."""
         low, spans = self._ranges(batch)
         values: Any = batch.numpy() - low
         values /= spans

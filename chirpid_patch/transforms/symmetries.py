@@ -22,16 +22,13 @@ class FlipsAndTurns(BatchTransform):
         self.p = p
 
     def extra_repr(self) -> str:
-        """The parameters, for ``repr``."""
         return f"p={self.p}"
 
     def check(self, samples: Tensor) -> None:
-        """Raise ValueError unless samples have a height and a width."""
         if samples.ndim < 3:
             raise ValueError(f"FlipsAndTurns needs images of shape (C, H, W) or (H, W), not {tuple(samples.shape[1:])}")
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Mirror and turn the given rows of ``batch`` (B, …, H, W) in place."""
         is_square = batch.shape[-1] == batch.shape[-2]
         # Draw 0 is the gate.
         choices = (uniforms(keys[rows], 4)[:, 1:] < 0.5).tolist()

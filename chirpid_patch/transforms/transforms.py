@@ -101,7 +101,6 @@ class SpecAugment(BatchTransform):
         self.mask_short_axes = mask_short_axes
 
     def extra_repr(self) -> str:
-        """The parameters, for ``repr``."""
         return (
             f"time_mask_param={self.time_mask_param}, freq_mask_param={self.freq_mask_param}, "
             f"num_time_masks={self.num_time_masks}, num_freq_masks={self.num_freq_masks}, "
@@ -116,7 +115,6 @@ class SpecAugment(BatchTransform):
         return not plain or abs(self.mask_value) > torch.finfo(samples.dtype).max
 
     def check(self, samples: Tensor) -> None:
-        """Raise ValueError unless samples have a frequency and a time axis and mask widths are possible."""
         if self.may_differ(samples):
             raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} are left to what declares them")
         if samples.ndim < 3:
@@ -145,7 +143,6 @@ class SpecAugment(BatchTransform):
         return min(param, size) if self.mask_short_axes or param < size else 0
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Mask the given rows of ``batch`` (B, …, F, T) in place."""
         if not rows:
             return
         starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
@@ -208,11 +205,9 @@ class GaussianNoise(BatchTransform):
             raise ValueError(f"GaussianNoise has the modes {', '.join(NOISE_MODES)}, not {self.mode!r}")
 
     def extra_repr(self) -> str:
-        """The parameters, for ``repr``."""
         return f"std={self.std}, p={self.p}, mode={self.mode!r}"
 
     def check(self, samples: Tensor) -> None:
-        """Raise TypeError unless the samples are floating-point, ValueError for a mode that does not exist."""
         if self.may_differ(samples):
             raise ValueError(f"noise in {samples.dtype} is left to what declares it")
         if not samples.is_floating_point():
@@ -220,7 +215,6 @@ class GaussianNoise(BatchTransform):
         self._check_mode()
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Add noise to the given rows of ``batch`` (B, …) in place."""
         if elsewhere.is_away(batch):
             add_device_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
             return
@@ -243,7 +237,6 @@ class Standardize(BatchTransform):
         self.eps = eps
 
     def extra_repr(self) -> str:
-        """The parameters, for ``repr``."""
         return f"mean={self.mean}, std={self.std}, eps={self.eps}"
 
     def _divisor(self) -> Any:
@@ -254,17 +247,14 @@ class Standardize(BatchTransform):
         return (sample - self.mean) / self._divisor()
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """As :meth:`forward`; the key decides nothing."""
         standardized: Tensor = self(sample)
         return standardized
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Standardise the given rows of ``batch`` (B, …) in place."""
         for row in rows:
             batch[row] = self(batch[row])
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        """``batch`` (B, …) standardised, in place where that gives the dtype and shape that its samples would have."""
         mean, divisor = elsewhere.operand(self.mean, batch), elsewhere.operand(self._divisor(), batch)
         if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
             return batch.sub_(mean).div_(divisor)

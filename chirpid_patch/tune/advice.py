@@ -38,15 +38,12 @@ def handle_oom_errors(
     num_workers: int | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> dict[str, Any]:
-    """The settings with which to try again after memory ran out.
+    """The settings with which to try again after memory ran out; why is logged (logger ``chirpid_patch``, INFO).
 
-    Half the batch and twice the accumulation steps, so that the optimiser still sees as many samples a step; half the
-    workers, which are not kept between epochs. Why is logged (logger ``chirpid_patch``, INFO). On the device only the
-    batch counts; workers take main memory. A batch of one sample stays: then the model has to need less
-    (``torch.utils.checkpoint``, ``setup_mixed_precision``).
-
-    Where no divisor of the samples a step lies between a quarter and half of the batch, their number changes as
-    little as can be.
+    Half the batch and twice the accumulation steps, so that the optimiser still sees as many samples a step (nearly as
+    many where no divisor of these lies between a quarter and half of the batch); half the workers, which are not kept
+    between epochs. On the device only the batch counts; workers take main memory. A batch of one sample stays: then
+    the model has to need less (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     Args:
         loader: what it is set to counts where the next arguments are not given.
@@ -57,8 +54,7 @@ def handle_oom_errors(
     Returns:
         ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
 
-    Raises:
-        ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
+    Raises ValueError: a number is out of range, or the loader's batches are made by a sampler without a ``batch_size``.
     """
     if batch_size is None:
         batch_size = 32 if loader is None else _batch_size(loader)

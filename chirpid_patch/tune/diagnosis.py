@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, worker_processes
+from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.processes import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -200,7 +200,7 @@ class _Diagnosis:
     def _start_up(self) -> Finding | None:
         if not worker_processes(self._loader) or self._loader.persistent_workers:
             return None
-        batches = _length(self._loader)
+        batches = loader_length(self._loader)
         if batches is None:
             return None
         return start_up_finding(self._times, worker_processes(self._loader), batches)
@@ -212,17 +212,9 @@ class _Diagnosis:
         return prefetch_finding(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
 
 
-def _length(loader: DataLoader[Any]) -> int | None:
-    """Batches of an epoch; None where neither dataset nor sampler tells."""
-    try:
-        return len(loader)
-    except TypeError:
-        return None
-
-
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
     """So many of ``batches`` that those which workers had under way when the first one came can be left out."""
-    length = _length(loader)
+    length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches
     return max(min(batches, length - 1 - batches_ahead(loader)), 1)

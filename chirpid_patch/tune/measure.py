@@ -35,21 +35,16 @@ def measure(
 ) -> tuple[Times, list[float]]:
     """Time the wait for each next batch of a loader, or of any iterable of batches.
 
-    The first batch is start-up and not part of the rate. A loader with workers has batches under way by then, for
-    which the waits are short whatever the rate: as many go by unmeasured first, where the loader is long enough.
-    Global random states, and the loader's own generators, are as before afterwards.
+    What is measured how, and the figures, is what ``DataLoaderPerformanceMonitor.time_batch_loading`` documents.
 
     Args:
-        loader: the loader.
-        num_batches: how many waits to measure.
-        epochs: how often a short loader may be iterated over to get them.
+        loader, num_batches, epochs: as there.
         at_end: called when an iteration ends, while its workers are still there.
 
     Returns:
-        The figures that ``DataLoaderPerformanceMonitor.time_batch_loading`` documents, and the waits in seconds.
+        The figures, and the waits in seconds.
 
-    Raises:
-        ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
+    Raises ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")

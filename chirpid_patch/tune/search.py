@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import BatchSampler, DataLoader, Sampler
 
-from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING
+from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.processes import default_start_method, why_no_processes
 from chirpid_patch.loading.samplers import sampler_twin, tasks_drawn_freely
@@ -43,11 +43,7 @@ class Trial:
     error: str | None = None
 
     def __str__(self) -> str:
-        if self.num_workers:
-            return f"{self.num_workers} worker process{'es' if self.num_workers > 1 else ''}"
-        if self.prefetch_threads:
-            return f"{self.prefetch_threads} prefetch thread{'s' if self.prefetch_threads > 1 else ''}"
-        return "loading in this process"
+        return way_of_loading(self.num_workers, self.prefetch_threads)
 
 
 @dataclass(frozen=True)
@@ -88,16 +84,15 @@ def choose_loading(
 ) -> LoaderChoice:
     """Try ways of loading ``dataset`` for about ``seconds`` in all, and say which is fastest.
 
-    Loading in the process is tried first, then as many threads or worker processes as help, each for a fair share of
-    the time, on random samples, or some of those that a sampler of the caller's gives. Every random generator is as
-    before afterwards. Processes are only tried where starting them is safe and short enough.
+    Loading in the process is tried first, then as many threads or worker processes as help, on random samples, or some
+    of those that a sampler of the caller's gives. Every random generator is as before afterwards. Processes are only
+    tried where starting them is safe and short enough.
 
     Args:
         dataset: a map-style dataset with at least one sample.
         options: ``DataLoader`` arguments; those that say how a batch is made are honoured.
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: how many worker processes to try at most; None for as many as may help.
-        seconds: the time to spend.
         step: called with each batch, as the training would be: what it leaves of the CPUs counts.
     """
     notes: list[str] = []

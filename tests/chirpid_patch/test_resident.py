@@ -32,7 +32,6 @@ from chirpid_patch import (
 )
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.device import resident as resident_loading
-from chirpid_patch.device import resident_tensors
 from chirpid_patch.device.resident import HeldOn
 from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms import elsewhere, transforms
@@ -213,7 +212,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Sets how much memory the device has free, in bytes."""
 
     def set_to(count: int) -> None:
-        monkeypatch.setattr(resident_tensors, "free_memory", lambda device: count)
+        monkeypatch.setattr(resident_loading, "free_memory", lambda device: count)
 
     yield set_to
 
@@ -272,7 +271,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     def upload(source: Tensor, device: torch.device) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(resident_tensors, "Upload", upload)
+    monkeypatch.setattr(resident_loading, "Upload", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
     assert "not made because cpu has no 1.0 KiB in one piece" in loader.decision
