@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project

@@ -14,7 +14,7 @@ from chirp_migrate import __version__
 from chirp_migrate.cli.options import Command, complete_rules, json_option, output_options
 from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.screen import Screen, open_screen
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA, Finding, Safety, Status

@@ -9,11 +9,10 @@ import libcst as cst
 
 from chirp_migrate.edits.layout import is_laid_out
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 #: What stands between code and a comment that is set off: it gives way before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
@@ -100,7 +99,7 @@ class CallEdit:
         """Arguments from ``first`` on go, and ``following`` takes their place."""
         last, end = self._spans[following - 1][1], self._spans[following][0]
         between = self._module.text[last:end]
-        line_break = _NEWLINE.search(between)
+        line_break = NEWLINE.search(between)
         own_line = between.find("#", line_break.start()) if line_break is not None else -1
         return Edit(self._spans[first][0], last + own_line if own_line >= 0 else end, "")
 
@@ -110,16 +109,16 @@ class CallEdit:
         start, gap_end = self._spans[first - 1][1], self._spans[first][0]
         gap, close = module.text[start:gap_end], module.span(self._call)[1] - 1
         tail = module.text[last:close]
-        end_of_line = _NEWLINE.search(tail)
+        end_of_line = NEWLINE.search(tail)
         end = last + (end_of_line.start() if end_of_line is not None else len(tail))
         if "#" in gap:
             # Keep the comma and comment of the argument before; remove from the end of that line.
-            after_comment = _NEWLINE.search(gap, gap.rfind("#"))
+            after_comment = NEWLINE.search(gap, gap.rfind("#"))
             start += after_comment.start() if after_comment is not None else len(gap)
             if end_of_line is None:
                 return Edit(start, close, module.newline + module.indentation(gap_end))
             return Edit(start, end, "")
-        if end_of_line is not None and _NEWLINE.search(gap) is not None:
+        if end_of_line is not None and NEWLINE.search(gap) is not None:
             keep_comma = gap.find(",") + 1 if tail.lstrip(" \t").startswith(",") else 0
             return Edit(start + keep_comma, end, "")
         return Edit(start, last, "")
@@ -183,19 +182,13 @@ class CallEdit:
         first, last = module.line_start(start), module.line_end(end - 1)
         before = module.text[first:last]
         longest = max(style.longest_line(module.text), *map(len, before.splitlines()))
-        lines = _WIDE_GAP.sub("  ", _edited(module, (first, last), in_place)).splitlines()
+        lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
         if all(len(line) <= longest for line in lines) or "#" in module.text[start:end]:
             return ()
         indent = module.indentation(start)
         inner = indent + ("\t" if "\t" in indent else "    ")
-        texts = [_edited(module, self._spans[position], self._named) for position in self._kept]
+        named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
+        texts = [edited(module.text, self._spans[position], named[position]) for position in self._kept]
         body = "".join(f"{inner}{text},{module.newline}" for text in (*texts, *self._added))
         callee = self._callee or module.source(self._call.func).strip()
         return (Edit(start, end, f"{callee}({module.newline}{body}{indent})"),)
-
-
-def _edited(module: Module, span: tuple[int, int], edits: Sequence[Edit]) -> str:
-    """The text of ``span`` with those of ``edits`` that lie in it."""
-    start, end = span
-    inside = [Edit(e.start - start, e.end - start, e.replacement) for e in edits if start <= e.start and e.end <= end]
-    return apply_edits(module.text[start:end], inside)

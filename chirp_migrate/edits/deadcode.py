@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import syntax_tree
 
@@ -186,11 +187,8 @@ def _is_pure(value: ast.expr) -> bool:
 
 
 def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) -> list[Edit]:
-    # Not str.splitlines: it also splits at characters that Python's own line count ignores.
-    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+    lines = SOURCE_LINE.findall(text)
+    starts = [0, *accumulate(map(len, lines))]
 
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
@@ -208,8 +206,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(statement.names, aliases, offset)
-            inside = [Edit(one.start - start, one.end - start, "") for one in removals]
-            written = _collapsed(text[start:end], inside, style)
+            written = _collapsed(text[start:end], edited(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone.get(id(block), 0) + 1 >= len(block):
@@ -240,9 +237,8 @@ def _blank_at(lines: list[str], statement: ast.stmt) -> bool:
     return is_import and following < len(lines) and not lines[following].strip()
 
 
-def _collapsed(statement: str, removals: list[Edit], style: ImportStyle) -> str | None:
+def _collapsed(statement: str, after: str, style: ImportStyle) -> str | None:
     """An import of several lines without some of its names, as the project writes it; None where it is as it is."""
-    after = apply_edits(statement, removals)
     if "\n" not in statement or "#" in statement:
         return None
     written = style.rewritten(statement, after)
@@ -264,5 +260,5 @@ def _alias_removals(names: list[ast.alias], gone: list[ast.alias], offset: Calla
 
 
 def _line_end(text: str, start: int) -> int:
-    found = re.compile(r"\r\n|\r|\n").search(text, start)
+    found = NEWLINE.search(text, start)
     return found.end() if found else len(text)

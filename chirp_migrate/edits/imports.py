@@ -14,7 +14,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.scopes import Kind
@@ -128,7 +128,7 @@ def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit]
     """``edits`` of an import statement, laid out as the project's own tools would."""
     edits, (start, end) = list(edits), module.span(statement)
     before = module.text[start:end]
-    after = apply_edits(before, [Edit(one.start - start, one.end - start, one.replacement) for one in edits])
+    after = edited(module.text, (start, end), edits)
     written = style.rewritten(before, after)
     return edits if written == after else [Edit(start, end, written)]
 

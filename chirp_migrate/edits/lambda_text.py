@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 import libcst as cst
 
+from chirp_migrate.edits.lifted import Lifted
 from chirp_migrate.edits.move_definition import in_string, whole_span
-from chirp_migrate.edits.signatures import parameter_edits, parameters_offset
+from chirp_migrate.edits.signatures import parameters_offset
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
 
 
-def lambda_parameters(
-    module: Module, node: cst.Lambda, bound: Sequence[cst.Param], added: Sequence[str], first: str
-) -> str:
-    """The parameters of a lambda, changed as :func:`~chirp_migrate.edits.signatures.parameter_edits` says.
+def lambda_parameters(lifted: Lifted) -> str:
+    """The parameters of the function that a lambda becomes.
 
     Raises:
-        NotMovable: as there.
+        NotMovable: see :func:`~chirp_migrate.edits.signatures.parameter_edits`.
     """
-    start, edits = parameters_offset(module, node), parameter_edits(module, node, bound, added, first)
-    moved = (Edit(one.start - start, one.end - start, one.replacement) for one in edits)
-    return apply_edits(module.text[start : max(start, module.span(node.params)[1])], moved)
+    module, node = lifted.module, lifted.node
+    start = parameters_offset(module, node)
+    return edited(module.text, (start, max(start, module.span(node.params)[1])), lifted.parameters())
 
 
 def returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
@@ -52,5 +50,5 @@ def _moved_body(module: Module, node: cst.Lambda, indent: str) -> str:
         shift = len(f"{indent}return ") - column
     else:
         shift = len(indent) - min(*widths.values(), len(module.indentation(start)))
-    edits = [Edit(at - start, at + width - start, " " * max(0, width + shift)) for at, width in widths.items()]
-    return apply_edits(module.text[start:end], edits)
+    edits = (Edit(at, at + width, " " * max(0, width + shift)) for at, width in widths.items())
+    return edited(module.text, (start, end), edits)

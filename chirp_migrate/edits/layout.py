@@ -16,9 +16,8 @@ from itertools import accumulate
 import libcst as cst
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.piece_table import Owners
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import SOURCE_LINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, walk
 
@@ -63,13 +62,13 @@ def layout_edits(
     found: list[tuple[Edit, Owners]] = []
     for (start, end), own in inside.items():
         before = module.text[start:end]
-        after = apply_edits(before, [Edit(one.start - start, one.end - start, one.replacement) for one in own])
-        edited = list(_comments_kept(module, style, (start, end), after)) or _changes(
+        after = edited(module.text, (start, end), own)
+        laid_out = list(_comments_kept(module, style, (start, end), after)) or _changes(
             after, style.laid_out(before, after, module.text)
         )
         shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
         owners = frozenset().union(*(edits[one] for one in own))
-        found += [(Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in edited]
+        found += [(Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in laid_out]
     return found
 
 

@@ -13,7 +13,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.scopes import Kind
 
@@ -114,13 +114,6 @@ def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     return edits if lead else edits[1:]
 
 
-def insert_behind(module: Module, method: cst.FunctionDef, definition: str) -> Edit:
-    """Insert ``definition`` behind a method, a blank line between them."""
-    offset = definition_range(module, method)[1]
-    lead = "" if module.text[:offset].endswith(("\n", "\r")) else module.newline
-    return Edit(offset, offset, lead + module.newline + definition.rstrip("\r\n") + module.newline)
-
-
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
     """Lines of a definition, the comments straight above it and those at the end of its body included."""
     first = module.span(node.decorators[0] if node.decorators else node)[0]
@@ -179,7 +172,7 @@ def moved(module: Module, span: tuple[int, int], indent: str, edits: Iterable[Ed
         if line.strip() and line.startswith(old) and not held:
             edits.append(Edit(at, at + len(old), indent))
         at = module.line_end(at)
-    text = apply_edits(module.text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))
+    text = edited(module.text, (start, end), edits)
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_read
-from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.move_definition import NotMovable, whole_span
-from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.syntax.code_style import CodeStyle
+from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import dotted
 from chirp_migrate.syntax.scopes import Kind
 
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
-
-
-def bound_defaults(module: Module, parameters: cst.Parameters, offset: int) -> list[cst.Param]:
-    """Parameters whose default is to be evaluated where the function stood, not at ``offset`` of the module.
-
-    A default in front of such a one goes with it, because the language wants parameters without default first.
-
-    Raises:
-        NotMovable: such a parameter is positional only, so it cannot be bound by its name.
-    """
-    positional = [*parameters.posonly_params, *parameters.params]
-    defaulted = [one for one in positional if one.default is not None]
-    moving = [n for n, one in enumerate(defaulted) if not stays(module, one.default, offset)]
-    taken = defaulted[: moving[-1] + 1] if moving else []
-    if any(one in parameters.posonly_params for one in taken):
-        raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
-    return taken + [one for one in parameters.kwonly_params if not stays(module, one.default, offset)]
 
 
 def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
@@ -57,12 +37,6 @@ def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bo
     # An attribute of something that is no import may have another value by then.
     fixed = len(places) == 1 and (places[0].kind is Kind.IMPORT or "." not in str(path))
     return fixed and isinstance(scope.node, cst.Module) and module.span(places[0].node)[0] < offset
-
-
-def bindings_of(module: Module, bound: Sequence[cst.Param], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Keywords and their values where the function stood: the defaults of ``bound``, and the captured ``names``."""
-    spans = [(one.name.value, whole_span(module, one.default)) for one in bound if one.default is not None]
-    return [*((name, module.text[start:end]) for name, (start, end) in spans), *((name, name) for name in names)]
 
 
 def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:
@@ -158,41 +132,3 @@ def _pieces(parameters: cst.Parameters) -> list[cst.Param | cst.ParamStar | cst.
         *parameters.kwonly_params,
         *([rest] if rest is not None else []),
     ]
-
-
-def partial_call(
-    module: Module,
-    style: CodeStyle,
-    node: cst.CSTNode,
-    function: str,
-    values: Sequence[tuple[str, str]],
-    around: int,
-) -> tuple[str, frozenset[Import]]:
-    """Source of ``function`` with keyword values bound to it at ``node``, and the import that takes.
-
-    Args:
-        module: the text.
-        style: how the project lays out its code.
-        node: what it takes the place of.
-        function: what the values are bound to.
-        values: keywords and values.
-        around: columns that the line has besides it and its indentation.
-
-    Raises:
-        NotMovable: ``partial`` means something else there.
-    """
-    if not values:
-        return function, frozenset()
-    arguments = [function, *(f"{keyword}={value}" for keyword, value in values)]
-    indent = module.indentation(module.span(node)[0])
-    bound = partial(call_text, module, style, arguments=arguments, indent=indent, around=around)
-    spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
-    for word, path, spelled in spellings:
-        owner = module.scopes.lookup(word, node)
-        places = owner[1] if owner is not None else []
-        if places and all(one.qualified == path and module.span(one.node)[0] < module.span(node)[0] for one in places):
-            return bound(spelled), frozenset()
-    owner = module.scopes.lookup("partial", node)
-    if owner is not None and not isinstance(owner[0].node, cst.Module):
-        raise NotMovable("`partial`, which would bind its values, means something else there")
-    return bound("partial"), frozenset({("functools", "partial")})

@@ -35,8 +35,6 @@ class Migration:
 def plan_migration(
     path: Path,
     *,
-    unsafe: bool | None = None,
-    notebooks: bool | None = None,
     settings: Settings | None = None,
     scaffold: bool | None = None,
     vendor: bool = False,
@@ -47,8 +45,6 @@ def plan_migration(
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
-        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
-        notebooks: also look at notebooks; ``None``: as the settings say.
         settings: which files and rules; by default all (see :func:`~chirp_migrate.engine.settings.read_settings`).
         scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests; ``None``: where
             the modules of a training backend are in ``utils/``, and something imports the runtime now.
@@ -58,9 +54,8 @@ def plan_migration(
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
     """
-    plan = plan_tree(
-        path, unsafe=unsafe, notebooks=notebooks, settings=settings, jobs=jobs, progress=progress, vendor=vendor
-    )
+    used = settings or Settings()
+    plan = plan_tree(path, settings=used, jobs=jobs, progress=progress, vendor=vendor)
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)
@@ -86,7 +81,6 @@ def plan_migration(
             elif dependency is not None:
                 files.append(dependency)
             notes += [note] if note is not None else []
-    used = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
     options = PlanOptions(
         rules=None if used.codes is None else tuple(sorted(used.codes)),
         unsafe=used.unsafe,

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from chirp_migrate.engine.discover import discover
-from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules, migrate_file, rewrite
+from chirp_migrate.engine.rewrite_file import concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.worker_pool import migrate_files
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
@@ -23,7 +23,7 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["FileResult", "Progress", "Source", "migrate_file", "plan_tree", "rewrite", "source_of"]
+__all__ = ["Progress", "Source", "plan_tree", "source_of"]
 
 Progress = Callable[[int, int, str], None]
 Source = SourceFile | NotebookSource
@@ -32,8 +32,6 @@ Source = SourceFile | NotebookSource
 def plan_tree(
     root: Path,
     *,
-    unsafe: bool | None = None,
-    notebooks: bool | None = None,
     settings: Settings | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -47,8 +45,6 @@ def plan_tree(
 
     Args:
         root: folder of the backend, or one Python file or notebook.
-        unsafe: also apply rules that change behaviour; ``None``: as the settings say.
-        notebooks: also look at notebooks; ``None``: as the settings say.
         settings: which files and rules; by default all.
         jobs: number of processes; ``None``: as many as pay.
         progress: called as ``progress(done, total, path)``.
@@ -58,7 +54,7 @@ def plan_tree(
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``root`` does not exist or holds no Python.
     """
-    settings = (settings or Settings()).overridden(unsafe=unsafe, notebooks=notebooks)
+    settings = settings or Settings()
     rules = settings.rules
     found = discover(root, notebooks=settings.notebooks, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]

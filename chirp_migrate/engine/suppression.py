@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from chirp_migrate.rules import all_rules, codes_of, unknown_rule
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
 __all__ = ["Suppressions", "UnreadableComments", "read_suppressions", "with_ignores"]
 
 _WORD = "chirp:"
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
 #: Tokens that are not code.
 _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT})
@@ -90,9 +90,9 @@ def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
     above: dict[int, set[str]] = {}
     for line, rules in codes.items():
         above.setdefault(begins.get(line, line), set()).update(rules)
-    newline = match[0] if (match := re.search(r"\r\n|\r|\n", text)) else "\n"
+    newline = match[0] if (match := NEWLINE.search(text)) else "\n"
     pieces = []
-    for number, line in enumerate(_LINE.findall(text), start=1):
+    for number, line in enumerate(SOURCE_LINE.findall(text), start=1):
         if number in above:
             indentation = line[: len(line) - len(line.lstrip(" \t"))]
             pieces.append(f"{indentation}# chirp: ignore[{', '.join(sorted(above[number]))}]{newline}")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from chirp_migrate.plans.plan import Edit, Hunk
 from chirp_migrate.report.hunks import CONTEXT, Row
 from chirp_migrate.review.blocks import Block, Lines
-from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.piece_table import lines_of
+from chirp_migrate.source.text import SOURCE_LINE
 
 __all__ = ["FOLLOWS", "Layout", "enclosing"]
 

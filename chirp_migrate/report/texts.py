@@ -10,9 +10,8 @@ from chirp_migrate.plans.plan import FilePlan, Finding
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.layout import enclosing
 from chirp_migrate.report.python_words import Word, words_by_line
-from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.notebook import NotebookSource
-from chirp_migrate.source.text import UnreadableSource
+from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 
 __all__ = ["Texts"]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.piece_table import lines_of
-from chirp_migrate.source.text import apply_edits
+from chirp_migrate.source.text import SOURCE_LINE, edited
 
 __all__ = ["Block", "Lines"]
 
@@ -71,6 +70,4 @@ class Lines:
     def _block(self, first: int, end: int, edits: Sequence[Edit]) -> Block:
         last = min(end, len(self.lines))
         start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
-        before = self.text[start:stop]
-        shifted = [Edit(one.start - start, one.end - start, one.replacement) for one in edits]
-        return Block(first + 1, last + 1, before, apply_edits(before, shifted))
+        return Block(first + 1, last + 1, self.text[start:stop], edited(self.text, (start, stop), edits))

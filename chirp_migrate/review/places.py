@@ -10,13 +10,11 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
-from chirp_migrate.source.diff import SOURCE_LINE
 from chirp_migrate.source.notebook_json import code_cells
-from chirp_migrate.source.text import SourceFile, UnreadableSource
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource
 
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Python's names of encodings that are IANA's, too.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
@@ -102,7 +100,7 @@ def _registered_name(encoding: str) -> str | None:
 
 
 def _line_at(text: str, offset: int) -> int:
-    return len(_NEWLINE.findall(text, 0, offset)) + 1
+    return len(NEWLINE.findall(text, 0, offset)) + 1
 
 
 class Places:

@@ -11,7 +11,8 @@ from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
 from chirp_migrate.review.blocks import Block, Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, decisions_of, select
-from chirp_migrate.source.diff import SOURCE_LINE, file_hunks
+from chirp_migrate.source.diff import file_hunks
+from chirp_migrate.source.text import SOURCE_LINE
 
 __all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
 

@@ -6,15 +6,19 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures, reads_of
+from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_may_go, may_have_destinations
 from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
-from chirp_migrate.edits import movability, signatures
+from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.lambda_text import lambda_parameters, returned_lines
+from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
+
+#: By its parameters and lines, what was defined for a lambda.
+_Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
@@ -68,7 +72,7 @@ class PicklableFunction(Rule):
             (one.name.value.strip("_"), movability.outer_name(module, one)) for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
-        made: dict[tuple[str, ...], _Made] = {}
+        made: _Made = {}
         for node in module.find(cst.Lambda):
             wish = destinations.of(node)
             if wish is not None:
@@ -79,81 +83,45 @@ class PicklableFunction(Rule):
                     yield Proposal(module.span(node)[0], message)
 
 
-#: The name of a function of the module, and the edits that define it.
-_Made = tuple[str, tuple[Edit, ...]]
-
-
-def _lift(
-    module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: dict[tuple[str, ...], _Made]
-) -> Proposal:
+def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made) -> Proposal:
     """Make a function of a lambda; its name is added to ``taken``, and for those that say the same to ``made``."""
-    span = module.span(node)
-    captured = captures(module, node.body)
-    values = [one for one in captured.values() if not one.is_import]
-    imported = [one for one in captured.values() if one.is_import]
-    movability.check_body(module, node)
-    imports_again = move.import_lines(module, imported)
-    movability.check_values(module, node, captured.values())
-    offset = move.function_offset(module, node)
-    bound = signatures.bound_defaults(module, node.params, offset)
-    named = _named(module, node)
-    instead = instead_of(module, project, node)
-    scope = module.scopes.scope_of(node)
+    span, scope = module.span(node), module.scopes.scope_of(node)
+    lifted = Lifted(module, project, node, move.function_offset(module, node))
+    lifted.check()
+    named, instead = _named(module, node), instead_of(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
-    movability.check_onlookers(module, project, reads, holds=bool(values or bound or instead))
+    lifted.check_onlookers(reads, replaced=instead is not None)
+    left_over = move.left_over_imports(module, span, lifted.imports)
     match instead:
         case Forwarded(function):
-            return Proposal(
-                span[0], f"a lambda that only calls `{function}`: passed directly", (Edit(*span, function),)
-            )
+            message = f"a lambda that only calls `{function}`: passed directly"
+            return Proposal(span[0], message, (Edit(*span, function),))
         case Shipped(source, shipped, does):
             message = f"a lambda that {does}: {shipped} does it for whole batches"
-            edits = [Edit(*span, source), *move.left_over_imports(module, span, imported)]
-            return Proposal(span[0], message, move.joined(edits), frozenset({runtime(shipped)}))
-    own = captured.get("self")
-    method = movability.owning_method(module, own) if own is not None else None
-    positional = [*node.params.posonly_params, *node.params.params]
-    if any(one in bound for one in positional):
-        movability.check_calls(module, project, {wish.strip("_"), *named}, len(positional) - len(bound))
-    keywords = [one.name for one in values if method is None or one is not own]
-    if (keywords or bound or method) and isinstance(scope.node, cst.ClassDef):
+            edits = move.joined([Edit(*span, source), *left_over])
+            return Proposal(span[0], message, edits, frozenset({runtime(shipped)}))
+    lifted.check_calls({wish.strip("_"), *named})
+    if lifted.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
-    wishes = [wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")]
-    name = (
-        movability.method_name(module, project, method, wishes, taken)
-        if method
-        else move.free_name(module, wishes, taken)
-    )
-    style, given = project.code_style, signatures.bindings_of(module, bound, keywords)
-    line = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
-    around = len(line.strip())
-    value, imports = signatures.partial_call(module, style, node, f"self.{name}" if method else name, given, around)
-
-    parameters = lambda_parameters(module, node, bound, keywords, "self" if method else "")
-    indent = module.indentation(module.span(method)[0]) if method is not None else ""
-    inner = indent + module.tree.default_indent
-    lines = [*imports_again, *returned_lines(module, node, inner)]
-    said = (parameters, *lines)
-    shared = None if method else made.get(said) or _existing(module, project, node, said)
-    if shared is not None:
-        name, place = shared
-        value, imports = signatures.partial_call(module, style, node, name, given, around)
-    else:
-        head = f"{indent}def {name}({parameters}):"
-        definition = module.newline.join([head, *(inner + line for line in lines)])
-        place = (
-            (move.insert_behind(module, method, definition),) if method else move.insert_at(module, offset, definition)
-        )
-        if method is None:
-            made[said] = name, place
-    taken.add(f"self.{name}" if method else name)
-    what = f"the {'method' if method else 'function'} `{name}`"
+    name = lifted.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)
+    inner = lifted.indent + module.tree.default_indent
+    parameters, *lines = said = (lambda_parameters(lifted), *lifted.import_lines, *returned_lines(module, node, inner))
+    shared = None if lifted.method else made.get(said) or _existing(module, project, node, said)
+    if shared is None:
+        head = f"{lifted.indent}def {name}({parameters}):"
+        shared = name, lifted.defined(module.newline.join([head, *(inner + line for line in lines)]))
+        if lifted.method is None:
+            made[said] = shared
+    name, place = shared
+    beside = module.text[module.line_start(span[0]) : span[0]] + module.text[span[1] : module.line_end(span[1] - 1)]
+    value, imports = lifted.value(name, len(beside.strip()))
+    taken.add(lifted.spelled(name))
+    what = f"the {'method' if lifted.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
-    edits = [Edit(*span, value), *place, *move.left_over_imports(module, span, imported)]
-    return Proposal(span[0], message, move.joined(edits), imports)
+    return Proposal(span[0], message, move.joined([Edit(*span, value), *place, *left_over]), imports)
 
 
-def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[str, ...]) -> _Made | None:
+def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[str, ...]) -> Defined | None:
     """A function above that says the same, which may be an earlier rewrite's; the edit, which changes nothing, makes
     this rewrite depend on that one.
     """

@@ -11,12 +11,16 @@ from chirp_migrate.analysis.dataflow.closures import captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, local_functions_may_go, may_have_destinations
 from chirp_migrate.edits import movability, signatures
 from chirp_migrate.edits import move_definition as move
+from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
 #: Decorators that do the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
+
+#: By its text, what a function became.
+_Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
@@ -66,12 +70,12 @@ class LocalFunction(Rule):
         """Move local functions that reach a loader, a dataset or a transform."""
         destinations = module.once(Destinations, project)
         taken: set[str] = set()
-        made: dict[str, tuple[str, tuple[Edit, ...]]] = {}
+        made: _Made = {}
         for node in module.find(cst.FunctionDef):
             purpose = destinations.of_function(node) if _is_local(module, node) else None
             if purpose is not None:
                 try:
-                    yield _Lifted(module, project, node, purpose).proposal(taken, made)
+                    yield _lift(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; move it to module level: {reason}")
@@ -88,110 +92,80 @@ def _said(module: Module, node: cst.FunctionDef) -> str:
     return dedent(module.text[start:end])
 
 
-class _Lifted:
-    """A local function on its way out of the function around it."""
+def _lift(
+    module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
+) -> Proposal:
+    """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with the
+    edits that define it, to ``made``.
 
-    def __init__(self, module: Module, project: Project, node: cst.FunctionDef, purpose: str) -> None:
-        self.module, self.project, self.node, self.purpose = module, project, node, purpose
-        self.title = node.name.value
-        self.scope = module.scopes.scope_of(node)
-        self.uses = reads_of(module, self.title, self.scope)
-        self.captured = captures(module, node.body)
-        self.is_recursive = self.captured.pop(self.title, None) is not None
-        self.import_lines: list[str] = []
-        self.imports = [one for one in self.captured.values() if one.is_import]
-        self.values = [one for one in self.captured.values() if not one.is_import]
+    Raises:
+        NotMovable: it cannot be moved, for the reason given.
+    """
+    title = node.name.value
+    lifted = Lifted(module, project, node, move.insertion_offset(module, node))
+    uses = reads_of(module, title, module.scopes.scope_of(node))
+    _check_definition(module, node, uses)
+    lifted.check()
+    signatures.check_annotations(module, node, lifted.place)
+    lifted.check_calls({title, purpose})
+    lifted.check_onlookers(uses)
+    goes = _is_plain(module, node) and not lifted.is_changed
+    if lifted.is_recursive and not goes:
+        raise NotMovable("it calls itself by a name that is local to the function")
+    defaults = [module.source(one) for one in lifted.bound]
+    # Where the local name stays, it must be another one than the function's.
+    said = "\n".join([str(goes), _said(module, node), *defaults, *lifted.keywords, *lifted.import_lines])
+    shared = made.get(said) if lifted.method is None and not lifted.is_recursive else None
+    name = _name(lifted, title, goes, taken) if shared is None else shared[0]
+    start, end = move.definition_range(module, node)
+    renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
+    inside = [
+        Edit(*module.span(node.name), name),
+        *lifted.parameters(),
+        *move.import_edits(module, node, lifted.indent, lifted.import_lines),
+        *(edit for edit in renamed if start <= edit.start < end),
+    ]
+    place = lifted.defined(move.moved(module, (start, end), lifted.indent, inside)) if shared is None else shared[1]
+    if lifted.method is None:
+        made[said] = name, place
+    value, imports = lifted.value(name, len(f"{title} = "))
+    stood = module.indentation(module.span(node)[0])
+    stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
+    edits = [edit for edit in renamed if not start <= edit.start < end]
+    edits += [*place, *move.left_over_imports(module, (start, end), lifted.imports)]
+    edits.append(lines_deletion(module, start, end) if goes else stays)
+    taken.add(lifted.spelled(name))
+    what = f"the method `{name}`" if lifted.method else f"the module-level function `{name}`"
+    message = f"local function `{title}` cannot be pickled for workers: now {what}"
+    return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
 
-    def proposal(self, taken: set[str], made: dict[str, tuple[str, tuple[Edit, ...]]]) -> Proposal:
-        """The edits that move the function; its new name is added to ``taken``, and for others that say the same, with
-        the edits that define it, to ``made``.
 
-        Raises:
-            NotMovable: it cannot be moved, for the reason given.
-        """
-        module, node = self.module, self.node
-        self._check()
-        place = move.insertion_offset(module, node)
-        bound = signatures.bound_defaults(module, node.params, place)
-        signatures.check_annotations(module, node, place)
-        positional = [*node.params.posonly_params, *node.params.params]
-        if any(one in bound for one in positional):
-            names = {self.title, self.purpose}
-            movability.check_calls(module, self.project, names, len([one for one in positional if one not in bound]))
-        own = self.captured.get("self")
-        method = movability.owning_method(module, own) if own is not None else None
-        keywords = [one.name for one in self.values if method is None or one is not own]
-        movability.check_onlookers(module, self.project, self.uses, holds=bool(self.values or bound))
-        goes = self._is_plain() and not (keywords or bound or method)
-        if self.is_recursive and not goes:
-            raise NotMovable("it calls itself by a name that is local to the function")
-        defaults = [module.source(one) for one in bound]
-        # Where the local name stays, it must be another one than the function's.
-        said = "\n".join([str(goes), _said(module, node), *defaults, *keywords, *self.import_lines])
-        shared = made.get(said) if method is None and not self.is_recursive else None
-        name = self._name(goes, method, taken) if shared is None else shared[0]
-        values = signatures.bindings_of(module, bound, keywords)
-        function, around = f"self.{name}" if method else name, len(f"{self.title} = ")
-        value, imports = signatures.partial_call(module, self.project.code_style, node, function, values, around)
+def _check_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
+    for one in node.decorators:
+        called = one.decorator.func if isinstance(one.decorator, cst.Call) else one.decorator
+        names = module.qualified_names(called)
+        if not names or not names <= _HARMLESS or captures(module, one):
+            raise NotMovable("it is decorated")
+    if node.type_parameters is not None:
+        raise NotMovable("it has type parameters")
+    if any(isinstance(module.parents[use], cst.Del) for use in uses):
+        raise NotMovable("its name is deleted")
 
-        start, end = move.definition_range(module, node)
-        indent = module.indentation(module.span(method)[0]) if method is not None else ""
-        renamed = [Edit(*module.span(use), name) for use in self.uses if goes and name != self.title]
-        inside = [
-            Edit(*module.span(node.name), name),
-            *signatures.parameter_edits(module, node, bound, keywords, "self" if method else ""),
-            *move.import_edits(module, node, indent, self.import_lines),
-            *(edit for edit in renamed if start <= edit.start < end),
-        ]
-        text = move.moved(module, (start, end), indent, inside)
-        edits = [edit for edit in renamed if not start <= edit.start < end]
-        if method is not None:
-            edits.append(move.insert_behind(module, method, text))
-        else:
-            made[said] = shared or (name, move.insert_at(module, place, text))
-            edits += made[said][1]
-        edits += move.left_over_imports(module, (start, end), self.imports)
-        if goes:
-            edits.append(lines_deletion(module, start, end))
-        else:
-            stood = module.indentation(module.span(node)[0])
-            edits.append(Edit(start, end, f"{stood}{self.title} = {value}{module.newline}"))
-        taken.add(f"self.{name}" if method else name)
-        what = f"the method `{name}`" if method else f"the module-level function `{name}`"
-        message = f"local function `{self.title}` cannot be pickled for workers: now {what}"
-        return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
 
-    def _check(self) -> None:
-        module, node = self.module, self.node
-        for one in node.decorators:
-            called = one.decorator.func if isinstance(one.decorator, cst.Call) else one.decorator
-            names = module.qualified_names(called)
-            if not names or not names <= _HARMLESS or captures(module, one):
-                raise NotMovable("it is decorated")
-        if node.type_parameters is not None:
-            raise NotMovable("it has type parameters")
-        if any(isinstance(module.parents[use], cst.Del) for use in self.uses):
-            raise NotMovable("its name is deleted")
-        movability.check_body(module, node)
-        self.import_lines = move.import_lines(module, self.imports)
-        movability.check_values(module, node, self.captured.values())
+def _is_plain(module: Module, node: cst.FunctionDef) -> bool:
+    """Whether the definition is the only one of its name, straight in the body of the function."""
+    scope = module.scopes.scope_of(node)
+    return len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
 
-    def _is_plain(self) -> bool:
-        """Whether the definition is the only one of its name, straight in the body of the function."""
-        block = self.module.parents[self.node]
-        return len(self.scope.bindings[self.title]) == 1 and self.module.parents[block] is self.scope.node
 
-    def _name(self, goes: bool, method: cst.FunctionDef | None, taken: set[str]) -> str:
-        module, title = self.module, self.title
-        said = _said(module, self.node)
-        same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
-        namesakes = [one for one in same if _said(module, one) != said]
-        is_free = goes and title not in taken and not namesakes
-        if is_free and movability.is_unused(module, self.project, title, self.scope):
-            return title
-        bare = title.strip("_")
-        wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []
-        wishes.append(f"_{movability.outer_name(module, self.node)}_{bare}")
-        if method is not None:
-            return movability.method_name(module, self.project, method, wishes, taken)
-        return move.free_name(module, wishes, taken)
+def _name(lifted: Lifted, title: str, goes: bool, taken: set[str]) -> str:
+    module, node = lifted.module, lifted.node
+    said = _said(module, node)
+    same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
+    namesakes = [one for one in same if _said(module, one) != said]
+    is_free = goes and title not in taken and not namesakes
+    if is_free and movability.is_unused(module, lifted.project, title, module.scopes.scope_of(node)):
+        return title
+    bare = title.strip("_")
+    wishes = [f"_{bare}"] if not any(_is_local(module, one) for one in namesakes) else []
+    return lifted.free_name([*wishes, f"_{movability.outer_name(module, node)}_{bare}"], taken)

@@ -11,13 +11,12 @@ from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
 from chirp_migrate.source.matching_lines import fewest_changes, grouped
+from chirp_migrate.source.text import SOURCE_LINE
 
-__all__ = ["SOURCE_LINE", "changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
+__all__ = ["changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
 
 _CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file\n"
-#: A line of source as Python counts them, with its newline.
-SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

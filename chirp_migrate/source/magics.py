@@ -14,11 +14,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chirp_migrate.source.text import UnreadableSource
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
-__all__ = ["NEWLINE", "MaskedCell", "NotPython", "mask", "parse_cell", "words"]
-
-NEWLINE = re.compile(r"\r\n|\r|\n")
+__all__ = ["MaskedCell", "NotPython", "mask", "parse_cell", "words"]
 
 #: Cell magics whose body is Python that runs in the notebook's namespace (`timeit`: in a function of its own).
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
@@ -82,7 +80,7 @@ class MaskedCell:
         form = re.compile(rf"(.*?)((?:import )?{self.tag}_\d+(?:\(\))?)", re.DOTALL)
         found: list[str] = []
         pieces: list[str] = []
-        for line in _split_lines(text):
+        for line in SOURCE_LINE.findall(text):
             if self.tag in line:
                 body = line.rstrip("\r\n")
                 match = form.fullmatch(body)
@@ -208,7 +206,3 @@ def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
 
 def _breaks(text: str) -> int:
     return len(NEWLINE.findall(text))
-
-
-def _split_lines(text: str) -> list[str]:
-    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)

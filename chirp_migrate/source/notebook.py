@@ -14,12 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
-from pathlib import Path
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.magics import NEWLINE, MaskedCell, NotPython, mask, parse_cell, words
+from chirp_migrate.source.magics import MaskedCell, NotPython, mask, parse_cell, words
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
-from chirp_migrate.source.text import UnreadableSource, apply_edits
+from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits
 
 __all__ = ["NotebookSource"]
 
@@ -57,16 +56,6 @@ class NotebookSource:
     _newline: str = field(repr=False)
     _pieces: tuple[_Piece, ...] = field(repr=False)
     _trailer: str = field(repr=False)
-
-    @classmethod
-    def read(cls, path: Path) -> NotebookSource:
-        """Read the notebook at ``path``.
-
-        Raises:
-            UnreadableSource: see :meth:`from_bytes`.
-            OSError: the file cannot be read.
-        """
-        return cls.from_bytes(path.read_bytes())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> NotebookSource:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from chirp_migrate.plans.plan import Edit
 
-__all__ = ["SourceFile", "UnreadableSource", "apply_edits"]
+__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "edited"]
+
+NEWLINE = re.compile(r"\r\n|\r|\n")
+#: A line of source as Python counts them, with its newline; ``str.splitlines`` also splits at other characters.
+SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
@@ -39,16 +43,6 @@ class SourceFile:
     bom: bool
 
     @classmethod
-    def read(cls, path: Path) -> SourceFile:
-        """Read and decode ``path``.
-
-        Raises:
-            UnreadableSource: see :meth:`from_bytes`.
-            OSError: the file cannot be read.
-        """
-        return cls.from_bytes(path.read_bytes())
-
-    @classmethod
     def from_bytes(cls, data: bytes) -> SourceFile:
         """Decode ``data`` as Python would.
 
@@ -69,10 +63,7 @@ class SourceFile:
             text = data[len(codecs.BOM_UTF8) if bom else 0 :].decode(encoding)
         except UnicodeDecodeError as error:
             raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
-        except (
-            LookupError,
-            ValueError,
-        ) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
+        except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
             raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
         source = cls(data, text, encoding, bom)
         if source.encode(text) != data:
@@ -111,3 +102,9 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         pieces += [text[position : edit.start], edit.replacement]
         position = edit.end
     return "".join([*pieces, text[position:]])
+
+
+def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
+    """What ``span`` of ``text`` becomes by ``edits`` of the text that lie in it."""
+    start, end = span
+    return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

@@ -20,7 +20,7 @@ import pytest
 import torch
 from test_augmentation_distribution import keys, mask_positions
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from chirpid_patch import SpecAugment

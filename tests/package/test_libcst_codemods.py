@@ -12,6 +12,7 @@ import pytest
 from support import ROOT, copy_of, run
 
 from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 from chirp_migrate.transaction.journal import change_state, read_runs
@@ -63,7 +64,7 @@ def test_the_tool_rewrites_what_apply_rewrites(tmp_path: Path) -> None:
     copy_of("backend", backend)
     configure(backend)
     before = python_files(backend)
-    plan = {file.path: file.after for file in plan_tree(backend, notebooks=False).files}
+    plan = {file.path: file.after for file in plan_tree(backend, settings=Settings(notebooks=False)).files}
     tool = [sys.executable, "-m", "libcst.tool", "codemod", EVERYTHING, "--no-format", "--jobs", "2", "."]
     said = subprocess.run(tool, cwd=backend, check=True, capture_output=True, text=True).stderr
 

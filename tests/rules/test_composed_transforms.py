@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project

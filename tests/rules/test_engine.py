@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Edit, Plan, Status
 from chirp_migrate.rules import Proposal, all_rules
@@ -25,7 +26,7 @@ def plan_of(root: Path, files: dict[str, str | bytes], *, unsafe: bool = False) 
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return plan_tree(root, unsafe=unsafe)
+    return plan_tree(root, settings=Settings(unsafe=unsafe))
 
 
 def after(plan: Plan, path: str) -> str:
@@ -38,7 +39,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
     """The fixture backend migrated with and without opt-in rules, and where the result lies."""
     plans = {}
     for unsafe in (False, True):
-        plan = plan_tree(FIXTURE, unsafe=unsafe)
+        plan = plan_tree(FIXTURE, settings=Settings(unsafe=unsafe))
         target = tmp_path_factory.mktemp("migrated")
         for path in FIXTURE.rglob("*.py"):
             copy = target / path.relative_to(FIXTURE)
@@ -56,7 +57,7 @@ def fixture_plans(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[
 def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan, Path]], unsafe: bool) -> None:
     plan, target = fixture_plans[unsafe]
     assert len(plan.files) >= 7
-    again = plan_tree(target, unsafe=unsafe)
+    again = plan_tree(target, settings=Settings(unsafe=unsafe))
     assert again.files == ()
     assert not [f for f in again.findings if f.status is Status.REWRITE]
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.engine.rewrite_file import rewrite, rewrite_in_hunks
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module

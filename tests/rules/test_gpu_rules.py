@@ -9,8 +9,7 @@ import pytest
 import torch
 from support import RULES, migrate, reports
 
-from chirp_migrate.engine.plan_tree import rewrite
-from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.engine.rewrite_file import rewrite, rewrite_in_hunks
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.syntax.project import Project
 

@@ -17,6 +17,7 @@ from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import plan_tree, source_of
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.document import PlanOptions
 from chirp_migrate.plans.plan import Edit, FilePlan, Plan, Status
 from chirp_migrate.review.plan_file import plan_document, read_plan
@@ -35,7 +36,7 @@ BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 @pytest.fixture(scope="module", params=[False, True], ids=["safe", "unsafe"])
 def plan(request: pytest.FixtureRequest) -> Plan:
     """Everything the rules rewrite in the fixture backend."""
-    return plan_tree(BACKEND, unsafe=request.param)
+    return plan_tree(BACKEND, settings=Settings(unsafe=request.param))
 
 
 @pytest.mark.slow

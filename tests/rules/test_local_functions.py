@@ -14,7 +14,7 @@ import pytest
 import support
 from support import RULES, imported
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.syntax.project import Project
 

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from support import RULES, migrate, reports
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.syntax.project import Project
 

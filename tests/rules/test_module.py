@@ -9,7 +9,7 @@ import pytest
 import torch.utils.data.dataloader
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.project import Project
 

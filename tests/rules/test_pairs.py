@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.plan_tree import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project

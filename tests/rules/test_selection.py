@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.console.json_document import plain
-from chirp_migrate.engine.plan_tree import plan_tree, rewrite
-from chirp_migrate.engine.settings import glob_pattern, read_settings
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan, Safety, Status
 from chirp_migrate.review.account import Ledger
@@ -269,7 +270,7 @@ def test_all_files_left_out_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("notebooks", [True, False])
 def test_notebooks_keep_what_they_import_whether_they_are_looked_at_or_not(tmp_path: Path, notebooks: bool) -> None:
     root = tree(tmp_path, {"a.py": LOADER, "n.ipynb": '{"cells": [{"source": ["from a import DataLoader"]}]}'})
-    plan = plan_tree(root, notebooks=notebooks)
+    plan = plan_tree(root, settings=Settings(notebooks=notebooks))
     assert IMPORT in next(file.after.decode() for file in plan.files if file.path == "a.py")
 
 

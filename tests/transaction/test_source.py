@@ -36,7 +36,7 @@ def test_an_encoding_cookie_is_followed(text: str) -> None:
 def test_newlines_and_the_end_of_the_file_stay(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "a.py"
     path.write_bytes(data)
-    source = SourceFile.read(path)
+    source = SourceFile.from_bytes(path.read_bytes())
     assert source.encode(source.text) == data == source.data
     assert source.text.encode() == data
 

@@ -1,0 +1,210 @@
+"""Functions and lambdas on their way out of the functions around them: what they take along, and what replaces them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.edits import move_definition as move
+from chirp_migrate.edits.call_arguments import call_text
+from chirp_migrate.edits.movability import check_body, check_values
+from chirp_migrate.edits.move_definition import NotMovable
+from chirp_migrate.edits.signatures import parameter_edits, stays
+from chirp_migrate.plans.plan import Edit, Import
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import is_name
+
+#: The name of a function of the module, and the edits that define it.
+Defined = tuple[str, tuple[Edit, ...]]
+
+#: Looks at what differs in functions where one has moved, and what partial objects have not.
+_LOOKS = (
+    r"(?<!\))(?<!__class__)(?<!\bcls)\.__(name|qualname|code|defaults|closure)__\b"
+    r"""|["']__(name|qualname|code|defaults|closure)__["']|\b(isfunction|isroutine|FunctionType|LambdaType)\b"""
+)
+_LOOKED_AT = (
+    *("__name__", "__qualname__", "__code__", "__defaults__", "__closure__"),
+    *("isfunction", "isroutine", "FunctionType", "LambdaType"),
+)
+#: Copies of an object with all it holds; those of models, their state and settings hold no function of a dataset's.
+_COPIES = (
+    r"\bdeepcopy\((?!\s*[\w.]*(state_dict\(\)|\w*model\w*|\w*net|\w*config\w*|\w*params?|\w*weights)\s*[,)])"
+    r"|\bdeepcopy\s+as\b|__deepcopy__"
+)
+
+
+class Lifted:
+    """A function or lambda inside a function, which one of the module, or a method, is to replace.
+
+    Attributes:
+        place: where in the module a function goes.
+        captured: what it takes from the functions around.
+        imports: what of that is imported there.
+        import_lines: statements that import it again; known when it is checked.
+        is_recursive: whether it calls itself.
+        method: the method whose ``self`` it uses: beside that one it becomes a method, too.
+        keywords: names whose values are bound to what replaces it.
+        bound: its parameters whose defaults are bound as well; known when it is checked.
+        indent: that of its new definition.
+    """
+
+    def __init__(self, module: Module, project: Project, node: cst.FunctionDef | cst.Lambda, place: int) -> None:
+        self.module, self.project, self.node, self.place = module, project, node, place
+        captured = captures(module, node.body)
+        self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
+        self.captured = list(captured.values())
+        self.imports = [one for one in self.captured if one.is_import]
+        self.import_lines: list[str] = []
+        self.method = _owning_method(module, captured["self"]) if "self" in captured else None
+        own = {"self"} if self.method is not None else ()
+        self.keywords = [one.name for one in self.captured if not one.is_import and one.name not in own]
+        self.bound: list[cst.Param] = []
+        self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether what replaces it is more than a function by its name."""
+        return bool(self.keywords or self.bound or self.method)
+
+    def check(self) -> None:
+        """See that it can be moved.
+
+        Raises:
+            NotMovable: it cannot, for the reason given.
+        """
+        check_body(self.module, self.node)
+        self.import_lines = move.import_lines(self.module, self.imports)
+        check_values(self.module, self.node, self.captured)
+        self.bound = self._bound_defaults()
+
+    def _bound_defaults(self) -> list[cst.Param]:
+        """Parameters whose default is to be evaluated where the function stood.
+
+        A default in front of such a one goes with it, because the language wants parameters without default first.
+        """
+        given = self.node.params
+        defaulted = [one for one in (*given.posonly_params, *given.params) if one.default is not None]
+        moving = [n for n, one in enumerate(defaulted) if not stays(self.module, one.default, self.place)]
+        taken = defaulted[: moving[-1] + 1] if moving else []
+        if any(one in given.posonly_params for one in taken):
+            raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
+        return taken + [one for one in given.kwonly_params if not stays(self.module, one.default, self.place)]
+
+    def check_calls(self, names: Collection[str]) -> None:
+        """See that nothing that is called by one of ``names`` is given one of the bound parameters by its position.
+
+        Raises:
+            NotMovable: something may be.
+        """
+        positional = [*self.node.params.posonly_params, *self.node.params.params]
+        left = sum(one not in self.bound for one in positional)
+        if left == len(positional):
+            return
+        problem = NotMovable("a call passes a parameter by position whose default is evaluated where it stands")
+        for call in self.module.find(cst.Call):
+            last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+            given = sum(one.keyword is None for one in call.args)
+            if is_name(last, *names) and (given > left or any(one.star for one in call.args)):
+                raise problem
+        elsewhere = re.compile(rf"(?<!def )\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\((?:[^()=]*,|\s*\*)")
+        if any(path != self.module.path for path, _ in self.project.matching(elsewhere, *names)):
+            raise problem
+
+    def check_onlookers(self, uses: Iterable[cst.Name], *, replaced: bool = False) -> None:
+        """See that nothing can tell it from what it becomes.
+
+        Args:
+            uses: where it is read by its name.
+            replaced: whether that is another function than its own.
+
+        Raises:
+            NotMovable: something may.
+        """
+        if any(isinstance(self.module.parents[use], cst.Attribute) for use in uses):
+            raise NotMovable("attributes of it are used")
+        if backend_holds(self.project, _LOOKS, *_LOOKED_AT):
+            raise NotMovable("the project reads names or code of functions")
+        holds = replaced or self.is_changed  # a deep copy copies what is bound as well; of a function, it does not
+        if holds and backend_holds(self.project, _COPIES, "deepcopy", "__deepcopy__"):
+            raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+
+    def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
+        """A free name, of a method also in classes that share methods with its class.
+
+        For a method only those of ``taken`` count that stand behind ``self.``.
+        """
+        owner = None if self.method is None else self.module.enclosing_class(self.method)
+        if owner is None:
+            return move.free_name(self.module, wishes, taken)
+        project = self.project
+        bases = {name for base in owner.bases for name in project.resolved_names(self.module, base.value)}
+        subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
+        has_relatives = any(project.class_definition(base) is not None for base in bases) or project.search(
+            subclass, owner.name.value
+        )
+        used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
+        name = move.free_name(self.module, wishes, used)
+        while has_relatives and project.search(rf"\b{name}\b", name):
+            used.add(name)
+            name = move.free_name(self.module, wishes, used)
+        return name
+
+    def spelled(self, name: str) -> str:
+        """How what is called ``name`` is named where it stood."""
+        return name if self.method is None else f"self.{name}"
+
+    def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
+        """Source of what replaces it, called ``name``, and the import that this takes; ``around``: columns beside it.
+
+        Raises:
+            NotMovable: ``partial`` means something else there.
+        """
+        module, node, function = self.module, self.node, self.spelled(name)
+        spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
+        values = [f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans]
+        values += [f"{one}={one}" for one in self.keywords]
+        if not values:
+            return function, frozenset()
+        partial, imports = "partial", frozenset({("functools", "partial")})
+        place = module.span(node)[0]
+        spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
+        for word, path, spelled in spellings:
+            owner = module.scopes.lookup(word, node)
+            bindings = owner[1] if owner is not None else []
+            if bindings and all(one.qualified == path and module.span(one.node)[0] < place for one in bindings):
+                partial, imports = spelled, frozenset()
+                break
+        else:
+            owner = module.scopes.lookup("partial", node)
+            if owner is not None and not isinstance(owner[0].node, cst.Module):
+                raise NotMovable("`partial`, which would bind its values, means something else there")
+        indent, style = module.indentation(place), self.project.code_style
+        return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
+
+    def parameters(self) -> list[Edit]:
+        """Edits of its parameters (see :func:`.signatures.parameter_edits`)."""
+        first = "self" if self.method is not None else ""
+        return parameter_edits(self.module, self.node, self.bound, self.keywords, first)
+
+    def defined(self, text: str) -> tuple[Edit, ...]:
+        """Edits that put its new definition in its place."""
+        if self.method is None:
+            return move.insert_at(self.module, self.place, text)
+        offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
+        lead = "" if self.module.text[:offset].endswith(("\n", "\r")) else newline
+        return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
+
+
+def _owning_method(module: Module, captured: Capture) -> cst.FunctionDef | None:
+    """The method whose ``self`` is captured, if it is one."""
+    method = captured.scope.node
+    if not isinstance(method, cst.FunctionDef) or method.decorators:
+        return None
+    parameters = [*method.params.posonly_params, *method.params.params]
+    is_first = bool(parameters) and parameters[0].name.value == "self" and len(captured.bindings) == 1
+    return method if is_first and isinstance(module.scopes.scope_of(method).node, cst.ClassDef) else None
