@@ -98,7 +98,7 @@ class Rule(ABC):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
-        worded = any(word in text for word in self.trigger) and all(word in text for word in self.beside)
+        worded = any(word in text for word in self.words(project)) and all(word in text for word in self.beside)
         return worded and (self.shape is None or self.shape.search(text) is not None)
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import libcst as cst
@@ -12,21 +12,25 @@ from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import (
-    Built,
-    CalledLater,
-    HandedOn,
-    Named,
-    Subclassed,
-    loader_mentions,
-    may_build,
-    use_of,
-)
+from chirp_migrate.analysis.loaders.loader_uses import Built, Named, NotFollowed, loader_mentions, may_build, use_of
 from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
 from chirp_migrate.rules.api import CallEdit, Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime, walk
 
 _FACTORY = "OptimalDataLoaderFactory"
+#: What is said of mentions that are left alone, by the reason.
+_LEFT_ALONE = {
+    "ambiguous-name": "`DataLoader` may be PyTorch's or {} here: left alone; import the two under different names to "
+    "have PyTorch's migrated",
+    "subclass": "{} subclasses `DataLoader`: left alone; unless it overrides `__iter__`, inherit from "
+    "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
+    "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
+    f"`{_FACTORY}.create_loader` there instead",
+    "replaced-by-test": "a test patches `{}` in this module, and would miss; patch "
+    f"`{_FACTORY}` there and migrate this by hand",
+    "no-dataset": "`DataLoader` call without a dataset: left alone",
+    "too-many-arguments": "`DataLoader` call with more arguments than it takes, or one twice: left alone",
+}
 
 
 class DataLoaderFactory(Rule):
@@ -66,10 +70,6 @@ class DataLoaderFactory(Rule):
         """The class and the factory; also by a name that another module gave the class."""
         return ("DataLoader", _FACTORY, *project.aliases("DataLoader"))
 
-    def concerns(self, text: str, project: Project) -> bool:
-        """Modules with a word for the class or the factory."""
-        return any(word in text for word in self.words(project))
-
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Not where the class is only imported and annotated with."""
         return may_build(outline, frozenset(self.words(project)))
@@ -86,59 +86,36 @@ class DataLoaderFactory(Rule):
                 if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
             elif is_read(module, node) and (names := project.resolved_names(module, node)) & DATALOADER:
-                proposal = _proposal(module, project, node, sorted(names - DATALOADER))
-                if proposal is not None:
-                    yield _in_its_module(module, project, node, proposal) if proposal.edits else proposal
+                yield from _proposal(module, project, node, " or ".join(sorted(names - DATALOADER)))
 
 
-def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: list[str]) -> Proposal | None:
+def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterator[Proposal]:
     """The proposal for one mention of the class, if it is more than a mention."""
-    use, offset = use_of(module, project, node), module.span(node)[0]
-    if isinstance(use, Named):
-        return None
-    if others:
-        return Proposal(
-            offset,
-            f"`DataLoader` may be PyTorch's or {' or '.join(others)} here: left alone; import the two under different "
-            "names to have PyTorch's migrated",
-            why="ambiguous-name",
-        )
-    match use:
-        case Subclassed(by):
-            return Proposal(
-                offset,
-                f"{by} subclasses `DataLoader`: left alone; unless it overrides `__iter__`, inherit from "
-                "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
-                why="subclass",
-            )
-        case HandedOn(where):
-            return Proposal(
-                offset,
-                f"`DataLoader` is {where}, so the call that builds the loader is not seen; call "
-                f"`{_FACTORY}.create_loader` there instead",
-                why="used-as-value",
-            )
-        case CalledLater():
-            message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
-            return Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
+    offset, root = module.span(node)[0], next(one for one in walk(node) if isinstance(one, cst.Name))
+    match use_of(module, project, node):
+        case Named():
+            return
+        case _ if others:
+            proposal = _left_alone(offset, "ambiguous-name", others)
+        case NotFollowed(why, what):
+            proposal = _left_alone(offset, why, what)
         case Built(call):
-            return _rewrite(module, project, call)
+            proposal = _rewrite(module, project, call)
+        case _:
+            message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
+            proposal = Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
+    if proposal.edits and project.is_replaced(module, root.value):
+        proposal = _left_alone(offset, "replaced-by-test", root.value)
+    elif proposal.edits:
+        # Imported where the class was, if that is in a function of a module that loads without torch.
+        beside = local_import_edits(module, root, runtime(_FACTORY), project.import_style)
+        needed = frozenset({runtime(_FACTORY)}) if beside is None else frozenset()
+        proposal = replace(proposal, edits=(*proposal.edits, *(beside or ())), imports=needed)
+    yield proposal
 
 
-def _in_its_module(module: Module, project: Project, node: cst.Name | cst.Attribute, proposal: Proposal) -> Proposal:
-    """The factory imported where the class was, if that is in a function of a module that loads without torch."""
-    root = next(one for one in walk(node) if isinstance(one, cst.Name))
-    if project.is_replaced(module, root.value):
-        return Proposal(
-            proposal.offset,
-            f"a test patches `{root.value}` in this module, and would miss; patch "
-            "`OptimalDataLoaderFactory` there and migrate this by hand",
-            why="replaced-by-test",
-        )
-    beside = local_import_edits(module, root, runtime(_FACTORY), project.import_style)
-    if beside is None:
-        return replace(proposal, imports=frozenset({runtime(_FACTORY)}))
-    return replace(proposal, edits=(*proposal.edits, *beside))
+def _left_alone(offset: int, why: str, what: str = "") -> Proposal:
+    return Proposal(offset, _LEFT_ALONE[why].format(what), why=why)
 
 
 def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
@@ -146,38 +123,36 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
         change.rename(f"{_FACTORY}.create_loader")
-        what = "`**kwargs` call" if star == "**" else "`*args` call"
-        message = f"{what}: uses `create_loader`, which takes the arguments of `DataLoader`"
+        what = "`**kwargs`" if star == "**" else "`*args`"
+        message = f"{what} call: uses `create_loader`, which takes the arguments of `DataLoader`"
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
-        return Proposal(offset, "`DataLoader` call without a dataset: left alone", why="no-dataset")
+        return _left_alone(offset, "no-dataset")
     if len(places) < len(call.args):
-        message = "`DataLoader` call with more arguments than it takes, or one twice: left alone"
-        return Proposal(offset, message, why="too-many-arguments")
+        return _left_alone(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
     role = loader_role(module, call, values)
-    message = "`DataLoader` call: uses `create_loader`, with the same arguments"
-    if role is None:
-        change.rename(f"{_FACTORY}.create_loader")
-    else:
-        change.rename(f"{_FACTORY}.create_{role.name}_loader")
-        message = f"`DataLoader` call: uses `create_{role.name}_loader`"
-        if "num_workers" in places and m.matches(values["num_workers"], m.Integer("0")):
-            change.drop(places["num_workers"])
-        elif "num_workers" in places:
-            change.name(places["num_workers"], "max_workers")
+    method = f"create_{role.name}_loader" if role else "create_loader"
+    message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
+    change.rename(f"{_FACTORY}.{method}")
+    for name, position in places.items() if role else ():
+        if _is_default(module, name, values[name]):
+            change.drop(position)
+        elif name == "num_workers":
+            change.name(position, "max_workers")
             message += "; `num_workers` becomes `max_workers`, an upper bound"
-        unpinned = "pin_memory" in places and follows_machine(module, values["pin_memory"])
-        for name, position in places.items():
-            if name == "pin_memory" and unpinned:
-                change.drop(position)
-            elif position >= 2 and call.args[position].keyword is None and name != "num_workers":
-                change.name(position, name)
-        if role.in_order:
-            change.add("shuffle=False")
-    config = config_expression(module, project, call)
-    if config is not None:
+        elif position >= 2 and call.args[position].keyword is None:
+            change.name(position, name)
+    if role and role.in_order:
+        change.add("shuffle=False")
+    if (config := config_expression(module, project, call)) is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")
         change.add(f"benchmark={config}.get('benchmark_performance', False)")
     return Proposal(offset, message, change.edits())
+
+
+def _is_default(module: Module, name: str, value: cst.BaseExpression) -> bool:
+    """Whether the factory's methods for training and validation do the same where this is not said."""
+    is_zero = name == "num_workers" and m.matches(value, m.Integer("0"))
+    return is_zero or (name == "pin_memory" and follows_machine(module, value))

@@ -15,6 +15,7 @@ from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen,
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import Mention, mention
 from chirp_migrate.syntax.scopes import Scope
 
 #: Functions that look at a class and make nothing of it.
@@ -72,20 +73,14 @@ class CalledLater:
 
 
 @dataclass(frozen=True)
-class Subclassed:
-    """The class ``by`` inherits from it."""
+class NotFollowed:
+    """It is a ``subclass`` of it that is used then, or it is ``used-as-value``: which class, or where, in words."""
 
-    by: str
-
-
-@dataclass(frozen=True)
-class HandedOn:
-    """It goes where it is not seen any more, in words."""
-
-    where: str
+    why: str
+    what: str
 
 
-Use = Built | Named | CalledLater | Subclassed | HandedOn
+Use = Built | Named | CalledLater | NotFollowed
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
@@ -100,14 +95,18 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
         case Called(call) if call.func is top:
             return Built(call)
         case Inherited(definition):
-            return Subclassed(definition.name.value)
+            return NotFollowed("subclass", definition.name.value)
         case Given(argument, call):
             return _as_argument(module, argument, call)
         case Assigned((target,), cst.Assign()):
             return _assigned(module, project, target)
         case Default(parameter):
             return _held(module, project, parameter.name)
-    return Named() if _only_names(module, node) else HandedOn(_where(module, node))
+    return Named() if _only_names(module, node) else _handed_on(_where(module, node))
+
+
+def _handed_on(where: str) -> NotFollowed:
+    return NotFollowed("used-as-value", where)
 
 
 def _as_argument(module: Module, argument: cst.Arg, call: cst.Call) -> Use:
@@ -116,7 +115,7 @@ def _as_argument(module: Module, argument: cst.Arg, call: cst.Call) -> Use:
         return CalledLater()
     if resolves_to(module, call.func, _LOOKS):
         return Named()
-    return HandedOn(f"given to {module.source(call.func).strip()}(…)")
+    return _handed_on(f"given to {module.source(call.func).strip()}(…)")
 
 
 def _assigned(module: Module, project: Project, target: cst.BaseExpression) -> Use:
@@ -125,7 +124,7 @@ def _assigned(module: Module, project: Project, target: cst.BaseExpression) -> U
             return _held(module, project, target)
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=attribute)):
             return _held_by_attribute(module, project, attribute)
-    return HandedOn(f"kept in {module.source(target).strip()}")
+    return _handed_on(f"kept in {module.source(target).strip()}")
 
 
 def _held(module: Module, project: Project, name: cst.Name) -> Use:
@@ -133,14 +132,14 @@ def _held(module: Module, project: Project, name: cst.Name) -> Use:
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
         return _held_by_attribute(module, project, name.value)
-    elsewhere = HandedOn(f"kept in {name.value}")
+    elsewhere = _handed_on(f"kept in {name.value}")
     if scope is module.scopes.module and project.imported_elsewhere(module, name.value):
         return elsewhere
     return CalledLater() if _only_called(module, scope, name.value) else elsewhere
 
 
 def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
-    elsewhere = HandedOn(f"kept in the attribute {attribute}")
+    elsewhere = _handed_on(f"kept in the attribute {attribute}")
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     if not reads or project.mentions(attribute, besides=module.path):
@@ -149,20 +148,12 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 
 def _only_called(module: Module, scope: Scope, name: str) -> bool:
-    reads = 0
-    for mention in module.find(cst.Name):
-        if mention.value != name or not is_variable(module, mention):
-            continue
-        found = module.scopes.lookup(name, mention)
-        if found is None or found[0] is not scope:
-            continue
-        parent = module.parents[mention]
-        if isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.Param) and parent.name is mention):
-            continue
-        reads += 1
-        if not _is_called(module, mention):
-            return False
-    return reads > 0
+    reads = []
+    for one in module.named(name):
+        found = module.scopes.lookup(name, one) if is_variable(module, one) else None
+        if found is not None and found[0] is scope and mention(module, one) not in (Mention.BOUND, Mention.DECLARED):
+            reads.append(one)
+    return bool(reads) and all(_is_called(module, one) for one in reads)
 
 
 def _is_called(module: Module, node: cst.CSTNode) -> bool:
