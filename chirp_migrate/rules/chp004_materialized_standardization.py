@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import libcst as cst
 import libcst.matchers as m
@@ -12,7 +13,6 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
-    appended_to,
     in_comprehension,
     in_loop,
     may_be_read_outside,
@@ -77,7 +77,8 @@ class MaterializedStandardization(Rule):
             iterable = loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
             if not isinstance(iterable, ast.Name) or not (appends or last is None):
                 continue
-            if any(isinstance(one, ast.Div) or _DIVIDES.search(last_name(one)) for one in _code(outline, loop)):
+            code = outline.inside(loop)
+            if any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code):
                 return True
         return False
 
@@ -88,20 +89,14 @@ class MaterializedStandardization(Rule):
             if found is not None:
                 yield _rewrite_comprehension(module, project, node, found)
         for loop in module.find(cst.For):
-            found, appended = in_loop(module, project, loop), appended_to(loop)
-            if found is not None and appended is not None and not _stands_in(module, loop, appended[0]):
-                yield _rewrite_loop(module, project, loop, appended[0], found)
+            found = in_loop(module, project, loop)
+            if found is not None and not _stands_in(module, loop, found.collected):
+                yield _rewrite_loop(module, project, loop, found)
 
 
 def _call(found: StandardizedList) -> str:
     eps = f", eps={short(found.eps)}" if found.eps else ""
     return f"{_SHIPPED}({found.dataset}, {found.indices}, {found.mean}, {found.std}{eps})"
-
-
-def _code(outline: Outline, loop: ast.For | ast.ListComp) -> Iterator[ast.AST]:
-    """What a loop does, the operators of divisions among it."""
-    for node in outline.inside(loop):
-        yield node.op if isinstance(node, ast.BinOp | ast.AugAssign) else node
 
 
 def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp, found: StandardizedList) -> Proposal:
@@ -117,9 +112,10 @@ def _rewrite_comprehension(module: Module, project: Project, node: cst.ListComp,
     return Proposal(span[0], _MESSAGE, (Edit(*span, text),), frozenset({runtime(_SHIPPED)}))
 
 
-def _rewrite_loop(module: Module, project: Project, node: cst.For, collected: str, found: StandardizedList) -> Proposal:
+def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
     """``for i in indices: …; samples.append((standardised x, y))`` right after ``samples = []``."""
-    offset, empty = module.span(node)[0], _empty_list_before(module, node, collected)
+    offset, collected = module.span(node)[0], found.collected
+    empty = _empty_list_before(module, node, collected)
     if empty is None:
         message = f"samples standardised one by one, left alone: `{collected}` is not made right before the loop"
         return Proposal(offset, message)
@@ -148,11 +144,7 @@ def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = ""
 
 def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.SimpleStatementLine | None:
     """The line ``collected = []`` right before the loop."""
-    block = module.parents[node]
-    statements = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
-    place = statements.index(node) if node in statements else 0
-    before = statements[place - 1] if place else None
-    assign = m.Assign([m.AssignTarget(m.Name(collected))], m.List([]))
-    if isinstance(before, cst.SimpleStatementLine) and m.matches(before, m.SimpleStatementLine([assign])):
-        return before
-    return None
+    statements: Sequence[cst.CSTNode] = getattr(module.parents[node], "body", ())
+    before = next((one for one, following in pairwise(statements) if following is node), None)
+    empty = m.SimpleStatementLine([m.Assign([m.AssignTarget(m.Name(collected))], m.List([]))])
+    return before if isinstance(before, cst.SimpleStatementLine) and m.matches(before, empty) else None

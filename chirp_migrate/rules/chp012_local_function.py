@@ -116,7 +116,7 @@ def _lift(
     # Where the local name stays, it must be another one than the function's.
     said = "\n".join([str(goes), _said(module, node), *defaults, *lifted.keywords, *lifted.import_lines])
     shared = made.get(said) if lifted.method is None and not lifted.is_recursive else None
-    name = _name(lifted, title, goes, taken) if shared is None else shared[0]
+    name = _name(lifted, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
     renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
     inside = [
@@ -158,8 +158,8 @@ def _is_plain(module: Module, node: cst.FunctionDef) -> bool:
     return len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
 
 
-def _name(lifted: Lifted, title: str, goes: bool, taken: set[str]) -> str:
-    module, node = lifted.module, lifted.node
+def _name(lifted: Lifted, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
+    module, title = lifted.module, node.name.value
     said = _said(module, node)
     same = (one for one in module.find(cst.FunctionDef) if one.name.value == title)
     namesakes = [one for one in same if _said(module, one) != said]

@@ -22,6 +22,7 @@ from chirp_migrate.rules.api import (
     Rule,
     Safety,
     dotted,
+    holds,
     is_call_of,
     own_nodes,
     resolves_to,
@@ -30,6 +31,7 @@ from chirp_migrate.rules.api import (
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
 _SHOWN = re.compile(PROGRESS)
 _LOOP = re.compile(r"^[ \t]*for\b[^\r\n]*\b(range|trange)\b", re.MULTILINE)
+_NAMED = (ast.Name, ast.Attribute, ast.Starred)
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
@@ -58,23 +60,20 @@ class SetEpoch(Rule):
     safety = Safety.BEHAVIOUR
     finds_bugs = True
     trigger = ("range",)
+    shape = _LOOP
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a counted loop, a word for epochs and one for a loader, in a project with such samplers."""
-        if "range" not in text or not ("ampler" in text or "poch" in text):
+        if not super().concerns(text, project) or not ("ampler" in text or "poch" in text):
             return False
-        if not backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler"):
-            return False
-        return may_use_loader(text) and _LOOP.search(text) is not None
+        return may_use_loader(text) and backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a counted loop has another loop in it, or gives something to a call."""
-        return any(
-            isinstance(one, ast.For)
-            or (isinstance(one, ast.Call) and any(map(_is_named, (*one.args, *(k.value for k in one.keywords)))))
-            for loop in counted_loops(outline)
-            for one in outline.inside(loop)
-        )
+        inside = [one for loop in counted_loops(outline) for one in outline.inside(loop)]
+        calls = [one for one in inside if isinstance(one, ast.Call)]
+        given = [part for one in calls for part in (*one.args, *(keyword.value for keyword in one.keywords))]
+        return any(isinstance(one, ast.For) for one in inside) or any(isinstance(one, _NAMED) for one in given)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""
@@ -88,10 +87,6 @@ class SetEpoch(Rule):
             seen.add((around[-1], sampler.name))
             if not is_told_the_epoch(module, project, around[-1], sampler, node):
                 yield _tell(module, around, sampler)
-
-
-def _is_named(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute | ast.Starred)
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:
@@ -125,30 +120,22 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
-    inner = [loop for loop in around if not any(_inside(module, loop, place) for place in sampler.made)]
+    inner = [loop for loop in around if not any(holds(module, loop, made) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner
-    loop = chosen[0] if chosen else around[0]
-    epoch = dotted(loop.target)
-    problem = "" if sampler.is_known else "it may be another sampler, or none"
-    if not inner:
-        problem = "it is made anew in every iteration of the loop"
-    elif len(chosen) > 1:
-        problem = "it is not clear which of the loops counts the epochs"
-    elif epoch is None or "." in epoch or epoch.strip("_") == "":
-        problem = "the loop has no name for the epoch"
+    loop = next(iter(chosen), around[0])
+    epoch = dotted(loop.target) or "."
     call = f"{sampler.name}.set_epoch({epoch})"
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = first_in_block(module, loop.iter, loop.body, lines)
-    if edit is None:
-        problem = "it may be another sampler, or none"
-    offset = module.span(loop)[0]
-    found = f"`{sampler.name}` is never told the epoch, so every epoch has the same order"
-    if problem or edit is None:
-        return Proposal(offset, f"{found}; call `set_epoch` at the start of each epoch: {problem}")
-    return Proposal(offset, found, (edit,))
-
-
-def _inside(module: Module, node: cst.CSTNode, offset: int) -> bool:
-    start, end = module.span(node)
-    return start <= offset < end
+    problems = (
+        (edit is None, "it may be another sampler, or none"),
+        (not inner, "it is made anew in every iteration of the loop"),
+        (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
+        ("." in epoch or not epoch.strip("_"), "the loop has no name for the epoch"),
+        (not sampler.is_known, "it may be another sampler, or none"),
+    )
+    problem = next((said for is_so, said in problems if is_so), None)
+    advice = "" if problem is None else f"; call `set_epoch` at the start of each epoch: {problem}"
+    found = f"`{sampler.name}` is never told the epoch, so every epoch has the same order{advice}"
+    return Proposal(module.span(loop)[0], found, (edit,) if edit is not None and problem is None else ())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
-from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Made, Name, NotStraightLine, Value, item
+from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, holds, mention
+from chirp_migrate.syntax.queries import dotted, holds
 
 _SAMPLE = Name("<sample>")
 
@@ -23,7 +24,7 @@ _SAMPLE = Name("<sample>")
 class StandardizedList:
     """``(dataset[i] standardised for i in indices)``; ``indices`` None: all of them.
 
-    All but ``eps`` are names.
+    All but ``eps`` are names; ``collected`` is that of the list which a loop appends to.
     """
 
     dataset: Value
@@ -31,6 +32,7 @@ class StandardizedList:
     mean: Value
     std: Value
     eps: float
+    collected: str = ""
 
     @property
     def names(self) -> set[str]:
@@ -48,32 +50,26 @@ def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> St
     return _built(module, project, loop.target, loop.iter, node.elt, ())
 
 
-def appended_to(node: cst.For) -> tuple[str, cst.BaseExpression] | None:
+def _appended_to(node: cst.For) -> tuple[str, cst.BaseExpression] | None:
     """The name of the list that the last statement of a plain loop appends to, and what it appends."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     match node.body.body[-1]:
         case cst.SimpleStatementLine(
-            body=[
-                cst.Expr(
-                    value=cst.Call(
-                        func=cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="append")),
-                        args=[cst.Arg(value=element, keyword=None, star="")],
-                    )
-                )
-            ]
+            body=[cst.Expr(value=cst.Call(func=method, args=[cst.Arg(value=element, keyword=None, star="")]))]
         ):
-            return name, element
+            name, _, last = (dotted(method) or "").partition(".")
+            return (name, element) if last == "append" else None
     return None
 
 
 def in_loop(module: Module, project: Project, node: cst.For) -> StandardizedList | None:
     """The list that a loop appends to, if it is one of standardised samples."""
-    appended = appended_to(node)
+    appended = _appended_to(node)
     if appended is None:
         return None
     found = _built(module, project, node.target, node.iter, appended[1], node.body.body[:-1])
-    return None if found is None or appended[0] in found.names else found
+    return None if found is None or appended[0] in found.names else replace(found, collected=appended[0])
 
 
 def _built(
@@ -139,28 +135,5 @@ def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: s
         return False
     if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True
-    if scope.parent is None and project.imported_elsewhere(module, name):
-        return True
-    outside = Capture(name, scope, [one for one in owner[1] if not holds(module, loop, one.node)])
-    others = (one for one in reads_of(module, name, scope) if not holds(module, loop, one))
-    return any(
-        mention(module, one) is not Mention.BOUND and not _is_bound_anew(module, loop, one, outside) for one in others
-    )
-
-
-def _is_bound_anew(module: Module, loop: cst.For, read: cst.Name, name: Capture) -> bool:
-    """Whether a name read outside of ``loop`` does not have the value from it, because of the bindings of ``name``."""
-    around = list(module.ancestors(read))
-    inner = around[: around.index(name.scope.node)]
-    if any(isinstance(one, cst.FunctionDef | cst.Lambda | cst.GeneratorExp) for one in inner):
-        return False
-    start, end = module.span(loop)
-    if module.span(read)[0] > start:
-        later = [one for one in name.bindings if module.span(one.node)[0] >= end]
-    else:
-        both = (one for one in module.ancestors(loop) if isinstance(one, cst.For | cst.While) and one in inner)
-        outer = next(both, None)
-        if outer is None:
-            return True
-        later = [one for one in name.bindings if holds(module, outer, one.node)]
-    return has_value(module, read, Capture(name.name, name.scope, later))
+    exported = scope.parent is None and project.imported_elsewhere(module, name)
+    return exported or is_read_outside(module, loop, name)

@@ -30,13 +30,13 @@ class DistributedSampler:
 
     Attributes:
         name: the expression.
-        made: where in the module it is bound.
+        made: what it is bound to.
         guard: its class as the module names it, where it may be something else.
         is_known: whether it surely is one, or can be asked.
     """
 
     name: str
-    made: tuple[int, ...]
+    made: tuple[cst.BaseExpression, ...]
     guard: str = ""
     is_known: bool = True
 
@@ -57,17 +57,17 @@ def sampler_of(
         if scope_of(module, place, name) is scope:
             guard = "" if certain else module.source(calls[0].func).strip()
             is_known = certain or _is_imported(module, calls[0].func)
-            return DistributedSampler(name, _bound_at(module, scope, name), guard, is_known)
+            return DistributedSampler(name, _values(module, scope, name), guard, is_known)
     loader_name = dotted(node)
     if loader_name is None:
         return None
-    bound = _bound_at(module, scope_of(module, node, loader_name), loader_name)
+    bound = _values(module, scope_of(module, node, loader_name), loader_name)
     always = certain and loader.complete and len(known) == len(loader.calls)
     return DistributedSampler(f"{loader_name}.sampler", bound, is_known=always)
 
 
-def _bound_at(module: Module, scope: cst.CSTNode, name: str) -> tuple[int, ...]:
-    return tuple(module.span(one.value)[0] for one in origins(module, scope, name)[0])
+def _values(module: Module, scope: cst.CSTNode, name: str) -> tuple[cst.BaseExpression, ...]:
+    return tuple(one.value for one in origins(module, scope, name)[0])
 
 
 def _argument(call: cst.Call, keyword: str) -> cst.BaseExpression | None:
