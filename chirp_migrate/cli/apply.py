@@ -12,21 +12,11 @@ from shlex import quote
 import click
 
 from chirp_migrate.cli import summary
-from chirp_migrate.cli.options import (
-    Command,
-    json_option,
-    option,
-    output_options,
-    path_argument,
-    plan_file_option,
-    planning_options,
-    scaffold_options,
-    wait_option,
-)
-from chirp_migrate.cli.planning import Request, planned, read_plan_file
+from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
+from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
-from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import diff_style, open_screen, printed, waiting
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
@@ -63,7 +53,7 @@ from chirp_migrate.transaction.rollback import rollback
         "chirp-migrate apply --select CHP001,lambda-in-loader --no-notebooks project/",
     ),
 )
-@path_argument
+@planning_options
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
 @option(
@@ -74,31 +64,16 @@ from chirp_migrate.transaction.rollback import rollback
     help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
 )
 @option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")
-@planning_options
-@scaffold_options
 @wait_option
-@json_option("the findings")
-@output_options()
+@output_options("the findings")
 def apply(
-    path: Path,
+    request: Request,
     plan_file: Path | None,
     show_diff: bool,
     command: str | None,
     allow_dirty: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    unsafe: bool | None,
-    notebooks: bool | None,
-    tests: bool | None,
-    exclude: tuple[str, ...],
-    jobs: int | None,
-    scaffold: bool | None,
-    vendor: bool,
     wait_s: float,
-    json_file: Path | None,
-    verbose: bool,
-    quiet: bool,
-    color: str,
+    output: Output,
 ) -> None:
     """Rewrite the project at PATH to worker-safe datasets and the loader factory.
 
@@ -106,26 +81,24 @@ def apply(
     change can be undone to the byte with `chirp-migrate rollback PATH`. Settings are read from [tool.chirp-migrate]
     in the project's pyproject.toml; options here go before them. A comment `# chirp: ignore[CODE]` leaves a line alone.
     """
-    json_output.check_writable(json_file)
-    if show_diff and json_file == json_output.STANDARD_OUTPUT:
+    if show_diff and output.json_is_printed:
         raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
     if show_diff and command is not None:
         raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
+    path = request.path
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
     migration, edited = _plan(request, plan_file)
     project = journal_root(path)
     if show_diff:
-        _show_diff(migration.seen_from(project), json_file, color, verbose=verbose)
+        _show_diff(migration.seen_from(project), output)
         sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
     result = apply_plan(request, migration, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     if command is not None and result.run:
         _check(command, migration.plan.root, project, result)
     migration = migration.seen_from(project)
-    json_output.write(json_file, run_document(migration, result.skipped))
-    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
-    summary.show_applied(migration, result, path, screen, verbose=verbose, quiet=quiet)
+    output.write(run_document(migration, result.skipped))
+    summary.show_applied(migration, result, path, output.screen(), verbose=output.verbose, quiet=output.quiet)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
 
 
@@ -177,18 +150,18 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, fro
     return replace(found.migration, plan=select(found.migration.plan, found.choices)), edited
 
 
-def _show_diff(migration: Migration, json_file: Path | None, color: str, *, verbose: bool) -> None:
-    plan = migration.plan
-    json_output.write(json_file, run_document(migration, ()))
+def _show_diff(migration: Migration, output: Output) -> None:
+    plan, verbose = migration.plan, output.verbose
+    output.write(run_document(migration, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
     remarks = printed(lambda screen: summary.show_remarks(migration, (), screen, verbose=verbose))
-    screen = open_screen(color)
+    screen = output.screen()
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, _ = line.partition("\n")
         painted = screen.painted(body, diff_style(line)) + newline
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
-    told = open_screen(color, err=True)
+    told = open_screen(output.color, err=True)
     told.text(summary.totals(plan))
     summary.show_notes(migration, told)
     summary.show_account(migration, (), told, planned=True, listed=" after the diff", verbose=verbose)

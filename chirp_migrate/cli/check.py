@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli import summary
-from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument, planning_options
+from chirp_migrate.cli.options import Command, option, output_options
+from chirp_migrate.cli.planning import Request, looking_options
 from chirp_migrate.cli.progress import planning_progress
-from chirp_migrate.console import json_file as json_output
 from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.screen import Screen, open_screen
 from chirp_migrate.console.text import count, plain, visible
 from chirp_migrate.engine.add_ignore import plan_ignores
@@ -21,7 +22,7 @@ from chirp_migrate.engine.checking import Check
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.settings import Settings, read_settings
+from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.document import PlanOptions, RunDocument
@@ -33,7 +34,6 @@ from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.transaction.record import State
 
-_STANDARD_OUTPUT = Path("-")
 #: What stands behind a finding that ``apply`` would not rewrite.
 _MARKS = {
     Status.OPT_IN: "proposed, --unsafe applies it",
@@ -57,7 +57,7 @@ _MARKS = {
         "chirp-migrate check --format sarif -o chirp-migrate.sarif .",
     ),
 )
-@path_argument
+@looking_options
 @option(
     "--format",
     "form",
@@ -69,8 +69,9 @@ _MARKS = {
 @option(
     "-o",
     "--output",
+    "target",
     type=click.Path(path_type=Path, allow_dash=True),
-    default=_STANDARD_OUTPUT,
+    default=STANDARD_OUTPUT,
     metavar="FILE",
     help="Write that to FILE instead of standard output.",
 )
@@ -80,27 +81,8 @@ _MARKS = {
     help="First write `# chirp: ignore[CODE]` above everything that counts, so that only what is new does.",
 )
 @option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
-@planning_options
-@json_option("the findings, whatever the format,")
-@output_options()
-def check(
-    path: Path,
-    form: str,
-    output: Path,
-    add_ignore: bool,
-    strict: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    unsafe: bool | None,
-    notebooks: bool | None,
-    tests: bool | None,
-    exclude: tuple[str, ...],
-    jobs: int | None,
-    json_file: Path | None,
-    verbose: bool,
-    quiet: bool,
-    color: str,
-) -> None:
+@output_options("the findings, whatever the format,")
+def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:
     """Check whether anything is left for `apply` to do at PATH; runs none of its code.
 
     Nothing is written there but the comments of --add-ignore, which `rollback` takes back.
@@ -109,33 +91,29 @@ def check(
     that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
     `# chirp: ignore[CODE]` or a setting suppresses never does.
     """
-    json_output.check_writable(output, "--output")
-    json_output.check_writable(json_file)
-    if json_file is not None and json_file == output:
+    check_writable(target, "--output")
+    if output.json_file == target:
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
-    settings = read_settings(path).overridden(
-        select=select, ignore=ignore, unsafe=unsafe, notebooks=notebooks, tests=tests, exclude=exclude
-    )
+    path, settings = request.path, request.settings
     _stop_at_unfinished_run(path)
-    found = _found(path, settings, jobs, strict=strict)
+    found = _found(path, settings, request.jobs, strict=strict)
     if add_ignore and found.work:
         click.echo(_add_ignores(found, journal_root(path)), err=True)
-        found = _found(path, settings, jobs, strict=strict)
-    to_output = output == _STANDARD_OUTPUT
-    screen = open_screen(color if to_output else "never")
+        found = _found(path, settings, request.jobs, strict=strict)
+    to_output = target == STANDARD_OUTPUT
     result = _result(found, journal_root(path))
-    json_output.write(json_file, result)
-    base = path if path.is_dir() else path.parent
+    output.write(result)
     if form == "text":
-        lines = list(_text(found, base, screen, verbose=verbose, quiet=quiet))
+        screen = open_screen(output.color if to_output else "never")
+        lines = list(_text(found, path if path.is_dir() else path.parent, screen, output))
     elif form == "github":
-        lines = list(workflow_commands(found, verbose=verbose))
+        lines = list(workflow_commands(found, verbose=output.verbose))
     else:
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
-    _write(output, lines)
-    if not quiet:
+    write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"), "--output")
+    if not output.quiet:
         # Nothing but the document goes to where a program reads it.
-        click.echo(_verdict(found, path), err=(to_output and form != "text") or json_file == _STANDARD_OUTPUT)
+        click.echo(_verdict(found, path), err=(to_output and form != "text") or output.json_is_printed)
     sys.exit(found.exit_code)
 
 
@@ -174,16 +152,16 @@ def _result(found: Check, project: Path) -> RunDocument:
     return run_document(migration.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
-def _text(found: Check, base: Path, screen: Screen, *, verbose: bool, quiet: bool) -> Iterator[str]:
+def _text(found: Check, base: Path, screen: Screen, output: Output) -> Iterator[str]:
     """A line for each finding and each file that was not handled."""
-    shown = {*found.work, *((*found.others, *found.suppressed) if verbose else ())}
+    shown = {*found.work, *((*found.others, *found.suppressed) if output.verbose else ())}
     for finding in found.plan.findings:
         if finding in shown:
             yield _line(finding, base, screen)
     for skipped in found.plan.skipped:
         name, reason = screen.painted(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
         yield f"{name}: {screen.painted('not handled', 'red')}: {reason}"
-    if not quiet:
+    if not output.quiet:
         yield from (visible(note) for note in found.plan.notes)
 
 
@@ -208,14 +186,3 @@ def _verdict(found: Check, path: Path) -> str:
     in_tests = summary.loaders_in_tests(plan)
     verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict
-
-
-def _write(target: Path, lines: list[str]) -> None:
-    text = "".join(f"{line}\n" for line in lines)
-    if target == _STANDARD_OUTPUT:
-        click.echo(text, nl=False, color=True)  # painted where that is wanted
-        return
-    try:
-        target.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --output file.") from error

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, complete_rules, json_option, output_options
-from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.cli.options import Command, complete_rules, output_options
+from chirp_migrate.console.output import Output
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -37,14 +37,12 @@ _SAFETY = {
     ),
 )
 @click.argument("code", shell_complete=complete_rules)
-@json_option("the same")
-@output_options("Print no example.", "Print all that it reports in its examples, not one of each kind.")
-def explain(code: str, json_file: Path | None, quiet: bool, verbose: bool, color: str) -> None:
+@output_options("the same", "Print no example.", "Print all that it reports in its examples, not one of each kind.")
+def explain(code: str, output: Output) -> None:
     """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
-    json_output.check_writable(json_file)
     rule = _rule(code)
     examples = _examples(rule.code)
-    reports = list(_reports(rule, examples, each=verbose))
+    reports = list(_reports(rule, examples, each=output.verbose))
     before, after = examples.get("before.py", ""), examples.get("after.py", examples.get("before.py", ""))
     content = {
         "schema": SCHEMA,
@@ -62,15 +60,15 @@ def explain(code: str, json_file: Path | None, quiet: bool, verbose: bool, color
             for finding, source in reports
         ],
     }
-    json_output.write(json_file, content)
-    if json_file == json_output.STANDARD_OUTPUT:
+    output.write(content)
+    if output.json_is_printed:
         return
-    screen = open_screen(color)
+    screen = output.screen()
     _show(rule, reports, screen)
     diff = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before.py", "after.py", lineterm=""))
-    if diff and not quiet:
+    if diff and not output.quiet:
         screen.line()
-    for line in () if quiet else diff:
+    for line in () if output.quiet else diff:
         screen.diff_line(line)
 
 

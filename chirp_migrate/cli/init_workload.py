@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument
-from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.cli.options import Command, option, output_options, path_argument
+from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.source.files import discard, sync_folder, write_new
 from chirp_migrate.source.git import guard
 from chirp_migrate.training.workload.entry_points import is_chirpid_shaped
@@ -46,25 +46,25 @@ workload = "{_WORKLOAD}:workload"
 @click.command(
     cls=Command,
     name="init-workload",
-    epilog=(
-        f"Exit codes: 0 written; 2 PATH is no folder, or has a {_WORKLOAD} or settings for verify already; 3 refused, "
-        "nothing changed (uncommitted changes in pyproject.toml, another run); 4 the files cannot be written. "
-        "Example: chirp-migrate init-workload trainer/"
+    epilog=epilog(
+        {
+            ExitCode.OK: "written",
+            ExitCode.USAGE: f"PATH is no folder, or has a {_WORKLOAD} or settings for verify already",
+            ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
+            ExitCode.UNDONE: "the files cannot be written",
+        },
+        "chirp-migrate init-workload trainer/",
     ),
 )
 @path_argument
 @option("--allow-dirty", is_flag=True, help="Proceed over uncommitted changes in a git work tree.")
-@json_option("what was written")
-@output_options("Print nothing but errors.", "Print the settings that were written, too.")
-def init_workload(
-    path: Path, allow_dirty: bool, json_file: Path | None, quiet: bool, verbose: bool, color: str
-) -> None:
+@output_options("what was written", "Print nothing but errors.", "Print the settings that were written, too.")
+def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     """Write a starting point for what `verify` trains in the project at PATH.
 
     That is chirp_verify.py, with the lines to fill in marked, and the settings for it in pyproject.toml. Nothing is
     overwritten. Backends in the shape of ChirpID's need neither: their training is found by itself.
     """
-    json_output.check_writable(json_file)
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the folder of your project.")
     root = root_of(path)
@@ -72,13 +72,13 @@ def init_workload(
     if interrupted is not None:
         click.echo(interrupted, err=True)
     written, notes = write_workload(root, allow_dirty=allow_dirty)
-    json_output.write(json_file, {"schema": 1, "interrupted": interrupted, "written": written, "notes": notes})
+    output.write({"schema": 1, "interrupted": interrupted, "written": written, "notes": notes})
     lines = [f"wrote     {name}" for name in written]
     lines += [f"note      {note}" for note in notes]
     lines += [f"next      fill in the marked lines of {_WORKLOAD}, then run: chirp-migrate verify {path}"]
-    lines += _SETTINGS.splitlines() if verbose else ()
-    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
-    for line in () if quiet else lines:
+    lines += _SETTINGS.splitlines() if output.verbose else ()
+    screen = output.screen()
+    for line in () if output.quiet else lines:
         screen.line(line)
     sys.exit(0)
 

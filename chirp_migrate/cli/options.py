@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import fields
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from chirp_migrate.console.output import Output
 from chirp_migrate.rules import all_rules
 
 __all__ = [
     "Command",
-    "color_option",
     "complete_rules",
     "counts",
+    "gathered",
     "json_option",
     "option",
     "output_options",
     "path_argument",
     "plan_file_option",
-    "planning_options",
-    "scaffold_options",
+    "printing_options",
+    "separated",
     "wait_option",
 ]
 
@@ -39,6 +41,7 @@ class _Option(click.Option):
 
 #: ``click.option`` with the ``group`` that ``--help`` shows it in.
 option = partial(click.option, cls=_Option)
+_printed = partial(option, group=_LAST_GROUP)
 
 
 class Command(click.Command):
@@ -106,11 +109,20 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
     ]
 
 
-def _all_of(*options: Callable[[_Decorated], _Decorated]) -> Callable[[_Decorated], _Decorated]:
-    def decorated(command: _Decorated) -> _Decorated:
+def gathered(
+    name: str, kind: type[Any], *options: Callable[[Any], Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options whose values a command gets as one ``kind``, a dataclass, called ``name``."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def gathering(**given: Any) -> Any:
+            own = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
+            return command(**given, **{name: kind(**own)})
+
         for one in reversed(options):
-            command = one(command)
-        return command
+            gathering = one(gathering)
+        return gathering
 
     return decorated
 
@@ -135,63 +147,35 @@ def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Dec
 
 def json_option(what: str, *names: str) -> Callable[[_Decorated], _Decorated]:
     """``json_file``: where ``what`` is written as JSON."""
-    return option(
+    return _printed(
         *(names or ("--json",)), "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
-        group=_LAST_GROUP, help=f"Write {what} as JSON ('-': standard output).",
+        help=f"Write {what} as JSON ('-': standard output).",
     )  # fmt: skip
 
 
-#: ``color``: auto, always or never (see :func:`chirp_migrate.console.screen.open_screen`).
-color_option = option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, group=_LAST_GROUP,
-    help="Colour output.",
-)  # fmt: skip
+def printing_options(quiet: str, verbose: str) -> Callable[[_Decorated], _Decorated]:
+    """``quiet``, ``verbose`` and ``color``."""
+    options = _printing(quiet, verbose)
+    return lambda command: options[0](options[1](options[2](command)))
+
+
+def _printing(quiet: str, verbose: str) -> list[Callable[[Any], Any]]:
+    return [
+        _printed("-q", "--quiet", is_flag=True, help=quiet),
+        _printed("-v", "--verbose", is_flag=True, help=verbose),
+        _printed(
+            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+            help="Colour output.",
+        ),
+    ]  # fmt: skip
 
 
 def output_options(
-    quiet: str = "Print errors and what needs attention only.", verbose: str = "Print every finding in full."
-) -> Callable[[_Decorated], _Decorated]:
-    """``quiet``, ``verbose`` and ``color``."""
-    return _all_of(
-        option("-q", "--quiet", is_flag=True, group=_LAST_GROUP, help=quiet),
-        option("-v", "--verbose", is_flag=True, group=_LAST_GROUP, help=verbose),
-        color_option,
-    )
-
-
-_rules = partial(option, group="What is looked at, by which rules")
-
-#: ``select``, ``ignore``, ``unsafe``, ``notebooks``, ``tests``, ``exclude`` and ``jobs``.
-planning_options = _all_of(
-    _rules(
-        "--select", multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules,
-        help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
-    ),
-    _rules(
-        "--ignore", multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules,
-        help="Do not run these rules.",
-    ),
-    _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
-    _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
-    _rules(
-        "--tests/--no-tests", default=None,
-        help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py.  [default: leave them]",
-    ),
-    _rules(
-        "--exclude", multiple=True, metavar="GLOBS", callback=separated,
-        help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
-    ),
-    _rules("-j", "--jobs", type=click.IntRange(1), help="Processes that plan.  [default: as many as pay]"),
-)  # fmt: skip
-
-_added = partial(option, group="What is added")
-
-#: ``scaffold`` and ``vendor``: what is added to the project.
-scaffold_options = _all_of(
-    _added(
-        "--scaffold/--no-scaffold", default=None,
-        help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not.  "
-        "[default: where utils/ has training modules]",
-    ),
-    _added("--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."),
-)  # fmt: skip
+    json: str,
+    quiet: str = "Print errors and what needs attention only.",
+    verbose: str = "Print every finding in full.",
+    *,
+    names: Sequence[str] = ("--json",),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``output``, an :class:`.Output`: what is written as ``json`` (by ``names``), and how much is printed."""
+    return gathered("output", Output, json_option(json, *names), *_printing(quiet, verbose))

@@ -1,10 +1,15 @@
-"""The plan that a command works on: made from the tree, or read from a file."""
+"""The plan that a command works on: what it is asked for, and how it is made from the tree or read from a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import click
+from msgspec import structs
+
+from chirp_migrate.cli.options import complete_rules, gathered, option, path_argument, separated
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.engine.discover import root_of
 from chirp_migrate.engine.migration import Migration, plan_migration
@@ -14,7 +19,7 @@ from chirp_migrate.plans.document import PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, read_options, read_plan
 from chirp_migrate.source.files import read_file
 
-__all__ = ["Request", "planned", "read_plan_file", "reviewed_request"]
+__all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file", "reviewed_request"]
 
 
 @dataclass(frozen=True)
@@ -48,19 +53,48 @@ class Request:
             exclude=self.exclude,
         )
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing is said of what to plan."""
+        return self == Request(self.path, jobs=self.jobs)
+
     def again(self, options: PlanOptions) -> Request:
         """The request for a plan that was asked for with ``options``, at the same path."""
-        return Request(
-            self.path,
-            select=options.rules or (),
-            unsafe=options.unsafe,
-            notebooks=options.notebooks,
-            jobs=self.jobs,
-            scaffold=options.scaffold,
-            vendor=options.vendor,
-            tests=options.tests,
-            exclude=options.exclude,
-        )
+        asked = structs.asdict(options)
+        return Request(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
+
+
+_rules = partial(option, group="What is looked at, by which rules")
+_codes = partial(_rules, multiple=True, metavar="CODES", callback=separated, shell_complete=complete_rules)
+_added = partial(option, group="What is added")
+
+_looked_at = (
+    _codes("--select", help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`)."),
+    _codes("--ignore", help="Do not run these rules."),
+    _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
+    _rules("--notebooks/--no-notebooks", default=None, help="Look at notebooks, too, or leave them.  [default: look]"),
+    _rules(
+        "--tests/--no-tests", default=None,
+        help="Look at tests, too: tests/, test_*.py, *_test.py, conftest.py.  [default: leave them]",
+    ),
+    _rules(
+        "--exclude", multiple=True, metavar="GLOBS", callback=separated,
+        help="Do not rewrite these files or folders: patterns below PATH as in .gitignore, with commas.",
+    ),
+    _rules("-j", "--jobs", type=click.IntRange(1), help="Processes that plan.  [default: as many as pay]"),
+)  # fmt: skip
+_what_is_added = (
+    _added(
+        "--scaffold/--no-scaffold", default=None,
+        help="Add the factory and monitor modules, the notebook and the tests to utils/ and beside it, or do not.  "
+        "[default: where utils/ has training modules]",
+    ),
+    _added("--vendor", is_flag=True, help="Copy chirpid_patch into the project instead of adding a dependency."),
+)  # fmt: skip
+
+#: PATH and all that says what is planned there, as one ``request``; for commands that only look, without what is added.
+planning_options = gathered("request", Request, path_argument, *_looked_at, *_what_is_added)
+looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
 def planned(request: Request) -> Migration:
@@ -83,7 +117,7 @@ def reviewed_request(request: Request, old: bytes) -> Request:
     Raises:
         UsageProblem: ``old`` is no plan.
     """
-    return request.again(read_options(old)) if request == Request(request.path, jobs=request.jobs) else request
+    return request.again(read_options(old)) if request.is_bare else request
 
 
 def read_plan_file(file: Path, request: Request) -> PlanFile:
@@ -93,7 +127,7 @@ def read_plan_file(file: Path, request: Request) -> PlanFile:
         UsageProblem: the file cannot be read or is no plan, or options are given that only making a plan has.
         Refused: the tree is not as it was when the plan was made.
     """
-    if request != Request(request.path, jobs=request.jobs):
+    if not request.is_bare:
         raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
     root = root_of(request.path)
     try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from chirp_migrate import __version__
 from chirp_migrate.cli.options import Command, option, output_options, path_argument, plan_file_option
-from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.console.json_document import plain
+from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.report.page.document import render_page
 from chirp_migrate.report.story import Story, read_story
 from chirp_migrate.report.terminal.document import show_story
@@ -35,6 +37,7 @@ from chirp_migrate.report.terminal.document import show_story
 @option(
     "-o",
     "--output",
+    "page_file",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
     help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
@@ -48,38 +51,34 @@ from chirp_migrate.report.terminal.document import show_story
     metavar="FILE",
     help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
 )
-@output_options("Print the verdict and its figures alone.", "Explain the words, too.")
+@output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
     path: Path,
-    output: Path | None,
+    page_file: Path | None,
     plan_file: Path | None,
     run: int | None,
     verdict_file: Path | None,
-    quiet: bool,
-    verbose: bool,
-    color: str,
+    output: Output,
 ) -> None:
     """Tell what became of the project at PATH: the last verdict with its figures, and every change with its reason.
 
     Reads what `apply` and `verify` kept in the journal; the project's code is never imported or run. Without -o it is
     printed, side by side from 160 columns on.
     """
-    json_output.check_writable(output, "--output")
+    check_writable(page_file, "--output")
     if plan_file is not None and run is not None:
         raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
+    if page_file is not None and page_file == output.json_file:
+        raise UsageProblem("--json and --output would be written to the same place: give one of them another file.")
     story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
-    if output is None:
-        show_story(story, open_screen(color, prose=False), quiet=quiet, verbose=verbose)
+    if output.json_file is not None:
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_uncoloured(plain(story))})
+    if page_file is None:
+        show_story(story, output.screen(prose=False), quiet=output.quiet, verbose=output.verbose)
         return
-    page = render_page(story).encode("utf-8")
-    if output == json_output.STANDARD_OUTPUT:
-        sys.stdout.buffer.write(page)
-        return
-    try:
-        output.write_bytes(page)
-    except OSError as error:
-        raise UsageProblem(f"{output} cannot be written ({error.strerror}): give another --output.") from error
-    click.echo(_written(output, story))
+    write_bytes(page_file, render_page(story).encode("utf-8"), "--output")
+    if page_file != STANDARD_OUTPUT and not output.quiet:
+        output.screen().line(_written(page_file, story))
 
 
 def _written(output: Path, story: Story) -> str:
@@ -88,3 +87,10 @@ def _written(output: Path, story: Story) -> str:
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
     what = f"{changes} in {count(len(files), 'file')}, {verdict}"
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
+
+
+def _uncoloured(value: Any) -> Any:
+    """A document without the words of its lines: the text is there, and they are for colours."""
+    if isinstance(value, dict):
+        return {name: _uncoloured(one) for name, one in value.items() if name != "words"}
+    return [_uncoloured(one) for one in value] if isinstance(value, list | tuple) else value

@@ -12,21 +12,11 @@ import click
 
 from chirp_migrate.cli import summary
 from chirp_migrate.cli.apply import apply_plan, chosen
-from chirp_migrate.cli.options import (
-    Command,
-    json_option,
-    option,
-    output_options,
-    path_argument,
-    plan_file_option,
-    planning_options,
-    scaffold_options,
-    wait_option,
-)
-from chirp_migrate.cli.planning import Request, planned, read_plan_file, reviewed_request
-from chirp_migrate.console import json_file as json_output
+from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
+from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file, reviewed_request
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.console.output import Output
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.migration import Migration
@@ -65,45 +55,27 @@ _SHOWN_LINES = 40
         "printf 'y\\ny\\nd\\n' | chirp-migrate review project/",
     ),
 )
-@path_argument
+@planning_options
 @plan_file_option(
     "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
 )
 @option("--allow-dirty", is_flag=True, help="Apply over uncommitted changes in a git work tree.")
-@planning_options
-@scaffold_options
 @wait_option
-@json_option("how many hunks were accepted and refused")
-@output_options("Print the questions without diffs.", "Print whole diffs, and explain each rule.")
-def review(
-    path: Path,
-    plan_file: Path,
-    allow_dirty: bool,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    unsafe: bool | None,
-    notebooks: bool | None,
-    tests: bool | None,
-    exclude: tuple[str, ...],
-    jobs: int | None,
-    scaffold: bool | None,
-    vendor: bool,
-    wait_s: float,
-    json_file: Path | None,
-    quiet: bool,
-    verbose: bool,
-    color: str,
-) -> None:
+@output_options(
+    "how many hunks were accepted and refused",
+    "Print the questions without diffs.",
+    "Print whole diffs, and explain each rule.",
+)
+def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, output: Output) -> None:
     """Walk through the migration of the project at PATH hunk by hunk, and accept, refuse or edit each.
 
     Every answer is kept in the plan file at once, so that you can quit and go on later, or hand the file to somebody
     else. In the end you are asked whether to apply what you accepted; `apply --plan` does it, too.
     """
-    json_output.check_writable(json_file)
-    request = Request(path, select, ignore, unsafe, notebooks, jobs, scaffold, vendor, tests, exclude)
+    path = request.path
     found = _open(request, plan_file)
     session = Review(found.migration.plan, found.choices)
-    terminal = _Terminal(open_screen(color, err=json_file == json_output.STANDARD_OUTPUT), quiet=quiet, verbose=verbose)
+    terminal = _Terminal(output)
     if not session.items:
         terminal.say("Nothing to review: already migrated, or nothing here that any rule knows.")
         sys.exit(ExitCode.OK)
@@ -114,17 +86,15 @@ def review(
     _walk(session, terminal, lambda: _save(plan_file, found.migration, session))
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
-    json_output.write(
-        json_file,
-        {"schema": 1, "accepted": accepted, "refused": len(session.choices) - accepted, "undecided": left},
-    )
-    terminal.say(f"\n{accepted} accepted, {len(session.choices) - accepted} refused, {left} undecided.")
+    refused = len(session.choices) - accepted
+    output.write({"schema": 1, "accepted": accepted, "refused": refused, "undecided": left})
+    terminal.say(f"\n{accepted} accepted, {refused} refused, {left} undecided.")
     if left:
         terminal.say(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.WORK_REMAINS)
-    selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), request.path, plan_file)
+    selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.plan.files:
         terminal.say("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
@@ -135,7 +105,7 @@ def review(
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     summary.show_applied(selected.seen_from(journal_root(path)), result, path, terminal.screen)
-    if accepted < len(session.choices):
+    if refused:
         terminal.say(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
         )
@@ -145,10 +115,10 @@ def review(
 class _Terminal:
     """Where questions are put, and answers come from: a terminal of any kind, or a pipe."""
 
-    def __init__(self, screen: Screen, *, quiet: bool, verbose: bool) -> None:
-        self.screen = screen
-        self.quiet = quiet
-        self.verbose = verbose
+    def __init__(self, output: Output) -> None:
+        self.screen = output.screen()
+        self.quiet = output.quiet
+        self.verbose = output.verbose
 
     def say(self, text: str) -> None:
         for line in text.split("\n"):
@@ -169,7 +139,7 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: bytes | None = None
     if plan_file.exists():
-        if request == Request(request.path, jobs=request.jobs):
+        if request.is_bare:
             try:
                 return read_plan_file(plan_file, request)
             except Refused as stale:

@@ -8,10 +8,9 @@ from typing import TypedDict
 
 import click
 
-from chirp_migrate.cli.options import Command, json_option, option, output_options, path_argument, wait_option
+from chirp_migrate.cli.options import Command, option, output_options, path_argument, wait_option
 from chirp_migrate.cli.progress import writing_progress
-from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -63,8 +62,11 @@ class _How(TypedDict):
 @option("--merge", is_flag=True, help="Keep edits that were made since, such as a formatter's (git's three-way merge).")
 @option("--force", is_flag=True, help="Restore files that were edited since; the edits are lost.")
 @wait_option
-@json_option("what was restored and removed, or the list,")
-@output_options("Print the conclusion alone.", "Name all files of each run that is listed.")
+@output_options(
+    "what was restored and removed, or the list,",
+    "Print the conclusion alone.",
+    "Name all files of each run that is listed.",
+)
 def rollback_command(
     path: Path,
     show_list: bool,
@@ -73,10 +75,7 @@ def rollback_command(
     merge: bool,
     force: bool,
     wait_s: float,
-    json_file: Path | None,
-    quiet: bool,
-    verbose: bool,
-    color: str,
+    output: Output,
 ) -> None:
     """Undo the last `apply` at PATH, or another one: every byte, every mode bit, and the files it added.
 
@@ -86,15 +85,14 @@ def rollback_command(
         raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")
     if merge and force:
         raise UsageProblem("--merge keeps later edits and --force loses them: give one of them.")
-    json_output.check_writable(json_file)
     root = journal_root(path)
-    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
+    screen = output.screen()
     if show_list:
         runs = read_runs(root)
-        json_output.write(json_file, {"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
+        output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
             raise nothing_applied(root)
-        for line in _listed(runs, shown=None if verbose else _FILES_SHOWN):
+        for line in _listed(runs, shown=None if output.verbose else _FILES_SHOWN):
             screen.line(line)
         return
     with writing_progress() as step:
@@ -108,9 +106,9 @@ def rollback_command(
         "merged": [name for result in results for name in result.merged],
         "runs": [result.run for result in results],
     }
-    json_output.write(json_file, {"schema": 1, **found})
+    output.write({"schema": 1, **found})
     lines = [interrupted] if interrupted is not None else []
-    for result in () if quiet else results:
+    for result in () if output.quiet else results:
         lines += [f"restored  {name}" for name in result.restored]
         lines += [f"removed   {name}" for name in result.removed]
         lines += [f"merged    {name} (later edits kept)" for name in result.merged]

@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, counts, json_option, option, output_options, path_argument
-from chirp_migrate.console import json_file as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.cli.options import Command, counts, option, output_options, path_argument
+from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
@@ -90,7 +89,6 @@ _kept = partial(option, group="What is kept")
     metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )
-@json_option("all raw values")
 @_kept(
     "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
 )
@@ -100,7 +98,7 @@ _kept = partial(option, group="What is kept")
     metavar="FILE",
     help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )
-@output_options("Print the recommendations alone.", "Print the rates of every round, too.")
+@output_options("all raw values", "Print the recommendations alone.", "Print the rates of every round, too.")
 def tune(
     path: Path,
     workload: str | None,
@@ -115,12 +113,9 @@ def tune(
     thread_safe: bool,
     timeout: float | None,
     plot: Path | None,
-    json_file: Path | None,
     save: bool,
     profile: Path | None,
-    quiet: bool,
-    verbose: bool,
-    color: str,
+    output: Output,
 ) -> None:
     """Measure ways of loading the data of the project at PATH, and say which settings to change.
 
@@ -129,7 +124,6 @@ def tune(
     only the dataset that --dataset or --config names. Worker processes, prefetching and batch sizes are measured in
     turns, and the smallest configuration within 5 % of the best is picked (docs/tune.md).
     """
-    json_output.check_writable(json_file)
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     root = path.resolve()
@@ -138,7 +132,7 @@ def tune(
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
     config = None if config_file is None else read_config(_config_path(root, config_file))
-    said = _Said(quiet)
+    said = _Said(output.quiet)
     target = plot
     if target is not None:
         plots.check(target)
@@ -156,7 +150,7 @@ def tune(
     try:
         findings = tune_tree(request, workload, timeout_s, said.progress)
     except WorkloadFailed as failed:
-        if failed.log_tail and not quiet:
+        if failed.log_tail and not output.quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
         raise
     from chirp_migrate.training.process import (
@@ -165,12 +159,11 @@ def tune(
 
     found = machine.describe(machine.usable_cpus())
     report = tune_report(findings, found, machine.line(found), f"chirp-migrate {__version__}")
-    json_output.write(json_file, report)
+    output.write(report)
     if target is not None:
         plots.draw(target, report.loaders, report.described)
         said.progress(f"plot: {target}")
-    screen = open_screen(color, err=json_file == json_output.STANDARD_OUTPUT)
-    show(report, screen, quiet=quiet, verbose=verbose)
+    show(report, output.screen(), quiet=output.quiet, verbose=output.verbose)
     sys.exit(ExitCode.OK)
 
 

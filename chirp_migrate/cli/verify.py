@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, counts, json_option, option, output_options, path_argument
-from chirp_migrate.console import json_file as json_output
+from chirp_migrate.cli.options import Command, counts, json_option, option, path_argument, printing_options
+from chirp_migrate.console import output as json_output
 from chirp_migrate.console.screen import open_screen
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
@@ -131,7 +131,7 @@ Examples:
     help="Draw the measurements into this folder (SVG).",
 )  # fmt: skip
 @json_option("all raw values")
-@output_options("Print the verdict alone.", "Show everything that was measured, and what it ran in.")
+@printing_options("Print the verdict alone.", "Show everything that was measured, and what it ran in.")
 def verify(
     path: Path,
     baseline: str | None,

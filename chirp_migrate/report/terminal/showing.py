@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.console import json_file as json_output
+from chirp_migrate.console import output as json_output
 from chirp_migrate.console.screen import open_screen, steps_within
 from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.verify.document import VerifyReport

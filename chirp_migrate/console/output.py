@@ -1,0 +1,96 @@
+"""What a command gives: text for people, and a document for programs, which is known to be writable before any work."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.errors import UsageProblem
+
+__all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write", "write_bytes"]
+
+STANDARD_OUTPUT = Path("-")
+
+
+@dataclass(frozen=True)
+class Output:
+    """How much is printed, and where the document goes.
+
+    Attributes:
+        json_file: where ``--json`` writes, ``-`` for standard output; None for nowhere.
+        quiet: only what has to be said.
+        verbose: everything.
+        color: ``auto``, ``always`` or ``never``.
+
+    Raises:
+        UsageProblem: ``json_file`` cannot be written.
+    """
+
+    json_file: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_writable(self.json_file)
+
+    @property
+    def json_is_printed(self) -> bool:
+        """Whether standard output is for a program that reads JSON."""
+        return self.json_file == STANDARD_OUTPUT
+
+    def screen(self, *, prose: bool = True) -> Screen:
+        """Where text for people goes; see :func:`.open_screen`."""
+        return open_screen(self.color, err=self.json_is_printed, prose=prose)
+
+    def write(self, document: object) -> None:
+        """Write the document to where ``--json`` says.
+
+        Raises:
+            UsageProblem: it cannot be written.
+        """
+        write(self.json_file, document)
+
+
+def check_writable(target: Path | None, option: str = "--json") -> None:
+    """See that ``target`` can be written, so that a run does not end in a report that is lost; ``option`` named it.
+
+    Raises:
+        UsageProblem: its folder is missing, or it is a folder itself.
+    """
+    if target is None or target == STANDARD_OUTPUT:
+        return
+    if target.is_dir():
+        raise UsageProblem(f"{target} is a folder: give a file name after {option}.")
+    if not target.absolute().parent.is_dir():
+        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another {option} file.")
+
+
+def write(target: Path | None, content: object) -> None:
+    """Write ``content``, a typed document or plain values, as JSON to ``target``, or to standard output for ``-``.
+
+    Raises:
+        UsageProblem: it cannot be written.
+    """
+    if target is not None:
+        write_bytes(target, as_bytes(content))
+
+
+def write_bytes(target: Path, content: bytes, option: str = "--json") -> None:
+    """Write ``content`` to ``target``, which ``option`` named, or to standard output for ``-``.
+
+    Raises:
+        UsageProblem: it cannot be written.
+    """
+    if target == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+        return
+    try:
+        target.write_bytes(content)
+    except OSError as error:
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another {option} file.") from error
