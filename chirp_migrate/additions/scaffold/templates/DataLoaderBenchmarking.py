@@ -19,13 +19,12 @@
 # loads batches while the model is busy.
 
 # %%
-import hashlib
-import json
 import os
 import platform
 import random
 import shlex
 import statistics
+import subprocess
 import sys
 import time
 import warnings
@@ -73,18 +72,11 @@ def seed_everything(seed=0):
 
 
 def table(header, rows):
-    """Print rows of text in columns; where that is too wide, the first column gets a line of its own."""
+    """Print rows of text in columns."""
     cells = [header, *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    too_wide = sum(widths) + 2 * len(widths) > 100
-    for number, row in enumerate(cells):
-        columns = [cell.ljust(width) for cell, width in zip(row, widths)]
-        if too_wide:
-            print(row[0])
-            columns[0] = "  "
-        print("  ".join(columns).rstrip())
-        if number == 0:
-            print("-" * min(100, sum(widths) + 2 * len(widths)))
+    for row in (header, ["-" * width for width in widths], *cells[1:]):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
 def number(value):
@@ -92,7 +84,7 @@ def number(value):
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-BEFORE, AFTER, PERFECT = "#D55E00", "#0072B2", "#999999"  # told apart by colour-blind people, too
+BEFORE, AFTER = "#D55E00", "#0072B2"  # told apart by colour-blind people, too
 
 
 def bars(title, values, unit):
@@ -126,200 +118,14 @@ if hasattr(os, "getloadavg") and os.getloadavg()[0] > usable_cpus() / 2:
 # `chirp-migrate verify` trains this backend in turn as it was before the migration and as it is now, several times, in
 # processes of their own. It says whether training got faster, and whether it is still the same training: the same
 # samples, losses and results, or, for random augmentation, the same distribution. What it found last is kept in the
-# folder `.chirp-migrate`, and is shown here.
-#
-# Possible verdicts: *faster* (by at least the wanted share of the time), *not shown to be faster*, *model-bound* (the
-# model takes so much of the time that no loader could save that share), *slower*, *not equivalent* (another training,
-# so its speed does not matter), *failed* (the backend's code ended with an error).
+# folder `.chirp-migrate`; this is what `chirp-migrate report` says of it, or what has to be run first.
 
 # %%
-def digest(file):
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-
-
-def kept_verdict():
-    """What `chirp-migrate verify` found last, and what has changed since (key "since"); None if it kept nothing."""
-    runs = sorted((ROOT / ".chirp-migrate").glob("[0-9]*"), key=lambda folder: int(folder.name))
-    verified = [run for run in runs if (run / "verify.json").is_file()]
-    if not verified:
-        return None
-    verdict = json.loads((verified[-1] / "verify.json").read_text(encoding="utf-8"))
-    changed = [path for path, known in verdict.get("files", {}).items() if digest(ROOT / path) != known]
-    later = [f"run {run.name} of apply" for run in runs[runs.index(verified[-1]) + 1 :]]
-    return {**verdict, "since": [*changed, *later]}
-
-
-VERIFIED = kept_verdict()
-NO_VERDICT = (
-    "No verdict is kept for this backend yet. To make one, run this in a terminal (a few minutes), then this cell "
-    f"again:\n\n    chirp-migrate verify {shlex.quote(str(ROOT))}"
+told = subprocess.run(
+    [sys.executable, "-m", "chirp_migrate", "report", str(ROOT), "--quiet"], capture_output=True, text=True
 )
-if VERIFIED is None:
-    print(NO_VERDICT)
-else:
-    print(f"Verdict: {VERIFIED['verdict']}")
-    print(VERIFIED["reason"])
-    for difference in VERIFIED.get("differences", []):
-        print(f"differs: {difference['message']}")
-    if VERIFIED.get("simulated"):
-        print(VERIFIED["simulated"]["what"])
-    machine = VERIFIED["machine"]
-    print(
-        f"\nVerified {VERIFIED.get('created', '')} on {machine['processor']}, {machine['usable_cpus']} usable CPUs, "
-        f"{machine['accelerator'] or 'no GPU'}, torch {machine['torch']}"
-    )
-    if VERIFIED["since"]:
-        print(f"CHANGED SINCE, verify again: {', '.join(VERIFIED['since'])}")
-
-# %% [markdown]
-# ### How long each entry point trains
-#
-# An *entry point* is a function of the backend that trains. *Saved* is the share of the time before that is not needed
-# any more. Times vary, so it comes with a range, the *95 % interval*: of a hundred such ranges about 95 hold the true
-# value. *Perfect loading* is the same training fed from one batch that is in memory already: no loader can save more.
-# The last column is what is shown of that entry point alone.
-#
-# In the plot, bars are the middle values (medians) of the rounds, and thin lines go from the fastest to the slowest.
-
-# %%
-def saved(ratio):
-    """Share of the time that is saved and its interval, in percent, from a ratio of times after / before."""
-    if ratio is None:
-        return "-"
-    share, low, high = (f"{100 * (1 - ratio[name]):.0f}" for name in ("value", "high", "low"))
-    return f"{share} % [{low}, {high}]"
-
-
-def plot_times(seconds, labels):
-    """Bars of the seconds of each entry point: before, after and with perfect loading."""
-    sides = {"before": BEFORE, "after": AFTER, "cached": PERFECT}
-    names = {"cached": "perfect loading"}
-    figure, axes = plt.subplots(figsize=(9, 1.4 + 0.5 * len(labels)), layout="constrained")
-    for number, (side, colour) in enumerate(sides.items()):
-        shown = [(place, seconds[side][label]) for place, label in enumerate(labels) if seconds[side].get(label)]
-        medians = [statistics.median(taken) for _, taken in shown]
-        least = [median - min(taken) for median, (_, taken) in zip(medians, shown)]
-        most = [max(taken) - median for median, (_, taken) in zip(medians, shown)]
-        axes.barh(
-            [place + 0.27 * (number - 1) for place, _ in shown],
-            medians,
-            0.26,
-            xerr=[least, most],
-            color=colour,
-            label=names.get(side, side),
-            error_kw={"elinewidth": 0.8},
-        )
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds of training")
-    axes.set_title("Training time of each entry point", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    plt.show()
-
-
-if VERIFIED is None:
-    print("No verdict is kept yet: see above.")
-elif not VERIFIED.get("ratios"):
-    print("Nothing was timed: see the verdict.")
-else:
-    labels, verdicts = list(VERIFIED["ratios"]), VERIFIED.get("verdicts", {})
-    rows = []
-    for label in labels:
-        times = [statistics.median(VERIFIED["seconds"][side][label]) for side in ("before", "after")]
-        own = verdicts.get(label, {})
-        rows.append(
-            [
-                label,
-                *(f"{seconds:.2f} s" for seconds in times),
-                saved(VERIFIED["ratios"][label]),
-                saved(own.get("perfect")),
-                own.get("verdict", ""),
-            ]
-        )
-    rows.append(["all together", "", "", saved(VERIFIED["ratio"]), saved(VERIFIED.get("perfect")), VERIFIED["verdict"]])
-    table(["entry point", "before", "after", "saved", "perfect loading", "verdict"], rows)
-    if plt is not None:
-        plot_times(VERIFIED["seconds"], labels)
-
-# %% [markdown]
-# ### What the training waited for, and what it used
-#
-# One more training of each side was run with instruments. The table has what they found; below it stand what is required
-# of the migrated backend, and how each figure is taken. The plots show:
-#
-# * **waits**: for each time on the horizontal axis, how many of the batches were there by then. The further left a
-#   curve rises, the less the training waits.
-# * **workers**: samples per second of PyTorch's own loader with several numbers of worker processes (nothing but
-#   loading), and of the loader that the factory chose.
-# * **memory**: what the training process and its workers used while it trained.
-
-# %%
-def plot_waits(axes, raw):
-    for side, colour in (("before", BEFORE), ("after", AFTER)):
-        walks = [walk for entry in raw[side]["entries"].values() for walk in entry["walks"] if walk["role"] == "train"]
-        # The first batch of each walk is start-up.
-        waits = np.sort([1e3 * wait for walk in walks for wait in walk["waits_s"][1:]])
-        if len(waits):
-            share = 100 * np.arange(1, len(waits) + 1) / len(waits)
-            axes.step(np.maximum(waits, 1e-3), share, where="post", color=colour, label=side)
-            axes.set_xscale("log")
-    axes.set(title="Waits for the next training batch", xlabel="milliseconds", ylabel="batches there by then, %")
-
-
-def plot_workers(axes, raw):
-    rates = [rate for rate in raw["after"]["rates"] if rate["samples_per_second"] is not None]
-    plain = [(rate["workers"], rate["samples_per_second"]) for rate in rates if rate["loader"] == "plain"]
-    if plain:
-        axes.plot(*zip(*plain), "o-", color=AFTER, label="PyTorch's loader")
-        axes.set_xticks([workers for workers, _ in plain])
-    for rate in rates:
-        if rate["loader"] == "factory":
-            axes.axhline(rate["samples_per_second"], linestyle=":", color="#009E73", label="the factory's loader")
-    axes.set(title="Loading alone, by workers", xlabel="worker processes", ylabel="samples/s")
-    axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
-
-
-def plot_memory(axes, raw):
-    for side, colour in (("before", BEFORE), ("after", AFTER)):
-        points = [(one["seconds"], one["memory_bytes"] / 2**20) for one in raw[side]["usage"] if one["memory_bytes"]]
-        if points:
-            axes.plot(*zip(*points), color=colour, label=side)
-    axes.set(title="Memory while training", xlabel="seconds of training", ylabel="MiB")
-    axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
-
-
-if VERIFIED is None:
-    print("No verdict is kept yet: see above.")
-elif not VERIFIED.get("measures", {}).get("figures"):
-    print("Nothing was measured: see the verdict.")
-else:
-    measures = VERIFIED["measures"]
-    figures = [measures["figures"][side] for side in ("before", "after")]
-    known = [one for one in measures["definitions"] if any(side.get(one["name"]) is not None for side in figures)]
-    table(
-        ["figure", "before", "after", "unit"],
-        [[one["title"], *(number(side.get(one["name"])) for side in figures), one["unit"]] for one in known],
-    )
-    print("\nRequired, after the migration:")
-    for one in VERIFIED["targets"]:
-        print(f"  {one['verdict']}: {one['target']} ({one['why']})")
-    print("\nHow the figures are taken:")
-    for one in known:
-        print(f"  {one['title']}: {one['method']}.")
-    if plt is None:
-        print("(matplotlib is not installed: no plots)")
-    else:
-        figure, places = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
-        for plot, axes in zip((plot_waits, plot_workers, plot_memory), places):
-            plot(axes, measures["raw"])
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
-            if axes.get_legend_handles_labels()[0]:
-                axes.legend(frameon=False)
-            else:
-                axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
-        plt.show()
+print(told.stdout or told.stderr)
+print(f"With plots and every change, as one page: chirp-migrate report {shlex.quote(str(ROOT))} -o report.html")
 
 # %% [markdown]
 # ## 2. The data
