@@ -11,7 +11,6 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.cli.progress import planning_progress, writing_progress
@@ -24,6 +23,7 @@ from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.post_apply_check import run_check
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
 from chirp_migrate.review.selection import decisions_of, select
 from chirp_migrate.source.diff import unified_diff
@@ -98,7 +98,7 @@ def apply(
         _check(command, migration.plan.root, project, result)
     migration = migration.seen_from(project)
     output.write(run_document(migration, result.skipped))
-    summary.show_applied(migration, result, path, output.screen(), verbose=output.verbose, quiet=output.quiet)
+    applied.show_applied(migration, result, path, output.screen(), verbose=output.verbose, quiet=output.quiet)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
 
 
@@ -154,7 +154,7 @@ def _show_diff(migration: Migration, output: Output) -> None:
     plan, verbose = migration.plan, output.verbose
     output.write(run_document(migration, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
-    remarks = printed(lambda screen: summary.show_remarks(migration, (), screen, verbose=verbose))
+    remarks = printed(lambda screen: applied.show_remarks(migration, (), screen, verbose=verbose))
     screen = output.screen()
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, _ = line.partition("\n")
@@ -162,9 +162,9 @@ def _show_diff(migration: Migration, output: Output) -> None:
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     told = open_screen(output.color, err=True)
-    told.text(summary.totals(plan))
-    summary.show_notes(migration, told)
-    summary.show_account(migration, (), told, planned=True, listed=" after the diff", verbose=verbose)
+    told.text(applied.totals(plan))
+    applied.show_notes(migration, told)
+    applied.show_account(migration, (), told, planned=True, listed=" after the diff", verbose=verbose)
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import Command, option, output_options
 from chirp_migrate.cli.planning import Request, looking_options
 from chirp_migrate.cli.progress import planning_progress
@@ -29,6 +28,7 @@ from chirp_migrate.plans.document import PlanOptions, RunDocument
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
+from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
@@ -183,6 +183,6 @@ def _verdict(found: Check, path: Path) -> str:
         verdict += f" To rewrite: chirp-migrate apply {shlex.quote(str(path))}"
     uncounted = [f"{len(found.others)} listed or proposed (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
-    in_tests = summary.loaders_in_tests(plan)
+    in_tests = applied.loaders_in_tests(plan)
     verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict

@@ -18,14 +18,9 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA, Finding, Safety, Status
+from chirp_migrate.report.wording import SAFETIES
 from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
 from chirp_migrate.syntax.project import Project
-
-_SAFETY = {
-    Safety.SAFE: "safe: same samples, order and values, or the same distribution of augmentations; applied by default.",
-    Safety.BEHAVIOUR: "behaviour-changing: what training learns differs; proposed, and applied with --unsafe.",
-    Safety.ADVICE: "advice: reported, never rewritten.",
-}
 
 
 @click.command(
@@ -83,7 +78,7 @@ def _show(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Screen) ->
             screen.line()
         screen.text(paragraph, hang=2 * paragraph.startswith("- "))
     screen.line()
-    screen.text(f"Safety: {_SAFETY[rule.safety]}", hang=2)
+    screen.text(f"Safety: {rule.safety.value}: {SAFETIES[rule.safety]}.", hang=2)
     if reports:
         screen.heading(f"What it reports{'' if rule.safety is Safety.ADVICE else ' and leaves alone'}")
     for finding, source in reports:

@@ -6,12 +6,12 @@ import sys
 
 import click
 
-from chirp_migrate.cli import summary
 from chirp_migrate.cli.options import Command, output_options
 from chirp_migrate.cli.planning import Request, planned, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document
 
 
@@ -39,5 +39,5 @@ def plan(request: Request, output: Output) -> None:
     migration = planned(request)
     output.write(plan_document(migration))
     shown = migration.seen_from(journal_root(request.path))
-    summary.show_planned(shown, output.screen(), verbose=output.verbose, quiet=output.quiet)
+    applied.show_planned(shown, output.screen(), verbose=output.verbose, quiet=output.quiet)
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)

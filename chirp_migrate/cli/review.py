@@ -10,7 +10,6 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli import summary
 from chirp_migrate.cli.apply import apply_plan, chosen
 from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
 from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file, reviewed_request
@@ -23,6 +22,8 @@ from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import Safety
+from chirp_migrate.report.terminal import applied
+from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
@@ -104,7 +105,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         )
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    summary.show_applied(selected.seen_from(journal_root(path)), result, path, terminal.screen)
+    applied.show_applied(selected.seen_from(journal_root(path)), result, path, terminal.screen)
     if refused:
         terminal.say(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
@@ -208,7 +209,7 @@ def _show(session: Review, item: Item, terminal: _Terminal) -> None:
         safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
         screen.item(f"{one.place:>5}  {one.rule}", f"{one.message}{safety}", indent=0, style="cyan")
     if item.hunk is None:
-        screen.line(f"       {summary.NOTES.get(item.file.note, item.file.note)} as a whole")
+        screen.line(f"       {NOTES.get(item.file.note, item.file.note)} as a whole")
     lines = [] if terminal.quiet else list(item.diff(None if choice is None else choice.edits))
     shown = len(lines) if terminal.verbose else _SHOWN_LINES
     for line in lines[:shown]:

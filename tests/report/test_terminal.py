@@ -188,11 +188,11 @@ def test_the_order_is_verdict_figures_loaders_rules_changes_words() -> None:
         "Verdict: faster",
         "Key figures",
         "Seconds of training",
-        "What became of the loaders",
+        "Loaders: 2 found",
         "Rules, and why they exist",
         "hunk 1 of 1",
         "Added files",
-        "Reported, left alone",
+        "Left alone",
         "Not handled",
         "WORDS USED HERE",
     ]
@@ -283,7 +283,10 @@ def test_added_files_are_named_and_not_shown() -> None:
 
 
 def test_loaders_are_accounted_for() -> None:
-    assert "found 2 migrated 1 listed, not migrated 1 The listed ones: 1 used-as-value." in text()
+    assert (
+        "Loaders: 2 found = 1 migrated + 0 already fine + 0 suppressed + 1 listed. Listed loaders: 1 used-as-value."
+        in text()
+    )
 
 
 def test_an_account_that_was_not_kept_is_said_to_be_missing() -> None:
@@ -308,7 +311,7 @@ def test_what_follows_from_hunks_is_told_as_such() -> None:
     follows = hunk(Row("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
     shown = text(replace(STORY, runs=(run(replace(TRAIN, hunks=(*TRAIN.hunks, follows))),)))
     assert "utils/train.py, hunk 1 of 1 " in shown
-    assert "utils/train.py, what follows from its hunks: imports that they need" in shown
+    assert "utils/train.py, Imports, and what the changes above left unused" in shown
 
 
 def test_decisions_of_a_review_are_shown() -> None:

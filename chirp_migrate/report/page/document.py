@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import groupby
@@ -17,8 +18,9 @@ from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
-from chirp_migrate.report.story import FindingStory, RunStory, Story
+from chirp_migrate.report.story import FindingStory, Story
 from chirp_migrate.report.verdict import EntryTimes, all_together, entry_times, figures, noticed
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, done, parts_of, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -28,30 +30,14 @@ __all__ = ["render_page"]
 
 #: Characters that look like others in sources of this project.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-_NOTES = {
-    "rewrite": "rewritten",
-    "ignore": "told to be left alone",
-    "scaffold": "added",
-    "dependency": "dependency",
-    "vendor": "vendored",
-}
-_KINDS = {
-    "follows": "Imports, and what the changes above left unused",
-    "file": "The file as a whole",
-    "unknown": "All changes of this file",
-}
-_STATUSES = (
-    (Status.REWRITE, "migrated", "migrated"),
-    (Status.FINE, "already fine", "fine"),
-    (Status.SUPPRESSED, "suppressed", "suppressed"),
-    (Status.REFUSED, "refused", "refused"),
-    (Status.OPT_IN, "proposed", "proposed"),
-    (Status.REPORT, "listed", "listed"),
-)
-_SAFETIES = {
-    Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations",
-    Safety.BEHAVIOUR: "what training learns differs, so it is applied only with --unsafe",
-    Safety.ADVICE: "reported, never rewritten",
+#: Classes of the style sheet for what became of a loader.
+_SWATCHES = {
+    Status.REWRITE: "migrated",
+    Status.FINE: "fine",
+    Status.SUPPRESSED: "suppressed",
+    Status.OPT_IN: "proposed",
+    Status.REFUSED: "refused",
+    Status.REPORT: "listed",
 }
 _TONES = {
     "faster": "good",
@@ -108,7 +94,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(SIDES=SIDES, NOTES=_NOTES, KINDS=_KINDS, names={rule.code: rule.name for rule in all_rules()})
+    made.globals.update(
+        SIDES=SIDES, NOTES=NOTES, KINDS=HUNK_KINDS, names={rule.code: rule.name for rule in all_rules()}
+    )
     made.filters.update(
         breakable=_breakable,
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
@@ -263,50 +251,28 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     """The loaders as parts of a sum, with their places in a bar of 100 units."""
-    always = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
     parts, position = [], 0.0
-    for status, word, kind in _STATUSES:
-        number = ledger.sites.get(status, 0)
-        if number or status in always:
-            width = 100 * number / ledger.found if ledger.found else 0.0
-            name = "to migrate" if planned and status is Status.REWRITE else word
-            parts.append(
-                {"kind": kind, "number": number, "name": name, "x": f"{position:.3f}", "width": f"{width:.3f}"}
-            )
-            position += width
+    for status, name, number in parts_of(ledger, planned=planned):
+        width = 100 * number / ledger.found if ledger.found else 0.0
+        place = {"x": f"{position:.3f}", "width": f"{width:.3f}"}
+        parts.append({"kind": _SWATCHES[status], "number": number, "name": name, **place})
+        position += width
     return parts
 
 
-def _statuses(ledger: Ledger) -> list[tuple[Status, str, str]]:
+def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
     """Those that a rule has, with the words for what rules do."""
-    return [
-        (status, "rewritten" if status is Status.REWRITE else word, kind)
-        for status, word, kind in _STATUSES
-        if any(counts.get(status) for counts in ledger.rules.values())
-    ]
+    together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
+    return [(status, word) for status, word, _ in done(together)]
 
 
 def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, int, list[list[FindingStory]]]]]]:
     """What was seen and not rewritten, by title and file; findings that say the same stand together."""
-    advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
-
-    def of(run: RunStory, status: Status) -> list[FindingStory]:
-        return [one for one in run.reported if one.finding.status is status]
-
     for run in story.runs:
-        listed = of(run, Status.REPORT)
-        sections = (
-            ("Proposed: these change what training learns (--unsafe applies them)", of(run, Status.OPT_IN)),
-            ("Refused in the review", of(run, Status.REFUSED)),
-            ("Listed", [one for one in listed if one.finding.rule not in advice]),
-            ("Advice", [one for one in listed if one.finding.rule in advice]),
-            ("Suppressed by a comment or setting", of(run, Status.SUPPRESSED)),
-        )
-        for title, found in sections:
-            if found:
-                by_file = [(path, list(group)) for path, group in groupby(found, key=lambda one: one.finding.path)]
-                which = f" (run {run.number})" if len(story.runs) > 1 else ""
-                yield title + which, [(path, len(own), _alike(own)) for path, own in by_file]
+        which = f" (run {run.number})" if len(story.runs) > 1 else ""
+        for title, found in sections(run.reported, lambda one: one.finding):
+            by_file = [(path, list(group)) for path, group in groupby(found, key=lambda one: one.finding.path)]
+            yield title + which, [(path, len(own), _alike(own)) for path, own in by_file]
 
 
 def _alike(found: Sequence[FindingStory]) -> list[list[FindingStory]]:
@@ -326,7 +292,7 @@ def _rules(story: Story) -> list[tuple[str, str, str, str]]:
     found = []
     for code, one in sorted(said.items()):
         safety = safeties.get(code, one.finding.safety)  # that of a finding may only be that it is reported
-        found.append((code, one.finding.name, one.reason, f"{safety.value}: {_SAFETIES[safety]}"))
+        found.append((code, one.finding.name, one.reason, f"{safety.value}: {SAFETIES[safety]}"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What ``apply`` says it did, for people and for machines."""
+"""What ``apply`` and ``plan`` say they did, or would."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, done, ledger_sentences, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
 
-#: Why a file is written, as people are told.
-NOTES = {"scaffold": "added", "vendor": "vendored", "dependency": "dependency", "rewrite": "rewritten"}
 #: Reasons for not looking at something that a user may not expect.
 _TELLING = re.compile("vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular")
 _NOTHING = "Nothing to do: already migrated, or nothing here that any rule knows."
@@ -27,15 +26,6 @@ _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
     "What is looked for: chirp-migrate rules",
 )
-#: How statuses are called where they are counted.
-_DONE = {
-    Status.REWRITE: "rewritten",
-    Status.OPT_IN: "proposed",
-    Status.REPORT: "listed",
-    Status.SUPPRESSED: "suppressed",
-    Status.REFUSED: "refused",
-    Status.FINE: "fine",
-}
 
 
 def totals(plan: Plan) -> str:
@@ -134,36 +124,26 @@ def _show_attention(migration: Migration, left: Sequence[Skipped], screen: Scree
 def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen, *, verbose: bool = False) -> None:
     """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
     plan = migration.plan
-    advice = {rule.code for rule in all_rules() if rule.safety is Safety.ADVICE}
-    bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
-    hidden = frozenset() if verbose else _curious()
-    reports = _reported(plan, verbose=verbose)
-    sections = [
-        (
-            "Proposed, not applied: these change training (--unsafe applies them)",
-            [f for f in plan.findings if f.status is Status.OPT_IN and f.rule not in hidden],
-        ),
-        ("Refused in the review", [f for f in plan.findings if f.status is Status.REFUSED]),
-        ("Likely bugs, for you to look at", [f for f in reports if f.rule in bugs]),
-        ("Left alone", [f for f in reports if f.rule not in advice | bugs]),
+    behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR}
+    # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
+    unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
+    curious = {rule.code for rule in all_rules() if rule.for_the_curious}
+    kept = [
+        f
+        for f in plan.findings
+        if verbose or not (f.rule in curious or (f.rule in unasked and f.status is Status.REPORT))
     ]
-    advised = [f for f in reports if f.rule in advice - bugs]
-    if verbose:
-        sections.append(("Advice", advised))
-        sections.append(("Suppressed", [f for f in plan.findings if f.status is Status.SUPPRESSED]))
-    for title, findings in sections:
-        if findings:
+    for title, findings in sections(kept, lambda finding: finding):
+        if verbose or title not in (ADVICE, SUPPRESSED):
             screen.heading(f"{title}:")
-        for name, group in groupby(findings, key=lambda f: f.path):
-            if verbose:
-                screen.text(name)
-            _show_findings(list(group), screen, verbose=verbose)
-    if advised and not verbose:
-        places = count(len(advised), "place")
-        screen.line()
-        screen.text(
-            f"Advice on {places} in {count(len({f.path for f in advised}), 'file')}: -v or the report shows it."
-        )
+            for name, group in groupby(findings, key=lambda f: f.path):
+                if verbose:
+                    screen.text(name)
+                _show_findings(list(group), screen, verbose=verbose)
+        elif title == ADVICE:
+            places, files = count(len(findings), "place"), count(len({f.path for f in findings}), "file")
+            screen.line()
+            screen.text(f"Advice on {places} in {files}: -v or the report shows it.")
     # Caches and the like are no news; what somebody could miss is.
     passed_over = [one for one in plan.left_out if verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
@@ -171,18 +151,6 @@ def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen, 
             screen.heading(title)
         for one in skipped:
             screen.text(f"{one.path}: {one.reason}", 2)
-
-
-def _reported(plan: Plan, *, verbose: bool = False) -> list[Finding]:
-    """What was seen and not rewritten; some of it only for those who ask for everything."""
-    opted_in = {f.rule for f in plan.findings if f.status is Status.REWRITE}
-    opt_in = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR} - opted_in
-    hidden = frozenset() if verbose else opt_in | _curious()
-    return [f for f in plan.findings if f.status is Status.REPORT and f.rule not in hidden]
-
-
-def _curious() -> frozenset[str]:
-    return frozenset(rule.code for rule in all_rules() if rule.for_the_curious)
 
 
 def loaders_in_tests(plan: Plan) -> str:
@@ -208,36 +176,21 @@ def show_account(
     verbose: bool = False,
 ) -> None:
     """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
-    ledger = _ledger(migration, left)
-    if ledger.counting:
-        one = ledger.sites
-        parts = [
-            f"{one.get(Status.REWRITE, 0)} {'to migrate' if planned else 'migrated'}",
-            f"{one.get(Status.FINE, 0)} already fine",
-            f"{one.get(Status.SUPPRESSED, 0)} suppressed",
-            *([f"{one[Status.OPT_IN]} proposed"] if one.get(Status.OPT_IN) else []),
-            *([f"{one[Status.REFUSED]} refused"] if one.get(Status.REFUSED) else []),
-            f"{one.get(Status.REPORT, 0)} listed{listed}",
-        ]
-        screen.text(f"Loaders: {ledger.found} found = {' + '.join(parts)}.", hang=2)
-        if set(ledger.reasons) - {"other"}:
-            reasons = ", ".join(f"{number} {why}" for why, number in ledger.reasons.items())
-            screen.text(f"Listed loaders: {reasons}.", hang=2)
+    ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)
+    for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
+        screen.text(sentence, hang=2)
     in_tests = loaders_in_tests(migration.plan)
     if in_tests:
         screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
-        f"{code} " + ", ".join(f"{counts[status]} {word}" for status, word in _DONE.items() if counts.get(status))
+        f"{code} {', '.join(f'{number} {word}' for _, word, number in done(counts))}"
         for code, counts in ledger.rules.items()
         if code not in counting
     ]
     if others and verbose:
         screen.text(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", hang=2)
         screen.text("Why a rule does what it does: chirp-migrate explain CODE.")
-    if ledger.unread:
-        were = "is" if ledger.unread == 1 else "are"
-        screen.text(f"{count(ledger.unread, 'file')} could not be handled and {were} not counted.")
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
@@ -263,7 +216,3 @@ def _places(findings: Sequence[Finding], most: int) -> str:
     if len(places) <= most:
         return ", ".join(places)
     return f"{', '.join(places[:most])}, … ({len(places)})"
-
-
-def _ledger(migration: Migration, left: Sequence[Skipped]) -> Ledger:
-    return Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)

@@ -1,0 +1,101 @@
+"""What commands, the terminal and the page say alike: one place for each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from chirp_migrate.console.text import count
+from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.review.account import Ledger
+from chirp_migrate.rules import all_rules
+
+__all__ = [
+    "ADVICE",
+    "HUNK_KINDS",
+    "NOTES",
+    "SAFETIES",
+    "SUPPRESSED",
+    "done",
+    "ledger_sentences",
+    "parts_of",
+    "sections",
+]
+
+_T = TypeVar("_T")
+
+#: Why a file is written.
+NOTES = {
+    "rewrite": "rewritten",
+    "ignore": "told to be left alone",
+    "scaffold": "added",
+    "dependency": "dependency",
+    "vendor": "vendored",
+}
+#: What a change is called that is not a hunk with a number.
+HUNK_KINDS = {
+    "follows": "Imports, and what the changes above left unused",
+    "file": "The file as a whole",
+    "unknown": "All changes of this file",
+}
+SAFETIES = {
+    Safety.SAFE: "the same samples, order and values, or the same distribution of augmentations; applied by default",
+    Safety.BEHAVIOUR: "what training learns differs; proposed, and applied with --unsafe",
+    Safety.ADVICE: "reported, never rewritten",
+}
+#: What became of a loader.
+_FATES = {
+    Status.REWRITE: "migrated",
+    Status.FINE: "already fine",
+    Status.SUPPRESSED: "suppressed",
+    Status.OPT_IN: "proposed",
+    Status.REFUSED: "refused",
+    Status.REPORT: "listed",
+}
+_PROPOSED = "Proposed, not applied: these change training (--unsafe applies them)"
+_REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Left alone"
+ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
+_TITLES = {Status.OPT_IN: _PROPOSED, Status.REFUSED: _REFUSED, Status.SUPPRESSED: SUPPRESSED}
+_ALWAYS = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
+
+
+def done(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
+    """What a rule did with what it found: status, word and number of each that there is."""
+    words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine"}
+    return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
+
+
+def parts_of(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
+    """The loaders as parts of a sum: status, word and number."""
+    words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
+    sites = ledger.sites
+    return [(s, word, sites.get(s, 0)) for s, word in words.items() if sites.get(s) or s in _ALWAYS]
+
+
+def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
+    """What became of the loaders; ``listed`` says where those are that are only listed."""
+    if ledger.counting:
+        parts = [f"{number} {word}" for _, word, number in parts_of(ledger, planned=planned)]
+        yield f"Loaders: {ledger.found} found = {' + '.join(parts)}{listed}."
+        if set(ledger.reasons) - {"other"}:
+            yield f"Listed loaders: {', '.join(f'{number} {why}' for why, number in ledger.reasons.items())}."
+    if ledger.unread:
+        were = "is" if ledger.unread == 1 else "are"
+        yield f"{count(ledger.unread, 'file')} could not be handled and {were} not counted."
+
+
+def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
+    """What was seen and not rewritten, under titles, in the order in which it matters; none that is empty."""
+    rules = {rule.code: rule for rule in all_rules()}
+
+    def title(finding: Finding) -> str:
+        rule = rules.get(finding.rule)
+        if finding.status is not Status.REPORT or rule is None:
+            return _TITLES.get(finding.status, _LEFT)
+        return _BUGS if rule.finds_bugs else ADVICE if rule.safety is Safety.ADVICE else _LEFT
+
+    by_title: dict[str, list[_T]] = {name: [] for name in (_PROPOSED, _REFUSED, _BUGS, _LEFT, ADVICE, SUPPRESSED)}
+    for one in found:
+        if finding_of(one).status not in (Status.REWRITE, Status.FINE):
+            by_title[title(finding_of(one))].append(one)
+    return [(name, of) for name, of in by_title.items() if of]
