@@ -19,12 +19,10 @@ __all__ = [
     "complete_rules",
     "counts",
     "gathered",
-    "json_option",
     "option",
     "output_options",
     "path_argument",
     "plan_file_option",
-    "printing_options",
     "separated",
     "wait_option",
 ]
@@ -145,31 +143,6 @@ def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Dec
     )  # fmt: skip
 
 
-def json_option(what: str, *names: str) -> Callable[[_Decorated], _Decorated]:
-    """``json_file``: where ``what`` is written as JSON."""
-    return _printed(
-        *(names or ("--json",)), "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
-        help=f"Write {what} as JSON ('-': standard output).",
-    )  # fmt: skip
-
-
-def printing_options(quiet: str, verbose: str) -> Callable[[_Decorated], _Decorated]:
-    """``quiet``, ``verbose`` and ``color``."""
-    options = _printing(quiet, verbose)
-    return lambda command: options[0](options[1](options[2](command)))
-
-
-def _printing(quiet: str, verbose: str) -> list[Callable[[Any], Any]]:
-    return [
-        _printed("-q", "--quiet", is_flag=True, help=quiet),
-        _printed("-v", "--verbose", is_flag=True, help=verbose),
-        _printed(
-            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-            help="Colour output.",
-        ),
-    ]  # fmt: skip
-
-
 def output_options(
     json: str,
     quiet: str = "Print errors and what needs attention only.",
@@ -178,4 +151,17 @@ def output_options(
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``output``, an :class:`.Output`: what is written as ``json`` (by ``names``), and how much is printed."""
-    return gathered("output", Output, json_option(json, *names), *_printing(quiet, verbose))
+    return gathered(
+        "output",
+        Output,
+        _printed(
+            *names, "json_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+            help=f"Write {json} as JSON ('-': standard output).",
+        ),
+        _printed("-q", "--quiet", is_flag=True, help=quiet),
+        _printed("-v", "--verbose", is_flag=True, help=verbose),
+        _printed(
+            "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+            help="Colour output.",
+        ),
+    )  # fmt: skip

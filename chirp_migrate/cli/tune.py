@@ -132,12 +132,11 @@ def tune(
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
     config = None if config_file is None else read_config(_config_path(root, config_file))
-    said = _Said(output.quiet)
     target = plot
     if target is not None:
         plots.check(target)
     elif config is not None:
-        target = _documented_plot(root, config, said)
+        target = _documented_plot(root, config, output)
     request = Request(
         str(root),
         Grid(workers, prefetch, batch_sizes, seconds, thread_safe, _LOADERS[loader]),
@@ -148,7 +147,8 @@ def tune(
     )
     timeout_s = max(600.0, 4 * seconds) if timeout is None else timeout
     try:
-        findings = tune_tree(request, workload, timeout_s, said.progress)
+        with output.steps(seconds) as progress:
+            findings = tune_tree(request, workload, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
@@ -162,21 +162,9 @@ def tune(
     output.write(report)
     if target is not None:
         plots.draw(target, report.loaders, report.described)
-        said.progress(f"plot: {target}")
+        output.progress(f"plot: {target}")
     show(report, output.screen(), quiet=output.quiet, verbose=output.verbose)
     sys.exit(ExitCode.OK)
-
-
-class _Said:
-    """Progress on standard error, one line each, so that a log of it reads as well as a terminal."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-
-    def progress(self, text: str) -> None:
-        """Show one line."""
-        if not self._quiet:
-            click.echo(f"  {text}", err=True)
 
 
 def _config_path(root: Path, given: Path) -> Path:
@@ -184,7 +172,7 @@ def _config_path(root: Path, given: Path) -> Path:
     return given if given.exists() or not (root / given).exists() else root / given
 
 
-def _documented_plot(root: Path, config: TuneConfig, said: _Said) -> Path | None:
+def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
     """``system.output_dir``, where R-004's script leaves its plot; None without one, or without matplotlib."""
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:
@@ -198,7 +186,7 @@ def _documented_plot(root: Path, config: TuneConfig, said: _Said) -> Path | None
             f"{target.parent} (system.output_dir) cannot be made ({error.strerror}): give a --plot."
         ) from None
     except UsageProblem as problem:
-        said.progress(f"no plot is drawn: {problem}")
+        output.progress(f"no plot is drawn: {problem}")
         return None
     return target
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, counts, json_option, option, path_argument, printing_options
-from chirp_migrate.console import output as json_output
-from chirp_migrate.console.screen import open_screen
+from chirp_migrate.cli.options import Command, counts, option, output_options, path_argument
+from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
-from chirp_migrate.report.terminal.showing import Output
+from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
@@ -130,37 +129,30 @@ Examples:
     "--plot", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
     help="Draw the measurements into this folder (SVG).",
 )  # fmt: skip
-@json_option("all raw values")
-@printing_options("Print the verdict alone.", "Show everything that was measured, and what it ran in.")
+@output_options("all raw values", "Print the verdict alone.", "Show everything that was measured, and what it ran in.")
 def verify(
     path: Path,
     baseline: str | None,
-    json_file: Path | None,
-    quiet: bool,
-    verbose: bool,
-    color: str,
     list_: bool,
     plot: Path | None,
+    output: Output,
     **given: Any,
 ) -> None:
     """Show that the migrated project at PATH trains faster, and the same.
 
     Runs the training as it was before the migration and as it is now, in separate processes and in turn. Both sides
     are copies in a temporary folder; PATH is only read, and what was found kept with its journal for `chirp-migrate
-    report`. The entry points of a ChirpID-shaped backend are found by
-    themselves and train on synthetic spectrograms or on --data; for others, `chirp-migrate init-workload PATH` writes
-    a file that says what to train, or --command times a program. Options go before [tool.chirp-migrate.verify] in
-    pyproject.toml.
+    report`. The entry points of a ChirpID-shaped backend are found by themselves and train on synthetic spectrograms or
+    on --data; for others, `chirp-migrate init-workload PATH` writes a file that says what to train, or --command times
+    a program. Options go before [tool.chirp-migrate.verify] in pyproject.toml.
     """
-    output = Output(json_file, quiet, verbose, color, plot)
-    act = _list if list_ else _verify
-    sys.exit(_guarded(path, output, lambda: act(path, baseline, given, output)))
+    act = partial(_list, path, baseline) if list_ else partial(_verify, path, baseline, plot)
+    sys.exit(_guarded(path, output, lambda: act(given, output)))
 
 
 def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
     """The exit code that ``act`` gives; of what goes wrong with the user's side, one sentence is printed."""
     try:
-        json_output.check_writable(output.json_file)
         if output.quiet and output.verbose:
             raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
         with signals_as_one_interrupt():
@@ -176,7 +168,7 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _verify(path: Path, baseline: str | None, given: Mapping[str, Any], output: Output) -> int:
+def _verify(path: Path, baseline: str | None, plot: Path | None, given: Mapping[str, Any], output: Output) -> int:
     root, options = _asked(path, given)
     before = before_side(root, baseline)
     verified = verified_files(root)
@@ -184,21 +176,29 @@ def _verify(path: Path, baseline: str | None, given: Mapping[str, Any], output: 
         discover(root, options.model)  # what cannot be verified is said before anything is copied
     from chirp_migrate.verify.verification import verification  # imports PyTorch
 
-    no_plots = None if output.plots is None else prepare(output.plots)
+    no_plots = None if plot is None else prepare(plot)
     with output.steps(options.budget_s) as progress:
         report = verification(root, before, verified, options, progress)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
-    if output.plots is not None:
-        more.append(no_plots or drawn(output.plots, report))
+    if plot is not None:
+        more.append(no_plots or drawn(plot, report))
     if not output.verbose:
         more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {root.name} -o report.html.")
-    output.show(report, *filter(None, more))
+    _show(report, output, *filter(None, more))
     return report.exit_code
+
+
+def _show(report: VerifyReport, output: Output, *more: str) -> None:
+    """Print what the document says, with ``more`` after it, a sentence each."""
+    screen = output.screen()
+    show_verify(report, screen, quiet=output.quiet, verbose=output.verbose)
+    for one in () if output.quiet else more:
+        screen.text(one, hang=2)
 
 
 def _kept(root: Path, report: VerifyReport, output: Output) -> str | None:
     """Write the document to where it was asked for, and beside the last run; a sentence where that cannot be."""
-    json_output.write(output.json_file, report)
+    output.write(report)
     return keep_verdict(root, report)
 
 
@@ -207,7 +207,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
     report = failed_report(failure, verified_files(root))
     not_kept = _kept(root, report, output)
-    output.show(report)
+    _show(report, output)
     if not_kept is not None:
         output.progress(not_kept)
     if report.output_tail and not output.quiet:
@@ -228,9 +228,9 @@ def _list(path: Path, baseline: str | None, given: Mapping[str, Any], output: Ou
             discovery = find_training(sides, root, options, output.progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
-    json_output.write(output.json_file, {"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
-    if output.json_file != json_output.STANDARD_OUTPUT:
-        screen = open_screen(output.color)
+    output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
+    if not output.json_is_printed:
+        screen = output.screen()
         for label, call in calls.items():
             screen.line(label, "bold")
             screen.text(call, 4)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.console.screen import Screen, open_screen, steps_within
+from chirp_migrate.console.text import visible
 from chirp_migrate.errors import UsageProblem
 
-__all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write", "write_bytes"]
+__all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write_bytes"]
 
 STANDARD_OUTPUT = Path("-")
 
@@ -52,7 +55,17 @@ class Output:
         Raises:
             UsageProblem: it cannot be written.
         """
-        write(self.json_file, document)
+        if self.json_file is not None:
+            write_bytes(self.json_file, as_bytes(document))
+
+    def progress(self, text: str) -> None:
+        """One line on standard error, so that a log of it reads as well as a terminal; none where ``quiet``."""
+        if not self.quiet:
+            print(f"  {visible(text)}", file=sys.stderr, flush=True)
+
+    def steps(self, limit_s: float) -> AbstractContextManager[Callable[[str], None]]:
+        """Gives what shows one step of something long; on a terminal, with how much of ``limit_s`` seconds is left."""
+        return nullcontext(self.progress) if self.quiet else steps_within(limit_s)
 
 
 def check_writable(target: Path | None, option: str = "--json") -> None:
@@ -67,16 +80,6 @@ def check_writable(target: Path | None, option: str = "--json") -> None:
         raise UsageProblem(f"{target} is a folder: give a file name after {option}.")
     if not target.absolute().parent.is_dir():
         raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another {option} file.")
-
-
-def write(target: Path | None, content: object) -> None:
-    """Write ``content``, a typed document or plain values, as JSON to ``target``, or to standard output for ``-``.
-
-    Raises:
-        UsageProblem: it cannot be written.
-    """
-    if target is not None:
-        write_bytes(target, as_bytes(content))
 
 
 def write_bytes(target: Path, content: bytes, option: str = "--json") -> None:

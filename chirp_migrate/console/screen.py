@@ -268,7 +268,7 @@ def steps_within(limit_s: float) -> Iterator[Callable[[str], None]]:
     class TimeLeft(ProgressColumn):
         def render(self, task: Task) -> Text:
             taken = task.elapsed or 0.0
-            return Text(f"{taken:.0f} s, at most about {max(0.0, limit_s - taken):.0f} s left")
+            return Text(f"{taken:.0f} s, about {max(0.0, limit_s - taken):.0f} s left")
 
     with Progress(SpinnerColumn(), TimeLeft(), console=Console(stderr=True), transient=True) as shown:
         shown.add_task("")

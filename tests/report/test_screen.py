@@ -75,7 +75,7 @@ def test_on_a_terminal_steps_stand_above_the_time_that_is_left() -> None:
     shown = child.read()
     child.close()
     assert child.exitstatus == 0
-    assert "at most about 90 s left" in shown and "  one [bold]\\x1b[31m" in shown and "\x1b[31m" not in shown
+    assert "about 90 s left" in shown and "  one [bold]\\x1b[31m" in shown and "\x1b[31m" not in shown
     assert "left" not in shown[shown.index("two") :].rpartition("done")[0].rpartition("\x1b[2K")[2]
 
 

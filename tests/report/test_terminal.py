@@ -358,7 +358,7 @@ def test_a_real_migration_is_told(migrated: Path) -> None:
     assert "CHP001 dataloader-factory, line 5:" in shown
     assert "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
     assert "+ return OptimalDataLoaderFactory.create_training_loader(" in shown
-    assert "found 1 migrated 1" in shown
+    assert "Loaders: 1 found = 1 migrated" in shown
 
 
 def test_what_is_piped_has_no_colours_unless_asked_for(migrated: Path) -> None:
