@@ -176,12 +176,13 @@ def _verify(path: Path, baseline: str | None, plot: Path | None, given: Mapping[
         discover(root, options.model)  # what cannot be verified is said before anything is copied
     from chirp_migrate.verify.verification import verification  # imports PyTorch
 
-    no_plots = None if plot is None else prepare(plot)
+    if plot is not None:
+        prepare(plot)
     with output.steps(options.budget_s) as progress:
         report = verification(root, before, verified, options, progress)
     more = [_kept(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
-        more.append(no_plots or drawn(plot, report))
+        more.append(drawn(plot, report))
     if not output.verbose:
         more.append(f"Everything measured: -v, --json FILE, or chirp-migrate report {root.name} -o report.html.")
     _show(report, output, *filter(None, more))

@@ -13,29 +13,33 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from chirp_migrate.report.page.code import visible
 from chirp_migrate.report.verdict import waits_ms
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["SIDES", "Plot", "plots_of", "time_bars"]
+__all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
 
 #: Sides as they are called on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
 _WIDTH, _HEIGHT = 360, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 12, 42
 _LEAST_MS = 0.01
+_LONGEST_LABEL = 40
 _MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: its title, a sentence that says it in words, the sides in it, and the SVG."""
+    """A plot: its name, its title, a sentence that says it in words, the sides in it, the SVG and its height."""
 
+    name: str
     title: str
     says: str
     sides: tuple[str, ...]
     svg: Markup
+    height: int = _HEIGHT
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
@@ -61,6 +65,28 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
     )
 
 
+def times_plot(report: VerifyReport) -> list[Plot]:
+    """The bars of all entry points with their names and medians; none where nothing was timed."""
+    labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
+    if not labels:
+        return []
+    times = {label: {side: of[label] for side, of in report.seconds.items() if of.get(label)} for label in labels}
+    longest = max(taken for of in times.values() for rounds in of.values() for taken in rounds)
+    sides = [side for side in SIDES if any(side in of for of in times.values())]
+    row = len(sides) * (_BAR + _GAP) + 24
+    shown = []
+    for number, (label, of) in enumerate(times.items()):
+        y = number * row
+        medians = " / ".join(f"{statistics.median(of[side]):.3g}" if side in of else "-" for side in sides)
+        name = visible(label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}")
+        shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
+        shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
+        shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
+    says = "Seconds of training: bars and figures are medians of the rounds, lines go from the least to the most."
+    svg = Markup("").join(shown)
+    return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
+
+
 def plots_of(report: VerifyReport) -> list[Plot]:
     """What was measured besides the times: waits, loading at several worker counts, memory; what there is of it."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
@@ -69,6 +95,8 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_steps(of))]
         for side, of in waits.items()
     }
+    ends = [x for points in logs.values() for x, _ in points]
+    decades = range(math.floor(min(ends)), math.ceil(max(ends) + 1e-9) + 1) if ends else ()
     after = raw["after"].rates if "after" in raw else []
     plain = [(float(rate.workers), rate.samples_per_second) for rate in after if rate.loader == "plain"]
     rates = {"after": [(workers, rate) for workers, rate in plain if rate is not None]}
@@ -81,16 +109,19 @@ def plots_of(report: VerifyReport) -> list[Plot]:
     said = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
     every = (
         Plot(
+            "batch-waits",
             "Waiting for batches",
             f"Share of the training batches that came within a time; further left is better. {said}.",
-            *_drawn(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", whole=True),
+            *_drawn(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(
+            "worker-counts",
             "Loading at several worker counts",
             f"Samples/s of the migrated data alone, by worker processes of PyTorch's loader.{own}",
-            *_drawn(rates, "worker processes", "{:g}".format, "{:,.0f}"),
+            *_drawn(rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})),
         ),
         Plot(
+            "memory",
             "Memory while training",
             "MiB of the training with its workers, all entry points one after the other.",
             *_drawn(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
@@ -105,17 +136,15 @@ def _drawn(
     x_text: Callable[[float], str],
     y_text: str,
     *,
-    whole: bool = False,
+    ticks: Sequence[float] | None = None,
 ) -> tuple[tuple[str, ...], Markup]:
-    """The sides that have points, and their curves from zero on; ``whole`` puts the ends of x on whole numbers."""
+    """The sides that have points, and their curves from zero on; ``ticks`` of x, by default five from zero on."""
     known = {side: points for side, points in curves.items() if len(points) > 1}
     if not known:
         return (), Markup()
-    low = min(x for points in known.values() for x, _ in points)
-    high = max(x for points in known.values() for x, _ in points)
-    if whole:
-        low, high = math.floor(low), math.ceil(high + 1e-9)
-    high = max(high, low + 1)
+    most = max(x for points in known.values() for x, _ in points)
+    ticks = ticks or [most * step / 4 for step in range(5)]
+    low, high = ticks[0], max(ticks[-1], ticks[0] + 1e-9)
     top = max(y for points in known.values() for _, y in points) or 1.0
 
     def across(value: float) -> float:
@@ -125,8 +154,7 @@ def _drawn(
         return _TOP + (1 - value / top) * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = []
-    steps = int(high - low) if whole else 4
-    for at in (low + (high - low) * step / steps for step in range(steps + 1)):
+    for at in ticks:
         x = across(at)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{up(0):.1f}"/>')
         parts.append(f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{x_text(at)}</text>')

@@ -26,7 +26,7 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["render_page"]
+__all__ = ["environment", "render_page", "style_sheet"]
 
 #: Characters that look like others in sources of this project.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -54,7 +54,7 @@ def render_page(story: Story) -> str:
     Only the script and the style in it are allowed to do anything (a content security policy with their hashes), and
     they may load nothing: a source that got past the escaping could still not run.
     """
-    style, script = _style(), _asset("report.js")
+    style, script = style_sheet(), _asset("report.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -62,12 +62,12 @@ def render_page(story: Story) -> str:
     files_of_all = [file for run in story.runs for file in run.files]
     found = story.verdict
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             story=story,
             policy=policy,
-            style=Markup(style),
+            style=style,
             script=Markup(script),
             title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
             made=_made(story),
@@ -84,7 +84,7 @@ def render_page(story: Story) -> str:
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
     """Jinja with everything escaped, hidden characters spelled out, and an error for a name that is missing."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
@@ -117,10 +117,11 @@ def _asset(name: str) -> str:
     return files("chirp_migrate.report.page").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 
-def _style() -> str:
+def style_sheet() -> Markup:
     """The style sheet, with the dark colours in both of their places and a class for every width of an indent."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
-    return _asset("report.css").replace("/* dark */", _asset("dark.css").strip()).replace("/* indents */\n", indents)
+    text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
+    return Markup(text.replace("/* indents */\n", indents))
 
 
 def _digest(text: str) -> str:
