@@ -82,10 +82,10 @@ def section(rule: dict[str, Any]) -> str:
 
 def _asked(*arguments: str) -> Any:
     """What a command writes as JSON."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    said = io.BytesIO()
+    with contextlib.redirect_stdout(io.TextIOWrapper(said, encoding="utf-8", write_through=True)):
         command_line.main(args=[*arguments, "--json", "-"], standalone_mode=False)
-    return json.loads(said.getvalue())
+        return json.loads(said.getvalue())
 
 
 def _diff(before: str, after: str) -> Iterator[str]:

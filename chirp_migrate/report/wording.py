@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 #: Why a file is written.
 NOTES = {
     "rewrite": "rewritten",
-    "ignore": "told to be left alone",
+    "ignore": "comments that leave findings alone",
     "scaffold": "added",
     "dependency": "dependency",
     "vendor": "vendored",
