@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+Class = TypeVar("Class", bound=type)
 
 _DECLARED: WeakKeyDictionary[type, Declaration] = WeakKeyDictionary()
 
@@ -34,28 +36,32 @@ class Declaration:
     of_images: bool = False
 
 
-def declare(
-    kind: type,
+def declares(
     attributes: tuple[str, ...],
     calls: tuple[str, ...],
-    held: Mapping[str, str],
     build: Callable[[Mapping[str, Any]], Any],
     *,
+    held: Mapping[str, str] | None = None,
     method: str = "__getitem__",
     inherited: Mapping[str, FunctionType] | None = None,
     of_images: bool = False,
-) -> None:
-    """Keep what ``kind`` declares of ``method``, which methods it has from elsewhere call (``inherited``).
+) -> Callable[[Class], Class]:
+    """A decorator that keeps what a class declares of ``method``, which methods it has from elsewhere call.
 
-    Raises TypeError if it has not the methods it names.
+    These are ``inherited``. Raises TypeError if the class has not the methods it names.
     """
-    methods = dict(inherited or {})
-    for name in (method, *calls, *held.values()):
-        found = vars(kind).get(name)
-        if not isinstance(found, FunctionType):
-            raise TypeError(f"{kind.__qualname__} declares what it does, but has no method {name} of its own")
-        methods[name] = found
-    _DECLARED[kind] = Declaration(attributes, methods, dict(held), build, of_images)
+
+    def decorate(kind: Class) -> Class:
+        methods = dict(inherited or {})
+        for name in (method, *calls, *(held or {}).values()):
+            found = vars(kind).get(name)
+            if not isinstance(found, FunctionType):
+                raise TypeError(f"{kind.__qualname__} declares what it does, but has no method {name} of its own")
+            methods[name] = found
+        _DECLARED[kind] = Declaration(attributes, methods, dict(held or {}), build, of_images)
+        return kind
+
+    return decorate
 
 
 def served(declared: Any, *, of_images: bool = False) -> Any:

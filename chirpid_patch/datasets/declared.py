@@ -8,7 +8,7 @@ attributes declared are read, and if what they hold is what a class of this pack
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +18,10 @@ from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import is_in_memory, node_of
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-from chirpid_patch.declaration import declare, served
+from chirpid_patch.declaration import Class, declares, served
 from chirpid_patch.transforms.composition import parts_of
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.transforms import is_batchable
-
-_Class = TypeVar("_Class", bound=type)
 
 _NUMBERS = (float, np.float64, np.float32)
 
@@ -37,7 +35,7 @@ def standardizes(
     eps: float = 0.0,
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
-) -> Callable[[_Class], _Class]:
+) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``((x - mean) / (std + eps), y)`` of ``x, y = dataset[indices[i]]``.
 
     ``dataset``, ``indices``, ``mean`` and ``std`` name attributes; ``eps`` 0 says that nothing is added. ``calls``
@@ -47,7 +45,7 @@ def standardizes(
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
         return standardized(state[dataset], state[indices], state[mean], state[std], eps)
 
-    return _decorator((dataset, indices, mean, std), calls, held, build)
+    return declares((dataset, indices, mean, std), calls, build, held=held)
 
 
 def augments(
@@ -57,7 +55,7 @@ def augments(
     training: str | None = None,
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
-) -> Callable[[_Class], _Class]:
+) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` one transform after the other.
 
     ``dataset`` names an attribute, ``transforms`` those of the transforms, each with the attribute that switches it
@@ -76,7 +74,7 @@ def augments(
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
 
-    return _decorator((dataset, *transforms, *sorted(flags)), calls, held, build)
+    return declares((dataset, *transforms, *sorted(flags)), calls, build, held=held)
 
 
 def augments_images(
@@ -88,7 +86,7 @@ def augments_images(
     divisor: float = 1.0,
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
-) -> Callable[[_Class], _Class]:
+) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` masking an 8-bit image of x (1, F, T).
 
     The image is ``(x - min) / (max - min + eps) * 255`` cut to whole numbers; ``augmenter`` is called with it, and its
@@ -112,12 +110,12 @@ def augments_images(
         transform = ImageMasks(masks, eps, divisor)
         return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.takes(*rows) else None
 
-    return _decorator(attributes, calls, held, build)
+    return declares(attributes, calls, build, held=held)
 
 
 def lists(
     samples: str, *, calls: tuple[str, ...] = (), held: Mapping[str, str] | None = None
-) -> Callable[[_Class], _Class]:
+) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` is ``samples[i]``, an attribute by its name. For the others see ``standardizes``."""
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
@@ -125,7 +123,7 @@ def lists(
         known = type(listed) in (list, tuple) or (node_of(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
-    return _decorator((samples,), calls, held, build)
+    return declares((samples,), calls, build, held=held)
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
@@ -140,19 +138,6 @@ def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) ->
     view = WorkerSafeStandardizedDataset(below, indices, mean, std, eps=eps)
     view._cached = (mean, std + eps if eps else std), {}
     return view if view.keeps_rows(torch.empty((1, *rows[1]), dtype=rows[0], device="meta")) else None
-
-
-def _decorator(
-    attributes: tuple[str, ...],
-    calls: tuple[str, ...],
-    held: Mapping[str, str] | None,
-    build: Callable[[Mapping[str, Any]], Any],
-) -> Callable[[_Class], _Class]:
-    def decorate(kind: _Class) -> _Class:
-        declare(kind, attributes, calls, held or {}, build)
-        return kind
-
-    return decorate
 
 
 def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:

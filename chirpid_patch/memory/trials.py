@@ -10,13 +10,16 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from chirpid_patch.machine.polling import repeated
 from chirpid_patch.machine.process_memory import most_resident, resident_memory
 from chirpid_patch.machine.usable_memory import available_memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 logger = logging.getLogger("chirpid_patch")
 
@@ -38,35 +41,27 @@ class MemoryTrials:
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
         """Whether ``run``, a step with batches of ``size``, stays within what is allowed. All other errors go on."""
-        peak = self._peak(run) if self._may_be_tried(size) else None
-        said = "not tried or out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
-        logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
-        if peak is None or peak > self.allowed_bytes:
-            return False
-        self._fitted(size, peak)
-        return True
-
-    def _may_be_tried(self, size: int) -> bool:
-        return True
-
-    def _fitted(self, size: int, peak: int) -> None:
-        """Remember that so much was used at most."""
-
-    def _measured(self, run: Callable[[], object]) -> int:
-        """The most bytes in use while ``run`` runs."""
-        raise NotImplementedError
-
-    def _peak(self, run: Callable[[], object]) -> int | None:
-        """The most bytes in use while ``run`` runs; None if there was not enough memory."""
         try:
-            return self._measured(run)
+            peak = self.measured(size, run)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-        gc.collect()  # by now nothing refers to the error, whose frames held the step's tensors
-        return None
+            peak = None
+        if peak is None:
+            gc.collect()  # by now nothing refers to the error, whose frames held the step's tensors
+        self.clear()
+        said = "not tried or out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
+        logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
+        return peak is not None and peak <= self.allowed_bytes
 
-    def __enter__(self) -> MemoryTrials:
+    def measured(self, size: int, run: Callable[[], object]) -> int | None:
+        """The most bytes in use while ``run`` runs; None where it is surely too large."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Between two trials: the next one begins with all there is."""
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,7 +102,7 @@ class CudaTrials(MemoryTrials):
         self._kept_away = min(max(everything - self.allowed_bytes, 0), free)
         self._ballast: torch.Tensor | None = None
 
-    def __enter__(self) -> CudaTrials:
+    def __enter__(self) -> Self:
         self._ballast = torch.empty(self._kept_away, dtype=torch.uint8, device=self._device)
         return self
 
@@ -115,12 +110,10 @@ class CudaTrials(MemoryTrials):
         self._ballast = None
         self._cuda.empty_cache()
 
-    def _peak(self, run: Callable[[], object]) -> int | None:
-        peak = super()._peak(run)
-        self._cuda.empty_cache()  # between trials, not in a training: the next one begins with all there is
-        return peak
+    def clear(self) -> None:
+        self._cuda.empty_cache()  # not in a training
 
-    def _measured(self, run: Callable[[], object]) -> int:
+    def measured(self, size: int, run: Callable[[], object]) -> int:
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
@@ -138,14 +131,13 @@ class CpuTrials(MemoryTrials):
         self.allowed_bytes = int(limit * (1 - margin))
         self._bytes_a_sample = 0.0
 
-    def _may_be_tried(self, size: int) -> bool:
-        return self._before + size * self._bytes_a_sample <= self.allowed_bytes
-
-    def _fitted(self, size: int, peak: int) -> None:
-        self._bytes_a_sample = max(peak - self._before, 0) / size
-
-    def _measured(self, run: Callable[[], object]) -> int:
-        return peak_memory(run)
+    def measured(self, size: int, run: Callable[[], object]) -> int | None:
+        if self._before + size * self._bytes_a_sample > self.allowed_bytes:
+            return None
+        peak = peak_memory(run)
+        if peak <= self.allowed_bytes:
+            self._bytes_a_sample = max(peak - self._before, 0) / size
+        return peak
 
 
 def peak_memory(call: Callable[[], object]) -> int:

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import nn
 
-from chirpid_patch.declaration import declare
+from chirpid_patch.declaration import Class, declares
 from chirpid_patch.torch_private import has_global_hooks
 from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment
-
-_Class = TypeVar("_Class", bound=type)
 
 _WIDTHS = ("time_mask_param", "freq_mask_param")
 _COUNTS = ("num_time_masks", "num_freq_masks")
 _MASKS = (*_WIDTHS, *_COUNTS, "mask_value", "p")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _CALL: Any = nn.Module.__call__
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
-def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that ``forward(x)`` masks as ``SpecAugment`` does, its parameters in attributes of the same names.
 
     ``mask_short_axes`` is that of ``SpecAugment``, ``calls`` names the methods that ``forward`` calls.
@@ -35,7 +33,7 @@ def masks(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Calla
     return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
 
 
-def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that calling an object with an 8-bit grey image masks it as ``SpecAugment`` does a tensor (F, T).
 
     Its parameters are in attributes of the same names, ``mask_value`` from 0 to 255. See ``masks``, and
@@ -46,11 +44,7 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
         shipped = _masks_with(state, mask_short_axes)
         return shipped if shipped is not None and 0 <= shipped.mask_value <= 255 else None
 
-    def decorate(kind: _Class) -> _Class:
-        declare(kind, _MASKS, calls, {}, build, method="__call__", of_images=True)
-        return kind
-
-    return decorate
+    return declares(_MASKS, calls, build, method="__call__", of_images=True)
 
 
 def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment | None:
@@ -61,7 +55,7 @@ def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment 
     return SpecAugment(**parameters, mask_short_axes=mask_short_axes)
 
 
-def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[_Class], _Class]:
+def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     """Declare that ``forward(x)`` adds noise as ``GaussianNoise`` does, its parameters in ``std`` and ``p``.
 
     ``calls`` names the methods that ``forward`` calls.
@@ -79,14 +73,9 @@ def _are_numbers(state: Mapping[str, Any], *names: str) -> bool:
 
 def _decorator(
     attributes: tuple[str, ...], calls: tuple[str, ...], build: Callable[[Mapping[str, Any]], Any]
-) -> Callable[[_Class], _Class]:
+) -> Callable[[Class], Class]:
     def unless_hooked(state: Mapping[str, Any]) -> Any:
         hooked = has_global_hooks() or any(state[name] for name in _HOOKS)
         return None if hooked or state.get("_compiled_call_impl") else build(state)
 
-    def decorate(kind: _Class) -> _Class:
-        inherited = {"__call__": _CALL}
-        declare(kind, (*attributes, *_HOOKS), calls, {}, unless_hooked, method="forward", inherited=inherited)
-        return kind
-
-    return decorate
+    return declares((*attributes, *_HOOKS), calls, unless_hooked, method="forward", inherited={"__call__": _CALL})
