@@ -7,7 +7,6 @@ PyTorch that are understood have one. ``node_of`` finds that of any dataset.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +40,8 @@ class Node:
     @property
     def in_memory(self) -> bool:
         """Whether batches are gathered from tensors that are in memory already."""
-        return bool(self.children) and all(map(is_in_memory, self.children))
+        children = self.children
+        return bool(children) and all(map(is_in_memory, children))
 
     @property
     def fixed_samples(self) -> bool:
@@ -77,7 +77,7 @@ class Node:
         return None
 
 
-class BatchedDataset(Node, Dataset[Any], ABC):
+class BatchedDataset(Node, Dataset[Any]):
     """A map-style dataset that can also be read a batch at a time.
 
     Subclasses implement ``read_sample`` and ``read_batch``; ``read_batch`` must give what
@@ -85,9 +85,9 @@ class BatchedDataset(Node, Dataset[Any], ABC):
     own code only.
     """
 
-    @abstractmethod
     def __len__(self) -> int:
         """Number of samples."""
+        raise NotImplementedError
 
     def __getitem__(self, index: Any) -> Any:
         return self.read_sample(index, None)
@@ -103,9 +103,9 @@ class BatchedDataset(Node, Dataset[Any], ABC):
             return [self[index] for index in indices]
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
-    @abstractmethod
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
+        raise NotImplementedError
 
 
 class WrappingDataset(BatchedDataset):
@@ -248,14 +248,14 @@ class _Joined(Node):
         positions = positions_of(indices, len(self._dataset))
         if positions is None:
             return None
-        bounds = self._dataset.cumulative_sizes
+        bounds, children = self._dataset.cumulative_sizes, self.children
         numbers = np.searchsorted(bounds, positions, side="right")
         parts = []
         for number in np.unique(numbers).tolist():
             places = np.flatnonzero(numbers == number)
             start = bounds[number - 1] if number else 0
             local = [positions[place] - start for place in places.tolist()]
-            parts.append(Part(self.children[number], local, places))
+            parts.append(Part(children[number], local, places))
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
@@ -306,7 +306,7 @@ _OWN_CODE = _OwnCode()
 
 def node_of(dataset: Any) -> Node:
     """What says how ``dataset`` is read."""
-    joint = joint_of(dataset)
+    joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
     if joint is not None:
         return joint
     dataset = served(dataset)

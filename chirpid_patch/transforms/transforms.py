@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
 Places = npt.NDArray[np.int64]
 
 
-class BatchTransform(nn.Module, ABC):
+class BatchTransform(nn.Module):
     """A random transform that keeps shape and dtype, each sample's outcome fixed by a 64-bit key.
 
     Calling it on one sample gives a new tensor, or the sample itself where the transform leaves it alone.
@@ -42,9 +41,9 @@ class BatchTransform(nn.Module, ABC):
     def check(self, samples: Tensor) -> None:
         """Raise if a batch (B, …) of such samples cannot be transformed."""
 
-    @abstractmethod
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Transform the given rows of ``batch`` (B, …) in place."""
+        """Transform the given rows of ``batch`` (B, …) in place; what each transform is."""
+        raise NotImplementedError
 
     def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
         """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""
