@@ -63,24 +63,21 @@ class OptimalDataLoaderFactory:
     max_workers: the call this one replaces had so many workers. There are as many, or none where samples are in memory.
         Without it and ``num_workers``, no process is started.
     thread_safe: several threads may use the dataset and ``collate_fn`` at once, and they draw no random numbers from
-        global generators. They are then read by threads that load ahead, in the place of worker processes.
+        global generators. Threads then load ahead, in the place of worker processes.
     prefetch_threads: how many threads load ahead without worker processes; not given, that is tried in the loop.
     tune: choose by measuring, with worker processes among the candidates whether or not the replaced call had any.
         The choice is remembered for this dataset and machine; ``tune_seconds`` (default 3) bounds the measuring, and
         ``tune_step``, called with a batch, stands for a step of the training meanwhile.
     profile: the file of remembered choices (default: one in the user's cache folder, or ``CHIRPID_PROFILE``). Given
         without ``tune``, a choice that it holds for this dataset and machine is used.
-    distributed: share the samples among the ranks of ``torch.distributed`` or torchrun: for training as many on each,
-        in another order every epoch; for validation and test every sample on exactly one. Order, augmentation and
-        worker seeds follow from ``seed`` (default 0), see ``distributed.epochs``. ``rank`` and ``world_size`` can be
-        given where neither tells them. With one rank it changes nothing, but for ``seed``; with ``optimize=False`` the
-        caller has to call ``set_epoch``.
+    distributed: share the samples among the ranks of ``torch.distributed`` or torchrun, see ``distributed.sampling``
+        and ``distributed.epochs``. All that is random follows from ``seed`` (default 0). ``rank`` and ``world_size``
+        can be given where neither tells them. With one rank it changes nothing, but for ``seed``; with
+        ``optimize=False`` the caller has to call ``set_epoch``.
     adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
-    device: batches come on this device. The samples are copied there once, where they are rows of tensors or arrays
-        with no augmentation but the package's own and take at most ``resident_share`` (default 0.5) of its free
-        memory, and batches are made from them there, see ``device.resident``. Else batches are loaded as without
-        ``device`` and moved, see ``device.prefetch``; ``loader.decision`` says why. On the CPU, where ordinary loading
-        is faster, samples are held only if ``resident_share`` is given.
+    device: batches come on this device: made there, from samples that were copied there once, where
+        ``device.resident`` can and they take at most ``resident_share`` (default 0.5) of its free memory; else loaded
+        as without ``device`` and moved. On the CPU samples are held only if ``resident_share`` is given.
     optimize: False gives PyTorch's own loader as the replaced call would have built it.
     benchmark: tell the data wait of each epoch (on standard error, where the program logs nothing of level INFO).
     has_augmentation, has_standardization: what the samples go through, as the guide's calls say it: nothing follows.

@@ -106,13 +106,10 @@ def setup_mixed_precision(
     nothing is set, and there is no autocast unless ``dtype`` asks for it.
 
     Args:
-        device: where the training runs.
+        device: where the training runs; ValueError for a CUDA device where there is none.
         dtype: for autocast; not given, what is faster on the device. ``torch.float32`` for none.
         tf32: let CUDA devices that can (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
             mantissa. Results then differ from full float32 in the fourth digit.
-
-    Raises:
-        ValueError: ``device`` is a CUDA device and there is none.
     """
     chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype

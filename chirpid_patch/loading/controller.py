@@ -255,17 +255,13 @@ class EpochLoad:
 class WorkerCount:
     """The number of workers for the next epoch, from what the last ones showed. Knows no loader and no clock.
 
-    * An epoch that waited more than ``RAISE_ABOVE`` of its time is followed by one with twice the workers (the first
-      step is to 2).
+    * An epoch that waited more than ``RAISE_ABOVE`` of its time is followed by one with twice the workers (first 2).
     * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, one with half of them is tried.
     * A change stands if it kept its promise: more workers must shorten the time from batch to batch by ``WORTH``,
       fewer may not lengthen it by as much. Else it is taken back, and that number is not tried again.
 
-    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes.
-
-    Args:
-        workers: the number to begin with.
-        most: the largest number.
+    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It begins with
+    ``workers``, and never goes above ``most``.
     """
 
     RAISE_ABOVE = 0.10

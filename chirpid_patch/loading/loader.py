@@ -44,11 +44,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     It takes every argument of ``torch.utils.data.DataLoader``, gives the same batches in the same order, raises the
     same errors at the same place, and leaves the global random generators as the original loader would. Datasets that
-    are neither this package's nor PyTorch's over tensors are read by PyTorch's own code, in this process or in its
-    worker processes. ``docs/loader.md`` lists where anything differs.
+    are neither this package's nor PyTorch's over tensors are read by PyTorch's own code. ``docs/loader.md`` lists where
+    anything differs.
 
-    in_process: batches are read in this process, whatever ``num_workers`` says: as many workers, ``prefetch_factor``
-        and ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
+    in_process: batches are read in this process, whatever ``num_workers`` says: it, ``prefetch_factor`` and
+        ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
         what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
         loop, whether that helps (see ``controller``). Batches are the same either way. Only this package's datasets
@@ -58,11 +58,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
     most_workers: the number of worker processes follows the load: it changes, up to this many, when an epoch begins and
-        no other iterator of this loader is in use (see ``controller.WorkerCount``). Samples, their order, draws from
-        the global generators and augmentation by this package are those of any fixed number; a dataset that draws from
-        global generators itself draws other numbers with another number of workers, as it does in PyTorch. Where
-        another number would be other data or cannot help (an iterable dataset, a sampler that draws as it goes, samples
-        in memory, lost workers, processes that cannot be started safely) it stays; ``adjusting`` says why.
+        no other iterator of this loader is in use (see ``controller.WorkerCount``). All but what a dataset itself draws
+        from global generators in workers is as with any fixed number. Where another number would be other data or
+        cannot help it stays; ``adjusting`` says why.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
     placement: brings the batches to a device (see ``device.placement``); None leaves them where they are read.
     epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.

@@ -75,18 +75,16 @@ class MultiDataLoaderConfig:
 class MultiDataLoader:
     """Reads several loaders as one: ``for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config)``.
 
-    Which loader has its turn when depends on the configuration, the loaders' lengths and the number of the epoch alone:
-    not on the speed of workers, and nothing is drawn for it from the global generators. Each loader draws from these
-    what it draws on its own, when its first turn comes and whenever it begins again. Before it begins again, samplers
-    that have a ``set_epoch`` and still stand at the epoch just read are moved on by one, so that distributed samplers
-    shuffle anew, too, also within a cycled epoch.
+    Which loader has its turn when depends on the configuration, the loaders' lengths and the number of the epoch alone,
+    and nothing is drawn for it from the global generators. Each loader draws from these what it draws on its own, when
+    its first turn comes and whenever it begins again. Before that, samplers that have a ``set_epoch`` and still stand
+    at the epoch just read are moved on by one, so that distributed samplers shuffle anew, too, also within a cycled
+    epoch.
 
     A loader is read to the length it tells. One that ends before is left out, or begins again if cycled.
 
     Attributes:
-        loaders: the loaders.
-        names: their names.
-        config: the configuration.
+        loaders, names, config: the loaders, their names, the configuration.
 
     Raises:
         ValueError: no loaders, or a configuration that does not fit them.

@@ -27,17 +27,16 @@ logger = logging.getLogger("chirpid_patch")
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
     """How many of ``workers`` each loader gets, by what it needs; never more than ``workers`` together.
 
-    Each loader gets one, those with the most to do first: one that gets none loads in the training process, and keeps
-    it from training meanwhile. What is left goes, one by one, to the loader that then has the most to do a worker.
+    Each loader gets one, those with the most to do first: one that gets none keeps the training process from training.
+    What is left goes, one by one, to the loader that then has the most to do a worker.
 
     Args:
-        needs: what loading costs beside the others, in any unit (samples in a step, say); 0 for a loader that gains
-            nothing by workers.
+        needs: what loading costs beside the others, in any unit (samples in a step, say); 0: nothing to gain by
+            workers.
         workers: the budget.
         most: the most workers for each loader; no limit where not given.
 
-    Raises:
-        ValueError: a negative need or budget.
+    Raises ValueError: a negative need or budget.
     """
     if workers < 0 or any(need < 0 for need in needs):
         raise ValueError("needs and workers must be 0 or more")

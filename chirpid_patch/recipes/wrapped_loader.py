@@ -76,14 +76,10 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``loader.loader`` is the loader itself, so that ``for batch in loader.loader`` and ``iter(loader.loader)`` give the
-    same batches; ``loader[3]`` and ``loader[[3, 5]]`` give the batch of those samples. Every public attribute of the
-    ``DataLoader`` underneath can be read here, too (``dataset``, ``batch_size``, ``sampler``, ``decision`` …); setting
-    one of those that are fixed once a loader is made raises ValueError, as it does there.
-
-    It is no ``DataLoader`` itself. ``loader._pytorch_loader`` is one, its batches not yet moved: give that to a
-    framework that looks for a ``DataLoader`` and moves batches itself. Pickled, it takes along all but processes and
-    threads.
+    ``loader.loader`` gives the same batches; ``loader[3]`` and ``loader[[3, 5]]`` the batch of those samples. Every
+    public attribute of the ``DataLoader`` underneath can be read here, too; setting one that is fixed once a loader is
+    made raises ValueError, as it does there. That loader, its batches not yet moved, is ``loader._pytorch_loader``:
+    give it to a framework that looks for a ``DataLoader``. Pickled, it takes along all but processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
@@ -106,8 +102,7 @@ class WrappedDataLoader:
         further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
 
     Raises:
-        ValueError: samplings that exclude each other, weights or positions that do not fit the dataset, a CUDA device
-            where there is none.
+        ValueError: samplings that exclude each other or do not fit the dataset, a CUDA device where there is none.
         TypeError: ``weighted_sampler=True`` for a dataset that has no weights.
     """
 

@@ -36,10 +36,9 @@ class ScaleLosses:
 class MultiScaleStep:
     """Adds the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
 
-    Called with a batch of ``MultiScaleDataset``: a dictionary with ``"label"`` and ``"base_image"``, where each
-    scale is made, run forward and backward, and let go before the next; or with ``"image_224"`` and so on (legacy
-    mode), where all scales are run forward and then backward at once. The gradients are the same up to rounding. It
-    neither clears gradients nor steps the optimiser, and never empties the allocator's cache.
+    Called with a batch of ``MultiScaleDataset``: of its ``"base_image"``, each scale is made, run forward and backward,
+    and let go before the next; of ``"image_224"`` and so on (legacy mode), all scales are run forward and then backward
+    at once. The gradients are the same up to rounding. It neither clears gradients nor steps the optimiser.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -49,18 +48,16 @@ class MultiScaleStep:
 
     weights: of each scale; by default each counts the same, together 1.
     memory_budget: bytes for the forward and backward pass, beside model, gradients and optimiser. A scale that needs
-        more is run in parts of the batch, whose gradients add up to the same. How large they are is measured once
-        for each scale, by running one sample forward. Models that normalise by the batch (batch norm while training)
-        and losses that are not known to be a mean or sum over samples are run whole, with a warning; dropout draws
-        other numbers for parts than for the whole.
+        more is run in parts of the batch, whose gradients add up to the same; how large they are is measured once, by
+        running one sample forward. Models that normalise by the batch (batch norm while training) and losses that are
+        not known to be a mean or sum over samples are run whole, with a warning; dropout draws other numbers for parts.
     reduction: how a ``criterion`` of your own reduces over samples, see ``LossParts``.
     backward: what is called with a loss instead of ``loss.backward()``, such as
         ``lambda loss: grad_scaler.scale(loss).backward()``.
     autocast: makes the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
     device: where images and labels go; by default the device of the model's first parameter.
 
-    Raises:
-        ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
+    Raises ValueError: unusable ``scales``, ``weights`` for other scales, a ``memory_budget`` that is not positive.
     """
 
     def __init__(

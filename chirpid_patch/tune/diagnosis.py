@@ -64,11 +64,11 @@ def diagnose_dataloader_speed(
     """Time a loader, and find the settings that would make it faster.
 
     The wait for each next batch is timed within one iteration, the start apart. Then other numbers of workers, and
-    reading whole batches, are tried with the same dataset, samplers and collation; a setting is named only if the
-    loader was faster with it, in turns with how it is now. Processes are only tried where starting them is safe.
+    reading whole batches, are tried on another loader like it; a setting is named only if it was faster, in turns with
+    how the loader is now. Processes are only tried where starting them is safe.
 
-    A PyTorch ``DataLoader`` is left as it was, random generators and samplers included: another one like it is timed.
-    What the dataset itself counts or uses up is not undone. Anything else is iterated itself.
+    A PyTorch ``DataLoader`` is left as it was, random generators and samplers included; what the dataset itself counts
+    or uses up is not undone. Anything else is iterated itself.
 
     Args:
         dataloader: the loader, or a wrapper that has it as ``loader``.
@@ -77,8 +77,7 @@ def diagnose_dataloader_speed(
         step_seconds: how long a step of the training takes without loading: what it hides needs no change.
         verbose: print the result.
 
-    Raises:
-        ValueError: the loader has no batch, or an argument is not above 0.
+    Raises ValueError: the loader has no batch, or an argument is not above 0.
     """
     if num_batches < 1 or seconds <= 0 or (step_seconds is not None and step_seconds <= 0):
         raise ValueError("num_batches, seconds and step_seconds must be above 0")
