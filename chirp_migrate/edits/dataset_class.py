@@ -44,7 +44,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_super_init, methods_of, names_bound
+from chirp_migrate.syntax.queries import is_super_init, methods_of, names_bound, only_methods
 
 _DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 
@@ -112,12 +112,7 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
         return None
     if not is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
-    methods: dict[str, cst.FunctionDef] = {}
-    for statement in node.body.body if isinstance(node.body, cst.IndentedBlock) else ():
-        if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
-            methods[statement.name.value] = statement
-        elif not m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])):
-            return None
+    methods = only_methods(node) or {}
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None

@@ -9,22 +9,23 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, edited
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.module import syntax_tree
+from chirp_migrate.syntax.outline import Outline
 
 _PURE_CALLS = re.compile(
     r"(min|max|int|bool|len|str|os\.cpu_count|os\.process_cpu_count|multiprocessing\.cpu_count"
     r"|torch\.cuda\.(is_available|device_count)|torch\.backends\.mps\.is_available|[\w.]+\.get)"
 )
 _WORD = re.compile(r"\w+")
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,14 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         style: how the project writes imports.
     """
     # Only what is written less often than before can have become dead, and that is a few names at most.
-    names = _rarer(before, after)
-    known, idle = _bindings(before, names), _unused(before, names)
+    names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
+    known = _names_of(before).bindings.keys()
+    if not any(one.name in names for one in known):
+        return []
+    idle = _names_of(before).unused(names)
     dead = {
-        binding: place
-        for binding, place in (_unused(after, names) if known else {}).items()
+        binding: places
+        for binding, places in _names_of(after).unused(names).items()
         if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
     }
     return _removals(after, dead, style)
@@ -64,59 +68,63 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
 
 def top_level_names(text: str) -> set[str]:
     """Names that :func:`newly_dead` might find dead at the top level of a module."""
-    return {binding.name for binding in _all_bindings(text) if not binding.scope}
+    return {binding.name for binding in _names_of(text).bindings if not binding.scope}
 
 
-def _rarer(before: str, after: str) -> frozenset[str]:
-    return frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
+class _Names:
+    """What a module binds that can be dead, and what it reads, by scopes: ``.function.inner``, or "" for the module."""
 
+    def __init__(self, text: str) -> None:
+        self._outline = Outline("", text)
+        self._loads: dict[str, set[str]] = {}
 
-def _bindings(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
-    return {binding: places for binding, places in _all_bindings(text).items() if binding.name in names}
+    @cached_property
+    def bindings(self) -> dict[_Binding, list[_Dead]]:
+        """Imports, and in functions other functions and variables that only compute, where they are bound."""
+        found: dict[_Binding, list[_Dead]] = {}
+        for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
+            around = self._around(statement)
+            if around and isinstance(around[0], ast.ClassDef):
+                continue
+            scope, block = self._scope(around), self._block(statement)
+            match statement:
+                case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                    for alias in aliases:
+                        name = alias.asname or alias.name.partition(".")[0]
+                        found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if scope and _is_pure(value):
+                    found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
+                case ast.FunctionDef(name=name, decorator_list=[]) if scope:
+                    found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
+        return found
 
+    def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
+        """What is bound by one of ``names`` and not read."""
+        wanted = {one: places for one, places in self.bindings.items() if one.name in names}
+        return {one: places for one, places in wanted.items() if {one.name, "locals"}.isdisjoint(self._read(one.scope))}
 
-@lru_cache(maxsize=2)
-def _all_bindings(text: str) -> dict[_Binding, list[_Dead]]:
-    tree = syntax_tree(text)
-    found: dict[_Binding, list[_Dead]] = {}
-    for scope, block, statement in _statements(tree):
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            for alias in statement.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
-        elif isinstance(statement, ast.Assign) and scope and len(statement.targets) == 1:
-            target = statement.targets[0]
-            if isinstance(target, ast.Name) and _is_pure(statement.value):
-                found.setdefault(_Binding(scope, target.id), []).append(_Dead(statement, None, block))
-        elif isinstance(statement, ast.FunctionDef) and scope and not statement.decorator_list:
-            found.setdefault(_Binding(scope, statement.name), []).append(_Dead(statement, None, block))
-    return found
+    def _read(self, scope: str) -> set[str]:
+        """Names that are read in a scope, those inside it included."""
+        if scope not in self._loads:
+            tree = self._outline.tree
+            functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
+            self._loads[scope] = set().union(*map(_loads, functions)) if scope else _loads(tree) | _exported(tree)
+        return self._loads[scope]
 
+    def _around(self, node: ast.AST) -> list[_Definition]:
+        return [one for one in self._outline.ancestors(node) if isinstance(one, _DEFINITIONS)]
 
-def _unused(text: str, names: frozenset[str]) -> dict[_Binding, list[_Dead]]:
-    loads = {binding.scope: _loads_in(text, binding.scope) for binding in _bindings(text, names)}
-    return {
-        binding: places
-        for binding, places in _bindings(text, names).items()
-        if binding.name not in loads[binding.scope] and "locals" not in loads[binding.scope]
-    }
+    def _scope(self, around: Sequence[_Definition]) -> str:
+        return "".join(f".{one.name}" for one in reversed(around))
 
-
-@lru_cache(maxsize=256)
-def _loads_in(text: str, scope: str) -> frozenset[str]:
-    """Names that are read in a scope, those inside it included; a file is asked about once for each of its hunks."""
-    if not scope:
-        tree = syntax_tree(text)
-        return frozenset(_loads(tree) | _exported(tree))
-    return frozenset().union(*map(_loads, _functions_by_scope(text)[scope]))
+    def _block(self, statement: ast.stmt) -> list[ast.stmt]:
+        fields = (value for _, value in ast.iter_fields(self._outline.parents[statement]))
+        return next(one for one in fields if isinstance(one, list) and statement in one)
 
 
 @lru_cache(maxsize=4)
-def _functions_by_scope(text: str) -> dict[str, list[ast.AST]]:
-    found: dict[str, list[ast.AST]] = {}
-    for scope, function in _functions(syntax_tree(text)):
-        found.setdefault(scope, []).append(function)
-    return found
+def _names_of(text: str) -> _Names:
+    return _Names(text)
 
 
 def _loads(node: ast.AST) -> set[str]:
@@ -144,38 +152,6 @@ def _exported(tree: ast.Module) -> set[str]:
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
             names |= {n.value for n in ast.walk(statement) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     return names
-
-
-def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    def walk(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, (*_SCOPES, ast.ClassDef)):
-                inner = f"{scope}.{child.name}"
-                if isinstance(child, _SCOPES):
-                    yield inner, child
-                yield from walk(child, inner)
-            else:
-                yield from walk(child, scope)
-
-    return walk(tree, "")
-
-
-def _statements(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
-    def walk(node: ast.AST, scope: str, in_class: bool) -> Iterator[tuple[str, list[ast.stmt], ast.stmt]]:
-        for _, value in ast.iter_fields(node):
-            blocks = value if isinstance(value, list) else []
-            for child in blocks:
-                if isinstance(child, ast.stmt):
-                    if not in_class:
-                        yield scope, blocks, child
-                    if isinstance(child, (*_SCOPES, ast.ClassDef)):
-                        yield from walk(child, f"{scope}.{child.name}", isinstance(child, ast.ClassDef))
-                    else:
-                        yield from walk(child, scope, in_class)
-                elif isinstance(child, ast.ExceptHandler | ast.match_case):
-                    yield from walk(child, scope, in_class)
-
-    return walk(tree, "", False)
 
 
 def _is_pure(value: ast.expr) -> bool:

@@ -12,12 +12,12 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.signatures import check_annotations, stays
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.queries import DOCSTRING, dotted
 from chirp_migrate.syntax.scopes import Kind
 
 #: Decorators that do nothing besides making another method.
 _DECORATORS = re.compile(r"(builtins|functools|abc|typing|typing_extensions|torch)\..+|.+\.(setter|getter|deleter)")
-_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString() | m.Ellipsis())])
+_NOTHING = DOCSTRING | m.SimpleStatementLine([m.Expr(m.Ellipsis())])
 
 
 def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
@@ -46,7 +46,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                     raise NotMovable(
                         f"the default of `{parameter.name.value}` would be made when the module is imported"
                     )
-        elif not m.matches(statement, _DOCSTRING) and not _is_constant(module, statement, offset):
+        elif not m.matches(statement, _NOTHING) and not _is_constant(module, statement, offset):
             raise NotMovable("its body does more than define methods, and would when the module is imported")
 
 

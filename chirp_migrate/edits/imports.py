@@ -17,6 +17,7 @@ from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import DOCSTRING
 from chirp_migrate.syntax.scopes import Kind
 
 _RUNTIME = "chirpid_patch"
@@ -139,8 +140,8 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
     body = module.tree.body
     run = _run(module) if source == _RUNTIME else _standard_run(module)
     if not run:
-        offset, lead, tail = _top(module)
-        return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+        offset, lead = _top(module)
+        return [Edit(offset, offset, f"{lead}{line}{module.newline}")]
     imports = dict(_top_level_imports(module))
     start, stop = module.line_start(module.span(body[run[0]])[0]), _behind(module, body[run[-1]])[0]
     found = style.insertions(module.text[start:stop], _line(source, clauses))
@@ -153,8 +154,8 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
     alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
     if not alike and source != _RUNTIME:
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
-    offset, lead, tail = _behind(module, body[(alike or run)[-1]])
-    return [Edit(offset, offset, f"{lead}{line}{module.newline}{tail}")]
+    offset, lead = _behind(module, body[(alike or run)[-1]])
+    return [Edit(offset, offset, f"{lead}{line}{module.newline}")]
 
 
 def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
@@ -176,7 +177,7 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
         return None
     following = next((one for name, one in block if name > source.casefold()), None)
     if following is None:
-        offset, lead, _ = _behind(module, block[-1][1])
+        offset, lead = _behind(module, block[-1][1])
         return Edit(offset, offset, f"{lead}{line}{module.newline}")
     if getattr(following, "leading_lines", ()):
         return None  # a comment is about what it stands above
@@ -320,22 +321,21 @@ def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     return range(first, last + 1)
 
 
-def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str, str]:
+def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str]:
+    """The offset behind the line of a statement, and the newline that is missing there."""
     end = module.line_end(module.span(statement)[1])
-    return end, "" if module.text[:end].endswith(("\n", "\r")) else module.newline, ""
+    return end, "" if module.text[:end].endswith(("\n", "\r")) else module.newline
 
 
-def _top(module: Module) -> tuple[int, str, str]:
+def _top(module: Module) -> tuple[int, str]:
     """Where the first import of a module goes: behind its docstring."""
     body = module.tree.body
-    if body and m.matches(body[0], _DOCSTRING):
-        offset, lead, _ = _behind(module, body[0])
-        return offset, lead + module.newline, ""
-    offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
-    return offset, "", ""
+    if body and m.matches(body[0], DOCSTRING):
+        offset, lead = _behind(module, body[0])
+        return offset, lead + module.newline
+    return module.line_start(module.span(body[0])[0]) if body else len(module.text), ""
 
 
-_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 _CHANGES_PATH = m.Attribute(m.Name("sys"), m.Name("path"))
 
 

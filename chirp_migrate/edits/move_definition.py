@@ -15,6 +15,7 @@ from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import DOCSTRING
 from chirp_migrate.syntax.scopes import Kind
 
 #: Longer names of what moves would fill its lines.
@@ -230,8 +231,7 @@ def import_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Iter
 def statement_after_docstring(function: cst.FunctionDef) -> cst.CSTNode:
     """First statement of a function that is not its docstring (the docstring when there is nothing else)."""
     body = list(function.body.body)
-    documented = m.matches(body[0], m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())]))
-    return body[1] if documented and len(body) > 1 else body[0]
+    return body[1] if m.matches(body[0], DOCSTRING) and len(body) > 1 else body[0]
 
 
 def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:

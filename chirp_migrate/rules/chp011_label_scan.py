@@ -13,7 +13,6 @@ from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_varia
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, LabelLoop, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
-from chirp_migrate.edits.scan_call import scan_arguments
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, matching, runtime
 
 _RUNTIME = "read_labels"
@@ -100,7 +99,7 @@ def _proposal(module: Module, found: LabelLoop) -> Proposal:
 def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
     """The loop runs over the labels, and what read them is the loop's variable."""
     node, scan = found.node, found.scan
-    arguments = scan_arguments(module, scan)
+    arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"
     call = f"{_RUNTIME}({arguments})"

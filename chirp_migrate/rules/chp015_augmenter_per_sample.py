@@ -10,6 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
 from chirp_migrate.analysis.datasets.transform_sites import BASE, ENTRY, NotOnce, SampleTransforms
+from chirp_migrate.edits.move_definition import free_name
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
@@ -97,9 +98,7 @@ def _move(module: Module, init: cst.FunctionDef, calls: Sequence[cst.Call], take
     start, end = module.span(calls[0])
     shown = module.source(calls[0].func).strip()
     wish = "_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", shown.rpartition(".")[2]).lower()
-    words, name, number = {*re.findall(r"\w+", module.text), *taken}, wish, 2
-    while name in words:
-        name, number = f"{wish}_{number}", number + 1
+    name = free_name(module, [wish], taken)
     taken.add(name)
     old, indent = module.indentation(start), module.indentation(module.span(init.body.body[0])[0])
     lines = module.text[start:end].splitlines(keepends=True)

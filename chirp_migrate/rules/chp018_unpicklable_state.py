@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import dataset_states
+from chirp_migrate.analysis.datasets.dataset_state import pickled_state
 from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, resolves_to
 
@@ -85,25 +85,22 @@ class UnpicklableState(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report what datasets keep on ``self`` that workers cannot have."""
-        for state in dataset_states(module, project):
-            if state.pickles_itself:
-                continue
-            for attribute, value, kind in state.held(lambda one: _kind(module, project, one)):
-                what, happens, remedy = kind
-                yield Proposal(
-                    module.span(value)[0],
-                    f"`self.{attribute}`, {what} made in `__init__`: {happens}. With workers, {remedy}",
-                )
+        for attribute, value, kind in pickled_state(module, project, lambda one: _kind(module, project, one)):
+            what, happens, remedy = kind
+            yield Proposal(
+                module.span(value)[0],
+                f"`self.{attribute}`, {what} made in `__init__`: {happens}. With workers, {remedy}",
+            )
 
 
 def _kind(module: Module, project: Project, value: cst.BaseExpression) -> Kind | None:
-    if isinstance(value, cst.GeneratorExp):
-        return _GENERATOR
-    if isinstance(value, cst.Subscript):
-        group = isinstance(value.slice[0].slice, cst.Index) and isinstance(value.slice[0].slice.value, cst.SimpleString)
-        return _HDF5 if group and is_call_of(module, value.value, _HDF5_PART) else None
-    if not isinstance(value, cst.Call):
-        return None
-    if moves_to_cuda(module, value):
-        return _CUDA
-    return next((kind for names, kind in _KINDS.items() if resolves_to(module, value, names, project)), None)
+    match value:
+        case cst.GeneratorExp():
+            return _GENERATOR
+        case cst.Subscript(value=file, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString()))]):
+            return _HDF5 if is_call_of(module, file, _HDF5_PART) else None
+        case cst.Call() if moves_to_cuda(module, value):
+            return _CUDA
+        case cst.Call():
+            return next((kind for names, kind in _KINDS.items() if resolves_to(module, value, names, project)), None)
+    return None

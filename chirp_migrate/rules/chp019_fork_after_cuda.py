@@ -77,7 +77,7 @@ def _forks(module: Module) -> Iterator[Proposal]:
                 continue
             function = module.enclosing_function(call)
             scope = function if function is not None else module.tree
-            if not any(_is_fork(module, one) for one in contents(scope, argument.value)):
+            if not any(_is_fork(module, one) for one in contents(module, scope, argument.value)):
                 continue
             scopes = (scope, module.tree) if function is not None else (scope,)
             used = next((use for one in scopes for use in cuda_uses(module, one)), None)

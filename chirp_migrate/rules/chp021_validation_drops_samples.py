@@ -89,7 +89,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     if dataset is None:
         return True
     function = module.enclosing_function(loader.call)
-    values = [*contents(function if function is not None else module.tree, dataset)]
+    values = [*contents(module, function if function is not None else module.tree, dataset)]
     if isinstance(dataset, cst.Attribute):
         same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
         values += [v for n in same if (v := assigned_value(module, n)) is not None]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import dataset_states
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name
+from chirp_migrate.analysis.datasets.dataset_state import pickled_state
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
 
-_MAPS = frozenset({"numpy.memmap", "numpy.lib.format.open_memmap"})
+_MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
+_NONE = cst.Name("None")
 
 
 class PickledMemoryMap(Rule):
@@ -30,22 +32,16 @@ class PickledMemoryMap(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""
-        for state in dataset_states(module, project):
-            if state.pickles_itself:
-                continue
-            for attribute, value, _ in state.held(lambda one: _is_map(module, project, one) or None):
-                yield Proposal(
-                    module.span(value)[0],
-                    f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "
-                    "forked. Keep the path and map on first use, or use `WorkerSafeArrayDataset`",
-                )
+        for attribute, value, _ in pickled_state(module, project, lambda one: _is_map(module, project, one) or None):
+            yield Proposal(
+                module.span(value)[0],
+                f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "
+                "forked. Keep the path and map on first use, or use `WorkerSafeArrayDataset`",
+            )
 
 
 def _is_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    if not isinstance(value, cst.Call):
-        return False
-    names = project.resolved_names(module, value.func)
-    if names == {"numpy.load"}:
-        mode = next((a.value for a in value.args if a.keyword is not None and a.keyword.value == "mmap_mode"), None)
-        return mode is not None and not is_name(mode, "None")
-    return bool(names) and names <= _MAPS
+    match value:
+        case cst.Call() if project.resolved_names(module, value.func) == {"numpy.load"}:
+            return not is_name(keywords(value).get("mmap_mode", _NONE), "None")
+    return is_call_of(module, value, _MAPS, project)

@@ -12,7 +12,6 @@ from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
-from chirp_migrate.edits.scan_call import scan_arguments
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
@@ -95,7 +94,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> P
         dataset = module.source(scan.dataset).strip()
         return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Left alone: {problem}")
     message = f"{_FOUND}: `{_RUNTIME}` gathers them at once, to the same tensor"
-    edit = Edit(*module.span(call), f"{_RUNTIME}({scan_arguments(module, scan)})")
+    edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
 
 

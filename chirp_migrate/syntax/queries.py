@@ -10,6 +10,8 @@ import libcst.matchers as m
 
 from chirp_migrate.syntax.module import Module, code_children, matching, walk
 
+#: A statement that is a string and nothing else.
+DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
 
@@ -104,6 +106,17 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
     """Methods of a class by name; of several of one name the last, as Python has it."""
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
+
+
+def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
+    """Methods by name of a class that has nothing else but docstrings, and each once; ``None`` of any other class."""
+    methods: dict[str, cst.FunctionDef] = {}
+    for statement in definition.body.body:
+        if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
+            methods[statement.name.value] = statement
+        elif not m.matches(statement, DOCSTRING):
+            return None
+    return methods
 
 
 def target_names(target: cst.CSTNode) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TypeVar
 
 import libcst as cst
@@ -149,9 +149,10 @@ class DatasetState:
         for attribute, uses in self._uses.items():
             found: list[tuple[cst.BaseExpression, Kind]] = []
             for use in uses:
-                value = assigned_value(use.method.module, use.node)
-                if value is not None and use.method in constructing:
-                    kinds = ((one, kind(one)) for one in contents(use.method.function, value))
+                method = use.method
+                value = assigned_value(method.module, use.node)
+                if value is not None and method in constructing:
+                    kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
             if found and not self._given_up(uses) and not self._set_from_outside(attribute):
                 yield from ((attribute, value, what) for value, what in found[:1])
@@ -181,6 +182,15 @@ def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
             yield state
 
 
+def pickled_state(
+    module: Module, project: Project, kind: Callable[[cst.BaseExpression], Kind | None]
+) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
+    """What :meth:`DatasetState.held` says of the datasets of a module that do not say how they are pickled."""
+    for state in dataset_states(module, project):
+        if not state.pickles_itself:
+            yield from state.held(kind)
+
+
 def self_name(method: Method) -> str | None:
     """What a method calls its instance; ``None`` for functions and static methods."""
     if isinstance(method.owner, cst.Module):
@@ -199,7 +209,9 @@ def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | No
     return None
 
 
-def contents(scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0) -> Iterator[cst.BaseExpression]:
+def contents(
+    module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
+) -> Iterator[cst.BaseExpression]:
     """The expressions whose values are kept by who keeps ``value``: either side of a choice, elements of a display.
 
     A local name stands for what ``scope`` assigns to it.
@@ -218,14 +230,13 @@ def contents(scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0) -> I
     elif isinstance(value, cst.DictComp | cst.NamedExpr):
         parts = [value.value]
     elif isinstance(value, cst.Name):
-        parts = _assignments(scope).get(value.value, [])
+        parts = module.once(_assignments, scope).get(value.value, [])
     for part in parts:
-        yield from contents(scope, part, depth + 1)
+        yield from contents(module, scope, part, depth + 1)
     yield value
 
 
-@lru_cache(maxsize=32)
-def _assignments(scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
+def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
     """The values that a scope assigns to each of its own names."""
     found: dict[str, list[cst.BaseExpression]] = {}
     for node in own_nodes(scope):

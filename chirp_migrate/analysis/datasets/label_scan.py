@@ -58,6 +58,19 @@ class Scan:
     dropped: list[str] = field(default_factory=list)
     problem: str | None = None
 
+    def arguments(self, module: Module) -> str:
+        """Source of the dataset, and of the indices of its samples if it is not iterated over."""
+        dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
+        if self.index is None:
+            return dataset
+        if isinstance(self.iterable, cst.Tuple) and not self.iterable.lpar:
+            iterable = f"({iterable})"
+        if isinstance(self.index, cst.Name):
+            return f"{dataset}, {iterable}"
+        return (
+            f"{dataset}, ({module.source(self.index).strip()} for {module.source(self.target).strip()} in {iterable})"
+        )
+
 
 def read_scan(
     module: Module,

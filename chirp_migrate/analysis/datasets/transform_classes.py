@@ -10,7 +10,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_super_init, own_nodes, parameters
+from chirp_migrate.syntax.queries import DOCSTRING, is_super_init, own_nodes, parameters
 
 #: What torchvision and torchaudio call their transforms.
 TRANSFORMS = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
@@ -61,19 +61,15 @@ def _only_stores(project: Project, qualified: str) -> bool:
             initialises = statement.name.value == "__init__"
             if not (_stores(statement) if initialises else _reads(module, statement, own)):
                 return False
-        elif position or not _is_docstring(statement):
+        elif position or not m.matches(statement, DOCSTRING):
             return False
     return True
-
-
-def _is_docstring(statement: cst.CSTNode) -> bool:
-    return m.matches(statement, m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())]))
 
 
 def _stores(init: cst.FunctionDef) -> bool:
     known = parameters(init).keys() | {"True", "False", "None"}
     for statement in init.body.body:
-        if is_super_init(statement) or _is_docstring(statement):
+        if is_super_init(statement) or m.matches(statement, DOCSTRING):
             continue
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else (None,):
             if not isinstance(small, cst.Assign):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
+from chirp_migrate.syntax.queries import DOCSTRING, only_methods
+
 SUPER_INIT = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__")), args=[]))])
 #: Refusing an argument is not doing anything with it.
 _REFUSAL = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Raise()])]), orelse=None)
@@ -39,15 +40,9 @@ def handing_on(definition: cst.ClassDef) -> DelegatingTransform | None:
     """How a class hands its argument on; None where it does anything else, or inherits anything."""
     bases = [one for one in definition.bases if not m.matches(one, m.Arg(m.Name("object")))]
     unusual = definition.keywords or definition.decorators or definition.type_parameters
-    if bases or unusual or not isinstance(definition.body, cst.IndentedBlock):
+    methods = only_methods(definition) or {}
+    if bases or unusual:
         return None
-    methods: dict[str, cst.FunctionDef] = {}
-    for statement in definition.body.body:
-        if m.matches(statement, DOCSTRING):
-            continue
-        if not isinstance(statement, cst.FunctionDef) or statement.name.value in methods:
-            return None
-        methods[statement.name.value] = statement
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is None or call is None or not _MEDDLING.isdisjoint(methods):
         return None

@@ -101,7 +101,7 @@ def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[
     name = dotted(node)
     values = [] if name is None else [one.value for one in origins(module, scope_of(module, node, name), name)[0]]
     found: set[str] = set()
-    for value in (part for one in (node, *values) for part in contents(module.tree, one)):
+    for value in (part for one in (node, *values) for part in contents(module, module.tree, one)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
         if isinstance(value, cst.Call):
             names = {one.rpartition(".")[0] for one in names if one.endswith("multiprocessing.get_context")}
