@@ -106,9 +106,9 @@ def _line(source: str, clauses: list[str]) -> str:
 
 def _beside_names(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
     """Add ``clauses`` to the names that ``statement`` imports: where they are sorted, in order, else as the last."""
-    assert not isinstance(statement.names, cst.ImportStar)
-    spans = [module.span(one.asname.name if one.asname else one.name) for one in statement.names]
-    starts = [module.span(one.name)[0] for one in statement.names]
+    aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+    spans = [module.span(one.asname.name if one.asname else one.name) for one in aliases]
+    starts = [module.span(one.name)[0] for one in aliases]
     names = [module.text[start:end] for start, (_, end) in zip(starts, spans, strict=True)]
     separator = ", "
     if len(names) > 1 and "#" not in (gap := module.text[spans[0][1] : starts[1]]):
@@ -165,12 +165,12 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
     """
     blocks: list[list[tuple[str, cst.CSTNode]]] = [[]]
     for one in run:
-        assert isinstance(one, cst.SimpleStatementLine)
-        if any(not leading.comment for leading in one.leading_lines):
-            blocks.append([])
-        small = one.body[0]
-        if isinstance(small, cst.ImportFrom):
-            blocks[-1].append((_sources(module, small)[0].casefold(), one))
+        match one:
+            case cst.SimpleStatementLine(leading_lines=leading, body=[small, *_]):
+                if any(not above.comment for above in leading):
+                    blocks.append([])
+                if isinstance(small, cst.ImportFrom):
+                    blocks[-1].append((_sources(module, small)[0].casefold(), one))
     block = next((block for block in blocks if any(_NEEDS_TORCH.match(name) for name, _ in block)), [])
     names = [name for name, _ in block]
     if len(names) < _FEWEST_SORTED or names != sorted(names):
@@ -205,11 +205,12 @@ def _top_level_imports(module: Module) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
-    if isinstance(statement, cst.Import):
-        return [alias.evaluated_name for alias in statement.names]
-    assert isinstance(statement, cst.ImportFrom)
-    dots = "." * len(statement.relative)
-    return [dots + (module.source(statement.module) if statement.module is not None else "")]
+    match statement:
+        case cst.Import(names=aliases):
+            return [alias.evaluated_name for alias in aliases]
+        case cst.ImportFrom(module=named):
+            return ["." * len(statement.relative) + (module.source(named) if named is not None else "")]
+    return []
 
 
 def _loads_torch(module: Module) -> bool:

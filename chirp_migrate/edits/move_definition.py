@@ -276,13 +276,16 @@ def left_over_imports(module: Module, span: tuple[int, int], captured: Iterable[
 
 
 def _import_lines(module: Module, statement: cst.CSTNode, name: str) -> set[str]:
-    assert isinstance(statement, cst.Import | cst.ImportFrom) and not isinstance(statement.names, cst.ImportStar)
-    clauses = {
-        one.evaluated_name + (f" as {name}" if one.asname is not None else "")
-        for one in statement.names
+    match statement:
+        case cst.ImportFrom(names=[*aliases], module=named):
+            source = "." * len(statement.relative) + ("" if named is None else module.source(named))
+            lead = f"from {source} import"
+        case cst.Import(names=aliases):
+            lead = "import"
+        case _:
+            return set()
+    return {
+        f"{lead} {one.evaluated_name}{'' if one.asname is None else f' as {name}'}"
+        for one in aliases
         if (one.evaluated_alias or one.evaluated_name.partition(".")[0]) == name
     }
-    if isinstance(statement, cst.Import):
-        return {f"import {clause}" for clause in clauses}
-    source = "." * len(statement.relative) + (module.source(statement.module) if statement.module is not None else "")
-    return {f"from {source} import {clause}" for clause in clauses}

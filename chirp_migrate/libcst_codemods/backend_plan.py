@@ -148,8 +148,7 @@ def _above(left_out: Iterable[Skipped], name: str) -> Iterator[Skipped]:
 
 
 def _edits(file: FilePlan) -> tuple[Edit, ...]:
-    assert file.before is not None
-    return changed_lines(SourceFile.from_bytes(file.before).text, SourceFile.from_bytes(file.after).text)
+    return changed_lines(SourceFile.from_bytes(file.before or b"").text, SourceFile.from_bytes(file.after).text)
 
 
 #: What LibCST's tool shows as warnings.

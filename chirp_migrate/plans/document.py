@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, Skipped, sha256
 
 __all__ = [
     "KIND",
@@ -69,7 +69,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     path: str
     action: Literal["rewrite", "create"]
-    note: Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
+    note: Note
     sha256_before: _Hash | None
     sha256_after: _Hash
 
@@ -78,13 +78,8 @@ class FileEntry(Struct, frozen=True, kw_only=True):
         """What a plan does to one file."""
         action: Literal["rewrite", "create"] = "create" if file.before is None else "rewrite"
         before = None if file.before is None else sha256(file.before)
-        return cls(
-            path=file.path,
-            action=action,
-            note=file.note,  # type: ignore[arg-type]
-            sha256_before=before,
-            sha256_after=sha256(file.after),
-        )
+        after = sha256(file.after)
+        return cls(path=file.path, action=action, note=file.note, sha256_before=before, sha256_after=after)
 
 
 class PlannedFile(FileEntry, frozen=True, kw_only=True):

@@ -6,9 +6,22 @@ import hashlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
-__all__ = ["SCHEMA", "Edit", "FilePlan", "Finding", "Hunk", "Import", "Plan", "Safety", "Skipped", "Status", "sha256"]
+__all__ = [
+    "SCHEMA",
+    "Edit",
+    "FilePlan",
+    "Finding",
+    "Hunk",
+    "Import",
+    "Note",
+    "Plan",
+    "Safety",
+    "Skipped",
+    "Status",
+    "sha256",
+]
 
 #: Version of the documents: it changes when a field changes its meaning or goes, not when one is added.
 SCHEMA: Final = 1
@@ -49,6 +62,9 @@ class Edit:
     end: int
     replacement: str
 
+
+#: Why a file is written.
+Note = Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
 
 #: An import that rewritten code needs: module, and the clause behind ``import`` (``name`` or ``name as other``).
 Import = tuple[str, str]
@@ -116,7 +132,7 @@ class FilePlan:
         path: posix path relative to the root of the plan.
         before: the bytes the plan was made from; ``None`` when the file is to be created.
         after: the bytes it is to have.
-        note: why it is written: ``rewrite``, ``scaffold``, ``dependency``, ``vendor`` or ``ignore``.
+        note: why it is written.
         hunks: of a rewritten file, what can be accepted or refused in it.
         public: of a rewritten file, names that others take from it, so that they stay whatever becomes of them here.
     """
@@ -124,7 +140,7 @@ class FilePlan:
     path: str
     before: bytes | None
     after: bytes
-    note: str
+    note: Note
     hunks: tuple[Hunk, ...] = ()
     public: frozenset[str] = frozenset()
 

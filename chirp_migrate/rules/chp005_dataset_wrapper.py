@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import libcst as cst
 import libcst.matchers as m
@@ -69,14 +69,16 @@ class DatasetWrapper(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Replace understood datasets where they are constructed."""
         for call in module.find(cst.Call):
-            made = m.Call(m.Name("type"), args=[m.Arg(m.SimpleString()), m.Arg(m.Tuple()), m.Arg(m.Dict())])
-            if m.matches(call, made):
-                proposal = _made_by_type(module, project, call)
-                if proposal is not None:
-                    yield proposal
+            match [call.func, *(one.value for one in call.args)]:
+                case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
+                    proposal = _made_by_type(module, project, call, [one.value for one in bases], entries)
+                    if proposal is not None:
+                        yield proposal
 
 
-def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal | None:
+def _made_by_type(
+    module: Module, project: Project, node: cst.Call, bases: Sequence[cst.BaseExpression], entries: cst.Dict
+) -> Proposal | None:
     parent = module.parents[node]
     removal: list[Edit] = []
     if isinstance(parent, cst.Call) and parent.func is node:
@@ -89,9 +91,7 @@ def _made_by_type(module: Module, project: Project, node: cst.Call) -> Proposal 
             constructions = []
     else:
         return None
-    bases, entries = node.args[1].value, node.args[2].value
-    assert isinstance(bases, cst.Tuple) and isinstance(entries, cst.Dict)
-    is_dataset = is_torch_dataset(module, project, [one.value for one in bases.elements])
+    is_dataset = is_torch_dataset(module, project, bases)
     is_local = not isinstance(module.scopes.scope_of(node).node, cst.Module | cst.ClassDef)
     if not constructions or not is_local or not is_dataset:
         return None

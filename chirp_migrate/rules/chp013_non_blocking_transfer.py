@@ -103,10 +103,12 @@ def _in_loop(
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
     calls = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
     for call in sorted(calls, key=lambda node: module.span(node)[0]):
-        if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
-            continue
-        path = batch.value(call.func.value)
-        if path is None or not _goes_to_a_device(module, call):
+        match call.func:
+            case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
+                path = batch.value(moved)
+            case _:
+                continue
+        if path is None or not _goes_to_a_device(module, call, method):
             continue
         problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
         statements.setdefault(statement_of(module, call), []).append((call, problem))
@@ -141,14 +143,13 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     yield from change.edits()
 
 
-def _goes_to_a_device(module: Module, call: cst.Call) -> bool:
+def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
     """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
-    assert isinstance(call.func, cst.Attribute)
     given = keywords(call)
     positional = [a.value for a in call.args if a.keyword is None]
     if any(a.star for a in call.args) or not given.keys() <= {"device", "dtype", "memory_format", "copy"}:
         return False
-    if call.func.attr.value == "cuda":
+    if method == "cuda":
         return len(positional) <= 1
     if len(positional) > 2 or (len(positional) == 2 and not is_dtype(module, positional[1])):
         return False

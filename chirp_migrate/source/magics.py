@@ -162,11 +162,10 @@ def _head(source: str) -> str:
     Raises:
         NotPython: the cell's magic takes something else, or may do so.
     """
-    found = _CELL_MAGICS.match(source)
-    assert found is not None
-    if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", found[1])):
+    head = found[1] if (found := _CELL_MAGICS.match(source)) else ""
+    if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", head)):
         raise NotPython("")
-    return found[1].rstrip()
+    return head.rstrip()
 
 
 def _escapes(source: str) -> Iterator[tuple[int, int, bool]]:
