@@ -54,8 +54,8 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
     """
     # Only what is written less often than before can have become dead, and that is a few names at most.
     names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
-    known = _names_of(before).bindings.keys()
-    if not any(one.name in names for one in known):
+    known = _names_of(before).bound(names) if names else {}
+    if not known:
         return []
     idle = _names_of(before).unused(names)
     dead = {
@@ -80,7 +80,7 @@ class _Names:
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_Dead]]:
-        """Imports, and in functions other functions and variables that only compute, where they are bound."""
+        """Imports, and in functions other functions and variables, where they are bound."""
         found: dict[_Binding, list[_Dead]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._around(statement)
@@ -92,16 +92,22 @@ class _Names:
                     for alias in aliases:
                         name = alias.asname or alias.name.partition(".")[0]
                         found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if scope and _is_pure(value):
+                case ast.Assign(targets=[ast.Name(id=name)]) if scope:
                     found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
                 case ast.FunctionDef(name=name, decorator_list=[]) if scope:
                     found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
         return found
 
+    def bound(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
+        """What is bound by one of ``names``, where nothing can be seen of computing it."""
+        named = {one: places for one, places in self.bindings.items() if one.name in names}
+        pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
+        return {one: places for one, places in pure.items() if places}
+
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
         """What is bound by one of ``names`` and not read."""
-        wanted = {one: places for one, places in self.bindings.items() if one.name in names}
-        return {one: places for one, places in wanted.items() if {one.name, "locals"}.isdisjoint(self._read(one.scope))}
+        bound = self.bound(names).items()
+        return {one: places for one, places in bound if {one.name, "locals"}.isdisjoint(self._read(one.scope))}
 
     def _read(self, scope: str) -> set[str]:
         """Names that are read in a scope, those inside it included."""
@@ -154,12 +160,12 @@ def _exported(tree: ast.Module) -> set[str]:
     return names
 
 
-def _is_pure(value: ast.expr) -> bool:
-    return all(
-        not isinstance(node, ast.Call) or _PURE_CALLS.fullmatch(ast.unparse(node.func))
-        for node in ast.walk(value)
-        if not isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
-    ) and not any(isinstance(n, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr) for n in ast.walk(value))
+def _is_pure(statement: ast.stmt) -> bool:
+    return not isinstance(statement, ast.Assign) or not any(
+        isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr)
+        or (isinstance(node, ast.Call) and not _PURE_CALLS.fullmatch(ast.unparse(node.func)))
+        for node in ast.walk(statement.value)
+    )
 
 
 def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) -> list[Edit]:

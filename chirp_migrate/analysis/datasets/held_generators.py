@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binds, own_nodes
+from chirp_migrate.syntax.queries import binds, is_name, own_nodes
 
 _GENERATORS = frozenset(
     {
@@ -150,13 +151,7 @@ def _reseeded(state: DatasetState, attribute: str) -> bool:
 def _reads_global(module: Module, method: Method, name: str) -> bool:
     if method.module is not module or binds(method.function, name):
         return False
-    for node in walk(method.function.body):
-        parent = module.parents[node]
-        only_named = isinstance(parent, cst.Attribute) and parent.attr is node
-        only_named |= isinstance(parent, cst.Arg) and parent.keyword is node
-        if isinstance(node, cst.Name) and node.value == name and not only_named:
-            return True
-    return False
+    return any(is_name(node, name) and is_variable(module, node) for node in walk(method.function.body))
 
 
 def _reassigned(module: Module, name: str) -> bool:

@@ -17,7 +17,7 @@ from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, dotted
+from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_name, mention
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
@@ -148,18 +148,8 @@ def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
     """``sample[1]`` wherever it is read in ``code``."""
-    seconds = [(one, _second(one)) for one in _walk(code)]
-    return [one for one, of in seconds if of is not None and m.matches(of, m.Name(sample)) and _is_value(module, one)]
-
-
-def _is_value(module: Module, node: cst.CSTNode) -> bool:
-    """Whether an expression is read, not assigned to or deleted."""
-    parent = module.parents[node]
-    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        parent = module.parents[parent]
-    targets = isinstance(parent, cst.AssignTarget | cst.Del)
-    assigned = isinstance(parent, cst.AugAssign | cst.AnnAssign) and parent.target is node
-    return not targets and not assigned
+    found = [one for one in _walk(code) if is_name(_second(one), sample)]
+    return [one for one in found if mention(module, one) is Mention.READ]
 
 
 def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str) -> Sample | None:
@@ -184,7 +174,7 @@ def _indexed(
     reads = [module.parents[one] for one, _ in samples]
     if not samples or any(_second(read) is not one for read, (one, _) in zip(reads, samples, strict=True)):
         return None
-    if not all(_is_value(module, read) for read in reads):
+    if not all(mention(module, read) is Mention.READ for read in reads):
         return None
     found = _scan(samples[0][1], target, iterable)
     found.reads = list(reads)

@@ -9,7 +9,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.catalogue import resolves_to
-from chirp_migrate.analysis.dataflow.attribute_changes import is_changed
+from chirp_migrate.analysis.dataflow.onlookers import is_changed
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.syntax.module import Module, walk
