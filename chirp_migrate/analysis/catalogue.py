@@ -13,6 +13,8 @@ from chirp_migrate.syntax.project import Project
 FACTORY = r"chirpid_patch\.OptimalDataLoaderFactory\.create_\w+"
 #: Classes of loaders.
 LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader|chirpid_patch\.BatchedDataLoader")
+#: PyTorch's ``Dataset`` itself.
+TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
 #: Classes of datasets, and what splits one.
 DATASET = re.compile(
     r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.catalogue import TORCH_DATASET
 from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
-from chirp_migrate.edits.dataset_class import Declared, is_torch_dataset_name, read_declared
+from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, runtime
 
@@ -65,7 +66,7 @@ class WorkerSafeDatasetClass(Rule):
             and len(one.bases) == 1
             and not (one.keywords or one.decorator_list)
             and "__getitem__" in functions_of(one)
-            and bases_may_be(outline, project, one, is_torch_dataset_name)
+            and bases_may_be(outline, project, one, TORCH_DATASET.fullmatch)
             for one in outline.tree.body
         )
 

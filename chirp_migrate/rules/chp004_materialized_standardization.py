@@ -11,13 +11,13 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
+from chirp_migrate.analysis.datasets.declared_class import short
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     in_comprehension,
     in_loop,
     may_be_read_outside,
 )
-from chirp_migrate.edits.dataset_class import short
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 
 _SHIPPED = "standardized_samples"

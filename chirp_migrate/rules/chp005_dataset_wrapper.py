@@ -21,7 +21,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     none_tested,
     settled,
 )
-from chirp_migrate.edits.dataset_class import evaluator, is_torch_dataset
+from chirp_migrate.analysis.datasets.declared_class import evaluator, is_torch_dataset
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.mask_meaning import MASK_PARAMETERS
-from chirp_migrate.edits.dataset_class import DatasetClass, Store, read_dataset_class, superclass_edits
+from chirp_migrate.edits.superclass import DatasetClass, Store, read_dataset_class, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
