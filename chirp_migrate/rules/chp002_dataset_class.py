@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import TORCH_DATASET
 from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
 from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
 from chirp_migrate.edits.statements import class_decorator
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, runtime
+from chirp_migrate.rules.api import TORCH_DATASET, Module, Outline, Project, Proposal, Rule, Safety, runtime
 
 _DOES = {
     "standardizes": "standardises one sample at a time",

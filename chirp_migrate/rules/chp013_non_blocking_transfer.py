@@ -11,6 +11,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
@@ -36,8 +37,6 @@ _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
 _MPS = r"""["']mps\b|\bbackends\s*\.\s*mps\b"""
 _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
-#: How many positional arguments of a loader may come before ``collate_fn``.
-_COLLATE_FN = 7
 #: A ``to`` of the project itself that would not take the argument.
 _OWN_TO = (
     r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|\b(to|cuda)\s*=(?!=)|setattr\([^)]*['\"](to|cuda)['\"]"
@@ -160,10 +159,8 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
 def _collates_tensors(loader: Loader) -> bool:
     """Whether PyTorch's own collation makes the batches, which knows no other objects than tensors to move."""
     for _, call in loader.calls:
-        given = keywords(call)
-        if "collate_fn" in given or any(a.star for a in call.args) or is_name(given.get("batch_size"), "None"):
-            return False
-        if sum(a.keyword is None for a in call.args) >= _COLLATE_FN:
+        single = is_name(keywords(call).get("batch_size"), "None")
+        if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
             return False
     return loader.complete
 

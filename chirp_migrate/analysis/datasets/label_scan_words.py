@@ -45,28 +45,31 @@ def may_scan(outline: Outline) -> bool:
 
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
     target, iterable = loop.target, loop.iter
-    if isinstance(iterable, ast.Call) and isinstance(target, ast.Tuple) and len(target.elts) == 2 and iterable.args:
-        target, iterable = target.elts[1], iterable.args[0]  # enumerate, under whatever name
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2 else []
-    names = [one.id for one in parts if isinstance(one, ast.Name)]
-    if len(names) == 2 and dataset(iterable):
-        return not _uses(code, names[0]) and _uses(code, names[1])
-    if not isinstance(target, ast.Name):
-        return False
+    match target, iterable:
+        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under whatever name
+            target, iterable = inner, first
+    match target:
+        case ast.Tuple(elts=[ast.Name(id=x), ast.Name(id=y)]) | ast.List(elts=[ast.Name(id=x), ast.Name(id=y)]):
+            return dataset(iterable) and not _uses(code, x) and _uses(code, y)
+        case ast.Name(id=each):
+            pass
+        case _:
+            return False
     for node in (inner for part in code for inner in ast.walk(part)):
-        if isinstance(node, ast.Subscript) and _is_one(node.slice):
-            owner = node.value
-            if isinstance(owner, ast.Name) and owner.id == target.id and dataset(iterable):
-                return True
-            if isinstance(owner, ast.Subscript) and dataset(owner.value):
-                return True
-        elif isinstance(node, ast.Assign) and any(_is_pair(one) or isinstance(one, ast.Name) for one in node.targets):
-            value = node.value
-            if isinstance(value, ast.Subscript) and dataset(value.value):
-                return True
-            if isinstance(value, ast.Name) and value.id == target.id and dataset(iterable):
-                return True
+        match node:
+            case ast.Subscript(value=ast.Name() | ast.Subscript() as sample, slice=ast.Constant(value=1)):
+                pass
+            case ast.Assign(value=ast.Name() | ast.Subscript() as sample) if any(map(_is_opened, node.targets)):
+                pass
+            case _:
+                continue
+        if dataset(sample.value) if isinstance(sample, ast.Subscript) else sample.id == each and dataset(iterable):
+            return True
     return False
+
+
+def _is_opened(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) or (isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2)
 
 
 def _reads(element: ast.expr, dataset: Callable[[ast.expr], bool]) -> bool:
@@ -79,14 +82,6 @@ def _owners(node: ast.expr) -> Iterator[ast.expr]:
     while isinstance(node, ast.Subscript):
         node = node.value
         yield node
-
-
-def _is_pair(node: ast.expr) -> bool:
-    return isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2
-
-
-def _is_one(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value == 1
 
 
 def _uses(code: list[ast.AST], name: str) -> bool:
