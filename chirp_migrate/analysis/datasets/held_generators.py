@@ -8,22 +8,16 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binds, is_name, own_nodes
 
-_GENERATORS = frozenset(
-    {
-        "numpy.random.default_rng",
-        "numpy.random.Generator",
-        "numpy.random.RandomState",
-        "numpy.random.mtrand.RandomState",
-        "sklearn.utils.check_random_state",
-        "random.Random",
-        "torch.Generator",
-    }
+_GENERATORS = re.compile(
+    r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
+    r"|torch\.Generator"
 )
 #: Methods that put a generator into another state, and attributes through which that is done.
 _RESEEDING = frozenset(
@@ -96,7 +90,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
         named = [n for one in annotations for n in walk(one) if isinstance(n, cst.Name | cst.Attribute)]
-        return any(project.resolved_names(module, one) & _GENERATORS for one in named)
+        return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
     return isinstance(value, cst.Call) and _maker(module, project, value) is value
 
 
@@ -108,8 +102,7 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
                 pass
             case made:
                 pass
-        names = project.resolved_names(module, made.func) if isinstance(made, cst.Call) else set()
-        if isinstance(one, cst.Call) and names and names <= _GENERATORS:
+        if isinstance(one, cst.Call) and is_call_of(module, made, _GENERATORS, project):
             return one
     return None
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 import libcst.matchers as m
 
+from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.scopes import Kind
 
 #: What a machine can be asked.
-_MACHINE_QUESTIONS = frozenset(
-    {
-        "os.cpu_count",
-        "os.process_cpu_count",
-        "os.sched_getaffinity",
-        "multiprocessing.cpu_count",
-        "torch.cuda.is_available",
-        "torch.cuda.device_count",
-        "torch.backends.mps.is_available",
-        "torch.accelerator.is_available",
-        "builtins.min",
-        "builtins.max",
-        "builtins.int",
-        "builtins.bool",
-        "builtins.len",
-        "builtins.str",
-    }
+_MACHINE_QUESTIONS = re.compile(
+    r"os\.((process_)?cpu_count|sched_getaffinity)|multiprocessing\.cpu_count|builtins\.(min|max|int|bool|len|str)"
+    r"|torch\.(cuda\.(is_available|device_count)|(backends\.mps|accelerator)\.is_available)"
 )
 _OFF = m.Name("False") | m.Name("None") | m.Integer("0")
 _DEPTH = 6
@@ -43,35 +32,26 @@ def follows_machine(module: Module, expression: cst.BaseExpression, depth: int =
 def _from_machine(module: Module, node: cst.BaseExpression, depth: int) -> bool:
     if depth > _DEPTH:
         return False
-    if isinstance(node, cst.Integer | cst.Float | cst.SimpleString):
-        return True
-    if isinstance(node, cst.Name):
-        return node.value in ("True", "False", "None") or _local_from_machine(module, node, depth)
-    if isinstance(node, cst.Attribute):
-        return _is_device(node)
-    if isinstance(node, cst.Call):
-        asked = module.qualified_names(node.func)
-        parts = [argument.value for argument in node.args]
-        if not asked or not asked <= _MACHINE_QUESTIONS:
+    match node:
+        case cst.Integer() | cst.Float() | cst.SimpleString() | cst.Name(value="True" | "False" | "None"):
+            return True
+        case cst.Name():
+            return _local_from_machine(module, node, depth)
+        case cst.Attribute(value=cst.Attribute(attr=cst.Name(value=owner)) | cst.Name(value=owner), attr=attribute):
+            return attribute.value == "type" and "device" in owner  # what kind of device the run is on
+        case cst.Call(func=function, args=arguments) if resolves_to(module, function, _MACHINE_QUESTIONS):
+            parts = [one.value for one in arguments]
+        case cst.IfExp(test=test, body=body, orelse=orelse):
+            parts = [test, body, orelse]
+        case cst.BinaryOperation(left=left, right=right) | cst.BooleanOperation(left=left, right=right):
+            parts = [left, right]
+        case cst.UnaryOperation(expression=operand):
+            parts = [operand]
+        case cst.Comparison(left=left, comparisons=targets):
+            parts = [left, *(one.comparator for one in targets)]
+        case _:
             return False
-    elif isinstance(node, cst.IfExp):
-        parts = [node.test, node.body, node.orelse]
-    elif isinstance(node, cst.BinaryOperation | cst.BooleanOperation):
-        parts = [node.left, node.right]
-    elif isinstance(node, cst.UnaryOperation):
-        parts = [node.expression]
-    elif isinstance(node, cst.Comparison):
-        parts = [node.left, *(target.comparator for target in node.comparisons)]
-    else:
-        return False
     return all(_from_machine(module, part, depth + 1) for part in parts)
-
-
-def _is_device(node: cst.Attribute) -> bool:
-    """``device.type`` and ``self.device.type``: what kind of device the run is on."""
-    owner = node.value
-    last = owner.attr.value if isinstance(owner, cst.Attribute) else owner.value if isinstance(owner, cst.Name) else ""
-    return node.attr.value == "type" and "device" in last
 
 
 def _local_from_machine(module: Module, node: cst.Name, depth: int) -> bool:
