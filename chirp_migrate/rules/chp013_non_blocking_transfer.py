@@ -71,13 +71,12 @@ class NonBlockingTransfer(Rule):
     )
     safety = Safety.SAFE
     for_the_curious = True
-    trigger = (".to(", ".cuda(")
+    trigger = (".to", ".cuda")
+    shape = _TRANSFER
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a word for a loader, and a transfer that may block."""
-        if ".to" not in text and ".cuda" not in text:
-            return False
-        return may_use_loader(text) and _TRANSFER.search(text) is not None
+        return super().concerns(text, project) and may_use_loader(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader moves something."""

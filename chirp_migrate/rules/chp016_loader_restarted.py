@@ -26,10 +26,11 @@ class LoaderRestarted(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("next",)
+    shape = _NEXT
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that take the first of something, and have a word for a loader."""
-        return "next" in text and may_use_loader(text) and _NEXT.search(text) is not None
+        return super().concerns(text, project) and may_use_loader(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where the first of something is taken in a loop."""

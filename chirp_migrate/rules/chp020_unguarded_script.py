@@ -33,12 +33,12 @@ class UnguardedScript(Rule):
     safety = Safety.ADVICE
     for_the_curious = True
     trigger = _WORKERS
+    beside = ("oader",)
+    shape = _GIVEN
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that name a number of workers and run something at their top level."""
-        if "_workers" not in text or "oader" not in text:
-            return False
-        return _GIVEN.search(text) is not None and _TOP_LEVEL.search(text) is not None
+        return super().concerns(text, project) and _TOP_LEVEL.search(text) is not None
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a call that names workers stands in what runs when the module is imported."""

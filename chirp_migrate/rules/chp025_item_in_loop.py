@@ -55,12 +55,11 @@ class ItemInLoop(Rule):
     safety = Safety.SAFE
     for_the_curious = True
     trigger = (".item", "float(", "int(")
+    shape = _READ
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""
-        if not super().concerns(text, project) or not may_use_loader(text):
-            return False
-        return may_move(text) and _READ.search(text) is not None
+        return super().concerns(text, project) and may_use_loader(text) and may_move(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something and reads a number."""

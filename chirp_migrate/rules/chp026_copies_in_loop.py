@@ -42,12 +42,11 @@ class CopiesInLoop(Rule):
     safety = Safety.ADVICE
     for_the_curious = True
     trigger = (".cpu", ".numpy", ".tolist")
+    shape = _COPY
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that copy tensors, move something to a device, and have a word for a loader."""
-        if not super().concerns(text, project) or not may_use_loader(text):
-            return False
-        return may_move(text) and _COPY.search(text) is not None
+        return super().concerns(text, project) and may_use_loader(text) and may_move(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something to a device and copies something."""
