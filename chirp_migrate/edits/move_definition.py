@@ -22,29 +22,10 @@ from chirp_migrate.syntax.scopes import Kind
 _LONGEST_NAME = 40
 #: Modules that only define something.
 _QUIET = sys.stdlib_module_names | {"numpy", "torch"}
-_DEFINITION = re.compile(r"(?m)^([ \t]*)(?:async[ \t]+)?(def|class)\b")
-_LONG_STRING = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'')
 
 
 class NotMovable(Exception):
     """A definition cannot be moved; the message is the reason, as a clause."""
-
-
-def nests(text: str, word: str) -> bool:
-    """Whether ``word`` (``def`` or ``class``) may stand inside a function, by the look of the lines alone."""
-    return _nests(text, word) or _nests(_LONG_STRING.sub("", text), word)
-
-
-def _nests(text: str, word: str) -> bool:
-    around: list[tuple[int, str]] = []
-    for found in _DEFINITION.finditer(text):
-        indent = len(found.group(1).expandtabs())
-        while around and around[-1][0] >= indent:
-            around.pop()
-        if found.group(2) == word and any(kind == "def" for _, kind in around):
-            return True
-        around.append((indent, found.group(2)))
-    return False
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
@@ -55,10 +56,7 @@ class LocalDatasetClass(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Modules with classes in functions, and with words for what these may be."""
-        return "Dataset" in text and move.nests(text, "class")
+    shape = re.compile(r"(?m)^[ \t]+class\b")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class in a function may be a dataset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from textwrap import dedent
 
@@ -57,10 +58,11 @@ class LocalFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = ("def",)
+    shape = re.compile(r"(?m)^[ \t]+(async[ \t]+)?def\b")
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Modules with functions in functions, and with words for what may hold them."""
-        return may_have_destinations(text) and move.nests(text, "def")
+        """Modules with functions that are indented, and with words for what may hold them."""
+        return super().concerns(text, project) and may_have_destinations(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a local function may go anywhere."""
