@@ -13,10 +13,8 @@ from chirp_migrate.analysis.datasets.transform_sites import BASE, ENTRY, NotOnce
 from chirp_migrate.edits.move_definition import free_name
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety
 
+#: A method that runs for each sample.
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
-_MADE = re.compile(r"\b[A-Z]\w*[a-z]\w*\s*\(|\b[A-Z]{4}\s*\(")
-#: Words of which one is there where samples are augmented.
-_WORDS = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
 
 
 class AugmenterPerSample(Rule):
@@ -55,13 +53,7 @@ class AugmenterPerSample(Rule):
     )
     safety = Safety.SAFE
     trigger = ("__getitem", "__call__", "collate")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a method that runs for each sample, behind which something may be made."""
-        if not any(word in text for word in _WORDS):
-            return False
-        found = _METHOD.search(text)
-        return found is not None and _MADE.search(text, found.end()) is not None
+    shape = _METHOD
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class that inherits from nothing else has such a method, and makes something."""
