@@ -20,7 +20,7 @@ DATASET = re.compile(
     r"torch\.utils\.data\.(dataset\.)?(\w*Dataset|Subset|random_split)|torchvision\.datasets\.\w+|chirpid_patch\.WorkerSafe\w+"
 )
 #: What shows progress around what it is given, and gives the same.
-PROGRESS = r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track"
+PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
 #: Decorators that hand a function's arguments on as they are, and its result back.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 #: How many classes are followed one above the other.

@@ -8,28 +8,15 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.catalogue import PROGRESS
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import counted_loops
 from chirp_migrate.edits.statements import first_in_block
-from chirp_migrate.rules.api import (
-    PROGRESS,
-    Module,
-    Outline,
-    Project,
-    Proposal,
-    Rule,
-    Safety,
-    dotted,
-    holds,
-    is_call_of,
-    own_nodes,
-    resolves_to,
-)
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
-_SHOWN = re.compile(PROGRESS)
 _LOOP = re.compile(r"^[ \t]*for\b[^\r\n]*\b(range|trange)\b", re.MULTILINE)
 _NAMED = (ast.Name, ast.Attribute, ast.Starred)
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
@@ -91,7 +78,7 @@ class SetEpoch(Rule):
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:
     match iterable:
-        case cst.Call(args=[first, *_]) if resolves_to(module, iterable, _SHOWN, project):
+        case cst.Call(args=[first, *_]) if is_call_of(module, iterable, PROGRESS, project):
             return _is_counted(module, project, first.value)
     return is_call_of(module, iterable, _COUNTED, project)
 
@@ -120,7 +107,7 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
-    inner = [loop for loop in around if not any(holds(module, loop, made) for made in sampler.made)]
+    inner = [loop for loop in around if not any(loop in module.ancestors(made) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner
     loop = next(iter(chosen), around[0])

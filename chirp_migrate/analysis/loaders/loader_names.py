@@ -32,7 +32,7 @@ _FACTORY = re.compile(FACTORY)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
 #: Calls that yield what their first argument yields.
-_WRAPPERS = re.compile(rf"{PROGRESS}|builtins\.iter|itertools\.islice")
+_WRAPPERS = re.compile(rf"{PROGRESS.pattern}|builtins\.iter|itertools\.islice")
 _OTHERS = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)

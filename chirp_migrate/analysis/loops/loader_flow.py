@@ -31,7 +31,6 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters
 
-_SHOWN = re.compile(PROGRESS)
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
 #: What of a loader, or of a progress bar around it, is asked or told without reading a batch.
 _MEMBERS = frozenset(
@@ -317,7 +316,7 @@ class _Following:
             self.value(replace(way, inside=(1, *way.inside)), call)
         elif names == {"builtins.zip"} and argument.keyword is None:
             self.value(replace(way, inside=(place, *way.inside)), call)
-        elif place == 0 and resolves_to(module, call, _SHOWN, self._project):
+        elif place == 0 and resolves_to(module, call, PROGRESS, self._project):
             self.value(way, call)
         else:
             self._passed(way, call, argument)
