@@ -16,7 +16,7 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.document import tune_report
+from chirp_migrate.tune.recommend import tune_report
 from chirp_migrate.tune.report import show
 from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.session import tune_tree

@@ -5,19 +5,91 @@ docs/json.md says what each field is. A field that is added has a default.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Literal
 
 import msgspec
 
-from chirp_migrate.training.watch.augmentation import share_of_loading
-from chirp_migrate.tune.candidate import Candidate
-from chirp_migrate.tune.plateau import Place, Standing, pick, settled, standings
-from chirp_migrate.tune.recommend import Recommendation, recommendations
-from chirp_migrate.tune.request import Findings, LoaderFindings, Training
+__all__ = [
+    "Beside",
+    "Candidate",
+    "Findings",
+    "LoaderReport",
+    "Measured",
+    "Place",
+    "Recommendation",
+    "Training",
+    "TuneReport",
+]
 
-__all__ = ["Beside", "LoaderReport", "TuneReport", "tune_report"]
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way of loading.
+
+    Attributes:
+        num_workers: worker processes; 0 loads in the training's own process.
+        prefetch_factor: batches that each worker loads ahead; None without workers.
+        prefetch_threads: threads that load ahead in the process; 0 with workers.
+        batch_size: samples in a batch; None where a batch sampler decides.
+    """
+
+    num_workers: int
+    prefetch_factor: int | None = None
+    prefetch_threads: int = 0
+    batch_size: int | None = None
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """What it costs in processes, then in threads, then in memory for batches: smaller is better."""
+        return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
+
+    @property
+    def at_once(self) -> int:
+        """Batches that are loaded at the same time."""
+        return max(self.num_workers, self.prefetch_threads, 1)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it loads in the process, when a batch is asked for: what everything is compared with."""
+        return not (self.num_workers or self.prefetch_threads)
+
+    def __str__(self) -> str:
+        if self.num_workers:
+            ahead = f", prefetch {self.prefetch_factor}" if self.prefetch_factor is not None else ""
+            return f"{self.num_workers} worker{'s' if self.num_workers > 1 else ''}{ahead}"
+        if self.prefetch_threads:
+            return f"{self.prefetch_threads} prefetch thread{'s' if self.prefetch_threads > 1 else ''}"
+        return "in the process"
+
+
+@dataclass
+class Measured:
+    """What was measured of one candidate, a value for each round it took part in.
+
+    Attributes:
+        candidate: the way of loading.
+        rates: samples a second, once running.
+        first_batch_s: seconds to the first batch, the start of workers included; no part of the rates.
+        batches: batches that were counted, over all rounds.
+        error: why it could not be measured; None where it could.
+    """
+
+    candidate: Candidate
+    rates: list[float] = field(default_factory=list)
+    first_batch_s: list[float] = field(default_factory=list)
+    batches: int = 0
+    error: str | None = None
+
+
+class Place(str, Enum):
+    """Where a configuration stands: the best, level with it, below it, or not measured."""
+
+    BEST = "best"
+    LEVEL = "level"
+    BELOW = "below"
+    FAILED = "failed"
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +113,109 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     beside_best_interval: tuple[float, float] | None = None
 
 
-@dataclass
-class LoaderReport(LoaderFindings):
-    """What was found for one loader, and what follows; ``standings`` are those of ``measured``, in its order."""
+@dataclass(frozen=True)
+class Recommendation:
+    """One thing to do.
 
+    Attributes:
+        setting: what to change, such as ``num_workers`` or ``data.num_workers in config.yaml``.
+        value: what to set it to, or what to do with it.
+        why: the measurement behind it.
+        warning: whether something is out of the required range.
+    """
+
+    setting: str
+    value: str
+    why: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.value} ({self.why})"
+
+
+@dataclass
+class LoaderReport:
+    """What was found for one loader, and what follows from it (from ``picked`` on).
+
+    Attributes:
+        name: class names of its dataset, outermost first.
+        role: ``training`` or ``validation``.
+        batch_size: samples in a batch; None where a batch sampler decides.
+        samples: samples in the dataset.
+        migrated: whether the loader measured was that of ``chirpid_patch``, else PyTorch's.
+        now: how the training loads today; None where that is not known.
+        setting: what the user's settings are called, by the argument of the loader: ``num_workers`` may be
+            ``data.num_workers in config.yaml``.
+        measured: every candidate.
+        batch_sizes: what was picked, at other batch sizes.
+        rounds: rounds made.
+        cpu_share: CPU time / wall time of loading in the process; None where that failed.
+        with_s, without_s: seconds a batch with and without augmentation, by round; empty where not measured.
+        not_augmented: why they are empty; None where they are not.
+        others: share of the CPUs that other processes used meanwhile, the median; None where that is not known.
+        waited_share: share of the training's time spent waiting for it; None without a training.
+        saved: profile that the pick was kept in; None where it was not.
+        not_saved: why not, where it was asked for.
+        picked: the configuration that is recommended; None where all failed.
+        settled: whether no further round could well change it.
+        standings: those of ``measured``, in its order.
+        augmentation_share: of the time of loading that augmentation takes; None where not measured.
+        recommendations: what to change.
+    """
+
+    name: str
+    role: str
+    batch_size: int | None
+    samples: int
+    migrated: bool
+    now: Candidate | None = None
+    setting: dict[str, str] = field(default_factory=dict)
+    measured: list[Measured] = field(default_factory=list)
+    batch_sizes: list[Measured] = field(default_factory=list)
+    rounds: int = 0
+    cpu_share: float | None = None
+    with_s: list[float] = field(default_factory=list)
+    without_s: list[float] = field(default_factory=list)
+    not_augmented: str | None = None
+    others: float | None = None
+    waited_share: float | None = None
+    saved: str | None = None
+    not_saved: str | None = None
     picked: Candidate | None = None
     settled: bool = True
     standings: list[Beside] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
+
+
+@dataclass
+class Training:
+    """The training that was watched.
+
+    Attributes:
+        seconds: wall time of the training calls.
+        gpu_percent: mean utilisation of the GPUs meanwhile; None where there is none to read.
+        gpu: the GPUs, or why there is none, in words.
+    """
+
+    seconds: float
+    gpu_percent: float | None
+    gpu: str
+
+
+@dataclass
+class Findings:
+    """Everything the child found out, of which nothing is concluded yet.
+
+    Attributes:
+        loaders: those that were measured.
+        training: the training that was watched; None where there was none.
+        notes: what the user should know, one sentence each.
+    """
+
+    loaders: list[LoaderReport] = field(default_factory=list)
+    training: Training | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,43 +228,3 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
     machine: dict[str, Any]
     described: str = ""
-
-
-def tune_report(findings: Findings, machine: dict[str, Any], described: str, tool: str) -> TuneReport:
-    """Conclude; recommendations that concern the training as a whole stand with the first loader."""
-    loaders = []
-    for number, found in enumerate(findings.loaders):
-        placed = standings(found.measured)
-        chosen = pick(placed)
-        loaders.append(
-            LoaderReport(
-                **{one.name: getattr(found, one.name) for one in dataclasses.fields(found)},
-                picked=None if chosen is None else chosen.candidate,
-                settled=settled(placed),
-                standings=[_beside(one, found.batch_size) for one in placed],
-                augmentation_share=share_of_loading(found.with_s, found.without_s),
-                recommendations=recommendations(found, findings.training if number == 0 else None),
-            )
-        )
-    return TuneReport(
-        tool=tool,
-        loaders=loaders,
-        training=findings.training,
-        notes=findings.notes,
-        machine=machine,
-        described=described,
-    )
-
-
-def _beside(one: Standing, batch_size: int | None) -> Beside:
-    rate, ratio = one.rate, one.ratio
-    return Beside(
-        configuration=str(one.candidate),
-        place=one.place,
-        settled=one.settled,
-        samples_per_s=None if rate is None else rate.value,
-        interval=None if rate is None or rate.low is None or rate.high is None else (rate.low, rate.high),
-        batches_per_s=None if rate is None or not batch_size else rate.value / batch_size,
-        beside_best=None if ratio is None else ratio.value,
-        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
-    )

@@ -12,26 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.candidate import Candidate, Measured
+from chirp_migrate.tune.document import Candidate, Measured, Place
 
-__all__ = ["TOLERANCE", "Place", "Rate", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
+__all__ = ["TOLERANCE", "Rate", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
 
 _CONFIDENCE = 0.95
-
-
-class Place(str, Enum):
-    """Where a configuration stands: the best, level with it, below it, or not measured."""
-
-    BEST = "best"
-    LEVEL = "level"
-    BELOW = "below"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.plateau import TOLERANCE, Place, Rate, Standing, pick, standings
-from chirp_migrate.tune.request import LoaderFindings
+from chirp_migrate.tune.document import LoaderReport, Place
+from chirp_migrate.tune.plateau import TOLERANCE, Rate, Standing, pick, standings
 
 __all__ = ["check", "draw"]
 
@@ -41,7 +41,7 @@ def check(target: Path) -> None:
         ) from None
 
 
-def draw(target: Path, loaders: Sequence[LoaderFindings], machine: str) -> None:
+def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw one panel for each loader.
 
     Args:
@@ -67,7 +67,7 @@ def draw(target: Path, loaders: Sequence[LoaderFindings], machine: str) -> None:
         raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --plot.") from None
 
 
-def _panel(axes: Any, found: LoaderFindings) -> None:
+def _panel(axes: Any, found: LoaderReport) -> None:
     placed = [one for one in standings(found.measured) if one.rate is not None]
     chosen = pick(placed)
     fastest = next((one for one in placed if one.place is Place.BEST and one.rate is not None), None)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from typing import Any
 
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation import share_of_loading
-from chirp_migrate.tune.plateau import Place, Standing, pick, standings
-from chirp_migrate.tune.request import LoaderFindings, Training
+from chirp_migrate.tune.document import Beside, Findings, LoaderReport, Place, Recommendation, Training, TuneReport
+from chirp_migrate.tune.plateau import Standing, pick, settled, standings
 
-__all__ = [
-    "AUGMENTATION_HIGH",
-    "AUGMENTATION_TARGET",
-    "Recommendation",
-    "recommendations",
-]
+__all__ = ["AUGMENTATION_HIGH", "AUGMENTATION_TARGET", "recommendations", "tune_report"]
 
 AUGMENTATION_TARGET, AUGMENTATION_HIGH = 0.20, 0.30
 """Share of the loading time that augmentation should stay below, and the one from which on it is warned of (R-004)."""
@@ -28,27 +23,27 @@ _START_SHARE = 0.05
 _WORTH_IT = 1.05
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """One thing to do.
+def tune_report(findings: Findings, machine: dict[str, Any], described: str, tool: str) -> TuneReport:
+    """Conclude; recommendations that concern the training as a whole stand with the first loader."""
+    for number, found in enumerate(findings.loaders):
+        placed = standings(found.measured)
+        chosen = pick(placed)
+        found.picked = None if chosen is None else chosen.candidate
+        found.settled = settled(placed)
+        found.standings = [_beside(one, found.batch_size) for one in placed]
+        found.augmentation_share = share_of_loading(found.with_s, found.without_s)
+        found.recommendations = recommendations(found, findings.training if number == 0 else None)
+    return TuneReport(
+        tool=tool,
+        loaders=findings.loaders,
+        training=findings.training,
+        notes=findings.notes,
+        machine=machine,
+        described=described,
+    )
 
-    Attributes:
-        setting: what to change, such as ``num_workers`` or ``data.num_workers in config.yaml``.
-        value: what to set it to, or what to do with it.
-        why: the measurement behind it.
-        warning: whether something is out of the required range.
-    """
 
-    setting: str
-    value: str
-    why: str
-    warning: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.setting}: {self.value} ({self.why})"
-
-
-def recommendations(found: LoaderFindings, training: Training | None) -> list[Recommendation]:
+def recommendations(found: LoaderReport, training: Training | None) -> list[Recommendation]:
     """What to change for one loader, and for the training where one is given; nothing where all ways failed."""
     placed = standings(found.measured)
     chosen = pick(placed)
@@ -59,7 +54,7 @@ def recommendations(found: LoaderFindings, training: Training | None) -> list[Re
     return advice
 
 
-def _workers(found: LoaderFindings, placed: list[Standing], chosen: Standing) -> list[Recommendation]:
+def _workers(found: LoaderReport, placed: list[Standing], chosen: Standing) -> list[Recommendation]:
     way, rate = chosen.candidate, chosen.rate
     assert rate is not None
     now = next((one for one in placed if one.candidate == found.now), None)
@@ -91,7 +86,7 @@ def _workers(found: LoaderFindings, placed: list[Standing], chosen: Standing) ->
     return advice
 
 
-def _persistent(found: LoaderFindings, chosen: Standing) -> list[Recommendation]:
+def _persistent(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
     """Keep the workers where starting them takes a noticeable part of an epoch."""
     assert chosen.rate is not None
     start_s = statistics.median(chosen.measured.first_batch_s)
@@ -102,7 +97,7 @@ def _persistent(found: LoaderFindings, chosen: Standing) -> list[Recommendation]
     return [Recommendation("persistent_workers", "True", why)]
 
 
-def _failures(found: LoaderFindings) -> list[Recommendation]:
+def _failures(found: LoaderReport) -> list[Recommendation]:
     failed = [one for one in found.measured if one.error is not None]
     return [
         Recommendation("num_workers", f"not {one.candidate.num_workers}", f"it failed: {one.error}", warning=True)
@@ -110,7 +105,7 @@ def _failures(found: LoaderFindings) -> list[Recommendation]:
     ]
 
 
-def _batch_sizes(found: LoaderFindings) -> list[Recommendation]:
+def _batch_sizes(found: LoaderReport) -> list[Recommendation]:
     """Another size, where the training's own is clearly below it."""
     placed = standings(found.batch_sizes)
     own = next((one for one in placed if one.candidate.batch_size == found.batch_size), None)
@@ -125,7 +120,7 @@ def _batch_sizes(found: LoaderFindings) -> list[Recommendation]:
     return [Recommendation(_name(found, "batch_size"), f"{best.candidate.batch_size} would load faster", why)]
 
 
-def _augmentation(found: LoaderFindings) -> list[Recommendation]:
+def _augmentation(found: LoaderReport) -> list[Recommendation]:
     share = share_of_loading(found.with_s, found.without_s)
     if share is None or share < AUGMENTATION_TARGET:
         return []
@@ -135,7 +130,7 @@ def _augmentation(found: LoaderFindings) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
 
 
-def _limits(found: LoaderFindings, chosen: Standing) -> list[Recommendation]:
+def _limits(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
     assert chosen.rate is not None
     advice = []
     # Beside busy processes waiting is for a CPU, and says nothing of files.
@@ -160,5 +155,19 @@ def _gpu(training: Training | None) -> list[Recommendation]:
     return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
 
 
-def _name(found: LoaderFindings, argument: str) -> str:
+def _name(found: LoaderReport, argument: str) -> str:
     return found.setting.get(argument, argument)
+
+
+def _beside(one: Standing, batch_size: int | None) -> Beside:
+    rate, ratio = one.rate, one.ratio
+    return Beside(
+        configuration=str(one.candidate),
+        place=one.place,
+        settled=one.settled,
+        samples_per_s=None if rate is None else rate.value,
+        interval=None if rate is None or rate.low is None or rate.high is None else (rate.low, rate.high),
+        batches_per_s=None if rate is None or not batch_size else rate.value / batch_size,
+        beside_best=None if ratio is None else ratio.value,
+        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
+    )

@@ -7,10 +7,8 @@ import statistics
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.candidate import Measured
-from chirp_migrate.tune.document import Beside, LoaderReport, TuneReport
-from chirp_migrate.tune.plateau import TOLERANCE, Place, mean_rate
-from chirp_migrate.tune.request import Training
+from chirp_migrate.tune.document import Beside, LoaderReport, Measured, Place, Training, TuneReport
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rate
 
 __all__ = ["show"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,18 @@ import torch
 from chirp_migrate.training.errors import NotUsable, Raised, first_line
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.parent import serve
+from chirp_migrate.training.watch.augmentation import time_both
+from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
-from chirp_migrate.tune.augmentation import augmentation
-from chirp_migrate.tune.candidate import Candidate, Measured, grid
+from chirp_migrate.tune.document import Candidate, Findings, LoaderReport, Measured
 from chirp_migrate.tune.plateau import pick, standings
-from chirp_migrate.tune.request import Findings, LoaderFindings, Request
+from chirp_migrate.tune.request import Request
 from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
-from chirp_migrate.tune.sweep import Sweep
+from chirp_migrate.tune.sweep import Sweep, grid, measure
 from chirp_migrate.tune.watching import watched
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -31,6 +33,8 @@ from chirpid_patch.machine.cpus import usable_cpus
 __all__ = ["run"]
 
 _FOR_AUGMENTATION = 0.15
+_AUGMENTATION_ROUNDS = 5
+_AUGMENTATION_SLICE_S = 0.2
 _FOR_BATCH_SIZES = 0.25
 _SEED = 435
 
@@ -81,12 +85,12 @@ def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) 
     return subjects
 
 
-def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderFindings:
+def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:
     wanted = request.grid
     seen = request.uses_runtime if subject.migrated is None else subject.migrated
     migrated = seen if wanted.migrated is None else wanted.migrated
     now = subject.now if subject.now is not None and (migrated or not subject.now.prefetch_threads) else None
-    found = LoaderFindings(
+    found = LoaderReport(
         subject.name,
         subject.role,
         subject.batch_size,
@@ -97,8 +101,8 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
         waited_share=subject.waited_share,
     )
     say(f"measuring {subject.name}, batch size {subject.batch_size}, {found.samples} samples")
-    shown = augmentation(subject, migrated, seconds * _FOR_AUGMENTATION)
-    found.with_s, found.without_s, found.not_augmented = shown.with_s, shown.without_s, shown.reason
+    shown = _augmentation(subject, migrated, seconds * _FOR_AUGMENTATION)
+    found.with_s, found.without_s, found.not_augmented = shown
     threads = _threads(subject, wanted.thread_safe) if migrated else ()
     candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
     sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
@@ -115,6 +119,32 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
     elif request.profile:
         found.not_saved = "PyTorch's own loader was measured, and profiles are for this package's (see --loader)"
     return found
+
+
+def _augmentation(subject: Subject, migrated: bool, seconds: float) -> tuple[list[float], list[float], str | None]:
+    """Seconds a batch with and without augmentation, by round, or why they are not measured.
+
+    There are five rounds, fewer where ``seconds`` are over, one at least.
+    """
+    if subject.options.get("batch_sampler") is not None:
+        return [], [], "its batch sampler may ask for what another dataset does not have"
+    plain = subject.unaugmented
+    if plain is None:
+        if not varying(subject.dataset, subject.collate):
+            return [], [], "its samples are the same each time they are read: it does not augment"
+        plain = unaugmented(subject.dataset, subject.collate)
+    if plain is None:
+        why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
+        return [], [], why
+    way = Candidate(0, batch_size=subject.batch_size)
+    with_s, without_s = time_both(
+        subject,
+        replace(subject, dataset=plain),
+        lambda side: measure(side, way, migrated, _AUGMENTATION_SLICE_S).batch_s,
+        _AUGMENTATION_ROUNDS,
+        time.monotonic() + seconds,
+    )
+    return with_s, without_s, None
 
 
 def _at_sizes(

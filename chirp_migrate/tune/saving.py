@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.tune.candidate import Measured
+from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import Standing, pick, standings, within
 from chirp_migrate.tune.subject import Subject
 from chirpid_patch.machine.accelerator import pinning_device

@@ -14,7 +14,8 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source, discover
 from chirp_migrate.training.workload.hook import file_of, is_reference
-from chirp_migrate.tune.request import Findings, Request
+from chirp_migrate.tune.document import Findings
+from chirp_migrate.tune.request import Request
 from chirp_migrate.verify.options import resolve
 
 __all__ = ["tune_tree"]
@@ -84,7 +85,7 @@ def _of_training(request: Request, workload: str | None, tree: Path, progress: C
                 "dataset with --dataset MODULE:CALLABLE."
             )
         entries, model = (options.entry,), ""
-    too_large = copy_tree(root, tree).too_large
+    too_large = copy_tree(root, tree)
     if too_large:
         progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")
     return replace(request, tree=str(tree), entry_points=entries, model=model, sizes=options.sizes, origin=request.tree)

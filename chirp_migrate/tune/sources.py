@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import importable
-from chirp_migrate.tune.candidate import Candidate
 from chirp_migrate.tune.config import TuneConfig
+from chirp_migrate.tune.document import Candidate
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
 
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]

@@ -16,7 +16,7 @@ from torch.utils.data import (
 
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.candidate import Candidate
+from chirp_migrate.tune.document import Candidate
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -40,7 +40,7 @@ class Subject:
         asked_workers: worker processes that the replaced call had; what a migrated call has as ``max_workers``.
         unaugmented: the dataset without its augmentation, where the user named it.
         waited_share: share of the training's time spent waiting for it; None without a training.
-        setting: see :class:`chirp_migrate.tune.request.LoaderFindings`.
+        setting: see :class:`chirp_migrate.tune.request.LoaderReport`.
     """
 
     dataset: Any

@@ -11,20 +11,20 @@ from __future__ import annotations
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.candidate import Candidate, Measured
-from chirp_migrate.tune.plateau import Place, pick, settled, standings
+from chirp_migrate.tune.document import Candidate, Measured, Place
+from chirp_migrate.tune.plateau import pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.tune.measure import measure_rate
 from chirpid_patch.tune.search import EndlessDraws
 
-__all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "measure"]
+__all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "grid", "measure"]
 
 MIN_ROUNDS = 3
 """Rounds that every candidate takes part in."""
@@ -33,6 +33,27 @@ _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
 _START_S = {"fork": 0.15}
 _START_ELSEWHERE_S = 4.0
+
+
+def grid(
+    workers: Iterable[int],
+    prefetch: Sequence[int],
+    threads: Iterable[int],
+    batch_size: int | None,
+    now: Candidate | None,
+) -> list[Candidate]:
+    """Every candidate once, smallest first; without workers there is nothing to prefetch (trap 4).
+
+    Loading in the process is always among them, since everything is compared with it, and so is what the training has
+    now.
+    """
+    found = {Candidate(0)}
+    for count in workers:
+        found |= {Candidate(count, ahead) for ahead in prefetch} if count else set()
+    found |= {Candidate(0, prefetch_threads=count) for count in threads if count}
+    if now is not None:
+        found.add(replace(now, batch_size=None))
+    return sorted((replace(one, batch_size=batch_size) for one in found), key=lambda one: one.size)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.watch.interception import Interception
-from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.request import Training
+from chirp_migrate.tune.document import Training
 from chirp_migrate.tune.subject import Subject, of_loader
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.tune.measure import shut_down_workers
@@ -38,7 +37,6 @@ class _Loader:
     role: str
     waited_s: float = 0.0
     whole_s: float = 0.0
-    walks: int = 0
 
 
 class _Watching(Interception):
@@ -53,27 +51,20 @@ class _Watching(Interception):
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _Loader(loader, role))
-        known.walks += 1
-        return _Watched(self, loader, start(), known)
+        arrived: float | None = None
 
+        def around(advance: Callable[[], Any]) -> Any:
+            nonlocal arrived
+            asked = time.perf_counter()
+            batch = advance()
+            now = time.perf_counter()
+            if arrived is not None:
+                known.waited_s += now - asked
+                known.whole_s += now - arrived
+            arrived = now
+            return batch
 
-class _Watched(PassingIterator):
-    """Times the wait for each batch but the first, and the time from batch to batch."""
-
-    def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], known: _Loader) -> None:
-        super().__init__(interception, loader, iterator)
-        self._known = known
-        self._arrived: float | None = None
-
-    def __next__(self) -> Any:
-        asked = time.perf_counter()
-        batch = self._advance()
-        now = time.perf_counter()
-        if self._arrived is not None:
-            self._known.waited_s += now - asked
-            self._known.whole_s += now - self._arrived
-        self._arrived = now
-        return batch
+        return PassingIterator(self, loader, start(), around)
 
 
 def watched(

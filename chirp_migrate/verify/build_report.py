@@ -13,7 +13,6 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
-from chirp_migrate.training.process.environment import describe_environment
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.document import (
     Described,
@@ -146,7 +145,7 @@ def _made() -> dict[str, Any]:
     """What made the document, when and where."""
     return {
         "tool": f"chirp-migrate {__version__}",
-        "environment": describe_environment(),
+        "environment": machine.describe_environment(),
         "created": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 

@@ -106,7 +106,7 @@ def measure(
     probe = {}
     with ExitStack() as stack:
         modes = dict.fromkeys(("before", "after"), watching)
-        for side, child in children.in_turn(stack, tuple(modes), modes, api_names=public_names(trees["before"])):
+        for side, child in children.in_turn(stack, modes, api_names=public_names(trees["before"])):
             probe[side] = child.result()
             progress(f"watched the training {side} the migration ({time.monotonic() - began:.0f} s)")
     watched = {side: result.modes[Mode.PROBE] for side, result in probe.items()}
@@ -115,7 +115,7 @@ def measure(
     if torch.cuda.is_available() and discovery.source is not Source.COMMAND:
         progress("watching the side before once more: what does not repeat there is compared by its distribution")
         with ExitStack() as stack:
-            for _, child in children.in_turn(stack, ("before",), {"before": (Mode.PROBE,)}):
+            for _, child in children.in_turn(stack, {"before": (Mode.PROBE,)}):
                 once_more = child.result().modes[Mode.PROBE]
     equivalence = compare_traces(watched["before"], watched["after"], once_more)
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))

@@ -50,8 +50,8 @@ class RunSpec:
     model: str
     sizes: Sizes
     threads: int
-    modes: tuple[Mode, ...]
-    api_names: dict[str, list[str]]
+    modes: tuple[Mode, ...] = ()
+    api_names: dict[str, list[str]] = field(default_factory=dict)
     origin: str = ""
     simulate_step_ms: float = 0.0
     worker_counts: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ from support import run, sentence, snapshot, write_files
 
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.training.errors import NotMigrated
-from chirp_migrate.verify.sides.originals import original_files
+from chirp_migrate.verify.sides.baseline import original_files
 
 SOURCE = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1, 2])\n"
 

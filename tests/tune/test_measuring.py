@@ -15,12 +15,12 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
-from chirp_migrate.tune.candidate import Candidate, grid
-from chirp_migrate.tune.request import Findings, Grid, Request
+from chirp_migrate.tune.document import Candidate, Findings
+from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments
 from chirp_migrate.tune.subject import of_dataset, of_loader
-from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure
+from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
 from chirp_migrate.tune.watching import watched
 from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.tune.profiles import recall, signature

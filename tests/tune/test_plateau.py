@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.candidate import Candidate, Measured, grid
-from chirp_migrate.tune.plateau import Place, mean_rate, pick, settled, standings, within
+from chirp_migrate.tune.document import Candidate, Measured, Place
+from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings, within
+from chirp_migrate.tune.sweep import grid
 
 Make = Callable[..., Measured]
 

@@ -16,19 +16,25 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune import plot
-from chirp_migrate.tune.candidate import Candidate, Measured
-from chirp_migrate.tune.document import TuneReport, tune_report
-from chirp_migrate.tune.plateau import Place
-from chirp_migrate.tune.recommend import Recommendation, recommendations
+from chirp_migrate.tune.document import (
+    Candidate,
+    Findings,
+    LoaderReport,
+    Measured,
+    Place,
+    Recommendation,
+    Training,
+    TuneReport,
+)
+from chirp_migrate.tune.recommend import recommendations, tune_report
 from chirp_migrate.tune.report import show
-from chirp_migrate.tune.request import Findings, LoaderFindings, Training
 
 Make = Callable[..., Measured]
 
 
-def found(*measured: Measured, **more: Any) -> LoaderFindings:
+def found(*measured: Measured, **more: Any) -> LoaderReport:
     values = {"name": "RetinalDataset", "role": "training", "batch_size": 32, "samples": 20_000, "migrated": True}
-    return LoaderFindings(**{**values, "measured": list(measured), "rounds": 3, "not_augmented": "none", **more})
+    return LoaderReport(**{**values, "measured": list(measured), "rounds": 3, "not_augmented": "none", **more})
 
 
 @pytest.fixture

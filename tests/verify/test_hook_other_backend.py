@@ -14,7 +14,7 @@ from chirp_migrate.verify.options import resolve
 from chirp_migrate.verify.sides.baseline import before_side
 from chirp_migrate.verify.sides.copies import Sides, find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult, Mode, RunSpec
-from chirp_migrate.verify.timing.process import run_child
+from chirp_migrate.verify.timing.children import run_child
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"
 

@@ -25,9 +25,8 @@ from torch.utils.data import (
 
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.training.watch.samples import described, unaugmented, varying
-from chirp_migrate.verify.measures.augmentation_cost import added_s, augmentation_cost
-from chirp_migrate.verify.measures.figures import figures
-from chirp_migrate.verify.measures.measuring import Measuring, resident_bytes
+from chirp_migrate.verify.measures.figures import added_s, figures
+from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.worker_safety import check_workers, rates
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset

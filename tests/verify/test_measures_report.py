@@ -21,7 +21,7 @@ from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
-from chirp_migrate.verify.timing.process import run_child
+from chirp_migrate.verify.timing.children import run_child
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)

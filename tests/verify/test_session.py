@@ -18,7 +18,7 @@ from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, measure
 from chirp_migrate.verify.spec import RunResult, RunSpec
-from chirp_migrate.verify.timing.process import child_of
+from chirp_migrate.verify.timing.children import child_of
 from chirp_migrate.verify.verdict import Verdict
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)

@@ -1,15 +1,27 @@
-"""What a measurement was taken on."""
+"""What a measurement was taken on: the machine, and the packages and variables that it depends on besides."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe", "line", "usable_cpus"]
+__all__ = ["describe", "describe_environment", "line", "usable_cpus"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_PACKAGES = (
+    "accelerate", "albumentations", "chirp-migrate", "h5py", "librosa", "lightning", "numpy", "opencv-python", "pandas",
+    "pillow", "psutil", "pytorch-lightning", "scikit-learn", "scipy", "torch", "torchaudio", "torchvision",
+    "transformers",
+)  # fmt: skip
+_VARIABLES = (
+    "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
+    "PYTHON", "PYTORCH_", "TORCH",
+)  # fmt: skip
+"""Beginnings of the names of variables that change how fast, or what, PyTorch computes; none of them holds a secret."""
 
 
 def usable_cpus() -> int:
@@ -31,6 +43,25 @@ def describe(threads: int) -> dict[str, Any]:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def describe_environment() -> dict[str, Any]:
+    """``python`` (version, build, executable), ``packages`` (those installed that matter) and ``variables``.
+
+    ``variables`` are the user's; each process of a verification has, above them, equal thread counts, hash seed and
+    temporary folder.
+    """
+    packages = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": {"version": sys.version, "executable": sys.executable},
+        "packages": packages,
+        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
     }
 
 

@@ -61,11 +61,6 @@ class Parent:
         """Show a line of progress. Raises SystemExit where the parent is gone."""
         self._send(Said(text))
 
-    def still_wanted(self) -> None:
-        """Raises SystemExit where the parent is gone."""
-        if self._connection.poll():
-            self._heard()
-
     def answer(self, value: Any) -> None:
         """Give what was asked for (a dataclass), as the last message."""
         self._send(Answer(asdict(value)))

@@ -13,51 +13,27 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-__all__ = ["LARGEST_FILE", "Copied", "copy_tree", "freshen", "keep_pristine", "restore"]
+__all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
 
 _PRISTINE = ".pristine"
 """Behind the name of a copy: the folder beside it that holds its files as they were before anything ran."""
 
 LARGEST_FILE = 32 * 1024**2
 """Bytes of the largest file that is copied."""
-_LEFT_OUT_FOLDERS = frozenset(
-    {
-        ".chirp-migrate",
-        ".git",
-        ".hg",
-        ".ipynb_checkpoints",
-        ".mypy_cache",
-        ".nox",
-        ".pytest_cache",
-        ".ruff_cache",
-        ".svn",
-        ".tox",
-        "__pycache__",
-        "node_modules",
-        "site-packages",
-    }
-)
+_LEFT_OUT_FOLDERS = frozenset({
+    ".chirp-migrate", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache",
+    ".svn", ".tox", "__pycache__", "node_modules", "site-packages",
+})  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Copied:
-    """What a copy took along.
+def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy a backend to the new folder ``target``; links to files are copied as files, links to folders left out.
 
-    Attributes:
-        files: number of files copied.
-        too_large: paths relative to the tree of the files left out for their size.
+    Returns:
+        Files left out for their size, relative to the tree.
     """
-
-    files: int
-    too_large: tuple[str, ...]
-
-
-def copy_tree(source: Path, target: Path) -> Copied:
-    """Copy a backend to the new folder ``target``; links to files are copied as files, links to folders left out."""
-    files = 0
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
         here = Path(folder)
@@ -72,8 +48,7 @@ def copy_tree(source: Path, target: Path) -> Copied:
                 too_large.append(relative.as_posix())
             else:
                 shutil.copy(path, target / relative)
-                files += 1
-    return Copied(files, tuple(too_large))
+    return tuple(too_large)
 
 
 def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:

@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 
-__all__ = ["Interception", "MakeIterator"]
+__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
 
+Around = Callable[[Callable[[], Any]], Any]
+"""Called for each batch with a function that gives the loader's own (StopIteration at the end); gives what passes."""
 
 _T = TypeVar("_T", bound="Interception")
 
@@ -70,6 +72,36 @@ class Interception:
                 return self._make(loader, lambda: original(loader))
 
         return __iter__
+
+
+class PassingIterator(Iterator[Any]):
+    """A loader's own iterator, passed on batch by batch to code that does something around each of them.
+
+    Args:
+        interception: the interception that made this iterator.
+        loader: the loader that is walked over.
+        iterator: the loader's own iterator, which this one else behaves as.
+        around: what is done around each batch.
+    """
+
+    def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:
+        self._interception = interception
+        self._loader = loader
+        self._iterator = iterator
+        self._around = around
+
+    def __next__(self) -> Any:
+        return self._around(self._advance)
+
+    def _advance(self) -> Any:
+        with self._interception.inside(self._loader):
+            return next(self._iterator)
+
+    def __len__(self) -> int:
+        return len(self._iterator)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
 
 
 def _with_subclasses(base: type) -> list[type]:

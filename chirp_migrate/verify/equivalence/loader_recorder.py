@@ -12,8 +12,7 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
-from chirp_migrate.training.watch.interception import Interception
-from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
@@ -110,26 +109,41 @@ class LoaderWatch(Interception):
         finally:
             self._loading = outer
 
-    def saw_batch(self, walk: Walk, batch: Any) -> None:
-        """Add a batch to its walk; the batch is only read."""
-        walk.saw(batch)
-        self._current = walk
-
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
         with random_state_kept():
             walk = Walk.begin(loader, number, self._known)
         self._walks.append(walk)
+
+        def around(advance: Callable[[], Any]) -> Any:
+            """Shows the batch to its walk, which only reads it."""
+            with self.loading(walk):
+                try:
+                    batch = advance()
+                except StopIteration:
+                    walk.record.finished = True
+                    raise
+            walk.saw(batch)
+            self._current = walk
+            return batch
+
         with self.loading(walk), _fewer(loader) if self.few_workers else nullcontext():
-            return _WatchedIterator(self, walk, start())
+            return PassingIterator(self, loader, start(), around)
 
     def _watch_sampler(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         walk = self._loading
         if walk is None or sampler is not _index_sampler(walk.loader):
             return start()
-        walk.drawn.append([])
-        return _WatchedSampler(self._samplers, sampler, start(), walk.drawn[-1])
+        drawn: list[Any] = []
+        walk.drawn.append(drawn)
+
+        def around(advance: Callable[[], Any]) -> Any:
+            given = advance()
+            drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
+            return given
+
+        return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
         """What calling a loss module is meanwhile: as ever, and its output is noted."""
@@ -141,41 +155,6 @@ class LoaderWatch(Interception):
             return output
 
         return call
-
-
-class _WatchedIterator(PassingIterator):
-    """The loader's own iterator, with each batch shown to the watch as it passes."""
-
-    def __init__(self, watch: LoaderWatch, walk: Walk, iterator: Iterator[Any]) -> None:
-        super().__init__(watch, walk.loader, iterator)
-        self._watch = watch
-        self._walk = walk
-
-    def __next__(self) -> Any:
-        with self._watch.loading(self._walk):
-            try:
-                batch = self._advance()
-            except StopIteration:
-                self._walk.record.finished = True
-                raise
-        self._watch.saw_batch(self._walk, batch)
-        return batch
-
-
-class _WatchedSampler(Iterator[Any]):
-    """A sampler's own iterator, with what it gives noted."""
-
-    def __init__(self, samplers: Interception, sampler: Any, iterator: Iterator[Any], drawn: list[Any]) -> None:
-        self._samplers = samplers
-        self._sampler = sampler
-        self._iterator = iterator
-        self._drawn = drawn
-
-    def __next__(self) -> Any:
-        with self._samplers.inside(self._sampler):
-            given = next(self._iterator)
-        self._drawn.append(list(given) if isinstance(given, (list, tuple)) else given)
-        return given
 
 
 @contextmanager

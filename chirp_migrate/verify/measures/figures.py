@@ -14,10 +14,16 @@ import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.training.watch.augmentation import share_of_loading
-from chirp_migrate.verify.measures.augmentation_cost import added_s
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, Measure, SideMeasures, Slope, Walk
+from chirp_migrate.verify.measures.metric_data import (
+    AugmentationCost,
+    EntryMeasures,
+    Measure,
+    SideMeasures,
+    Slope,
+    Walk,
+)
 
-__all__ = ["MEASURES", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
+__all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
 
 MIB = 2**20
 
@@ -180,6 +186,11 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     left = y - value * x
     half = student_quantile(0.975, freedom) * math.sqrt(float(left @ left) / freedom / spread)
     return Slope(value, value - half, value + half)
+
+
+def added_s(cost: AugmentationCost) -> float | None:
+    """Seconds per batch that augmentation adds, medians of the rounds; None when not measured."""
+    return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
 
 def batch_to_batch_s(walks: Iterable[Walk]) -> float | None:

@@ -16,23 +16,26 @@ from typing import Any
 
 import psutil
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import DataLoader, default_collate
 
-from chirp_migrate.training.watch.interception import Interception
-from chirp_migrate.training.watch.passing import PassingIterator
-from chirp_migrate.training.watch.samples import described, readable, varying
-from chirp_migrate.verify.measures.augmentation_cost import augmentation_cost
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, SideMeasures, UsagePoint, Walk
+from chirp_migrate.training.watch.augmentation import time_both
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying
+from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
 
-__all__ = ["Measuring", "resident_bytes"]
+__all__ = ["Measuring", "augmentation_cost", "resident_bytes"]
 
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
 """Share of the time for datasets that is kept for timing loading alone, at the end."""
+_COST_ROUNDS = 3
+_COST_BATCHES = 5
+_LONGEST_COST_S = 2.0
+"""No further round begins later than this after the first, so that one slow dataset does not take all the time."""
 
 
 @dataclass
@@ -151,13 +154,31 @@ class Measuring(Interception):
                 collate = default_collate if loader.batch_size is None else loader.collate_fn
                 size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
                 self._entry.held[name] = _Held(dataset, collate, size, isinstance(loader, BatchedDataLoader))
-        return _MeasuredIterator(self, loader, start(), walk)
+        over = False
+
+        def around(advance: Callable[[], Any]) -> Any:
+            """Times the wait for the batch."""
+            nonlocal over
+            asked = self.clock() if walk.waits_s else walk.begun_s
+            try:
+                batch = advance()
+            except StopIteration:
+                if not over:
+                    over = True
+                    self._ended(loader, walk)
+                raise
+            walk.ended_s = self.clock()
+            walk.waits_s.append(walk.ended_s - asked)
+            walk.samples += batch_samples(batch)
+            return batch
+
+        return PassingIterator(self, loader, start(), around)
 
     def clock(self) -> float:
         """Seconds since the training call began, without our own readings."""
         return time.perf_counter() - self._begun - self._reading_s
 
-    def ended(self, loader: Any, walk: Walk) -> None:
+    def _ended(self, loader: Any, walk: Walk) -> None:
         """A walk came to its end: the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()
@@ -186,29 +207,34 @@ class Measuring(Interception):
                 self._slowest = (wait, held)
 
 
-class _MeasuredIterator(PassingIterator):
-    """Times the wait for each batch."""
+def augmentation_cost(
+    dataset: Any, collate: Callable[[list[Any]], Any], batch_size: int, batched: bool, until: float
+) -> AugmentationCost:
+    """Time loading with and without augmentation, without workers or threads, three rounds at most.
 
-    def __init__(self, measuring: Measuring, loader: Any, iterator: Iterator[Any], walk: Walk) -> None:
-        super().__init__(measuring, loader, iterator)
-        self._measuring = measuring
-        self._walk = walk
-        self._over = False
+    Args:
+        dataset: an augmented dataset.
+        batched: whether the training's loader reads batches at once (``chirpid_patch``), else sample by sample.
+        until: ``time.monotonic()`` after which no further round begins; one is always made.
+    """
+    cost = AugmentationCost(described(dataset))
+    plain = unaugmented(dataset, collate)
+    if plain is None:
+        cost.reason = f"{type(dataset).__name__} holds no dataset with the same samples unaugmented"
+        return cost
+    monitor = DataLoaderPerformanceMonitor()
+    until = min(until, time.monotonic() + _LONGEST_COST_S)
 
-    def __next__(self) -> Any:
-        walk, clock = self._walk, self._measuring.clock
-        asked = clock() if walk.waits_s else walk.begun_s
-        try:
-            batch = self._advance()
-        except StopIteration:
-            if not self._over:
-                self._over = True
-                self._measuring.ended(self._loader, walk)
-            raise
-        walk.ended_s = clock()
-        walk.waits_s.append(walk.ended_s - asked)
-        walk.samples += batch_samples(batch)
-        return batch
+    def batch_s(source: Any) -> float:
+        loader: DataLoader[Any]
+        if batched:
+            loader = BatchedDataLoader(source, batch_size=batch_size, collate_fn=collate, prefetch_threads=0)
+        else:
+            loader = DataLoader(source, batch_size=batch_size, collate_fn=collate)
+        return float(monitor.time_batch_loading(loader, _COST_BATCHES)["p50_batch_time"])
+
+    cost.with_s, cost.without_s = time_both(dataset, plain, batch_s, _COST_ROUNDS, until)
+    return cost
 
 
 class _WithResident(DataLoaderPerformanceMonitor):

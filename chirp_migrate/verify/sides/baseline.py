@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.source.git import ignored_paths
 from chirp_migrate.training.errors import InvalidTree, NotMigrated
-from chirp_migrate.training.process.snapshot import LARGEST_FILE, Copied, copy_tree, restore
-from chirp_migrate.verify.sides.originals import original_files
+from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, restore
+from chirp_migrate.transaction.journal import applied_runs
 
 __all__ = ["Before", "before_side"]
 
-_BYTES_A_CALL = 64 * 1024**2
 _EXECUTABLE, _LINK = "100755", "120000"
 
 
@@ -25,11 +25,11 @@ class Before:
 
     Attributes:
         described: what it is, for the report.
-        write: makes it as a new folder.
+        write: makes it as a new folder; gives what was left out for its size.
     """
 
     described: str
-    write: Callable[[Path], Copied]
+    write: Callable[[Path], tuple[str, ...]]
 
 
 def before_side(root: Path, against: str | None) -> Before:
@@ -63,10 +63,31 @@ def before_side(root: Path, against: str | None) -> Before:
     return Before(f"git revision {against} ({revision.commit[:12]})", revision.write)
 
 
-def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> Copied:
-    copied = copy_tree(root, target)
+def original_files(root: Path) -> dict[str, bytes | None]:
+    """Bytes before the first applied run, by posix path relative to ``root``; None for files that a run created.
+
+    Raises:
+        NotMigrated: nothing is applied there.
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    project = journal_root(root)
+    below = f"{root.resolve().relative_to(project).as_posix()}/".removeprefix("./")
+    originals: dict[str, bytes | None] = {}
+    for run in applied_runs(project):
+        for file in run.files:
+            path = file.path.removeprefix(below)
+            # The first run to touch a file knows its original.
+            if file.path.startswith(below) and path not in originals:
+                originals[path] = None if file.before is None else run.original(file.path)
+    if not originals:
+        raise NotMigrated(f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it.")
+    return originals
+
+
+def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> tuple[str, ...]:
+    too_large = copy_tree(root, target)
     restore(target, originals)
-    return copied
+    return too_large
 
 
 @dataclass(frozen=True)
@@ -91,18 +112,17 @@ class _Revision:
             raise InvalidTree(f"git revision {revision} has no folder {self.prefix}: give a later one.")
         return self
 
-    def write(self, target: Path) -> Copied:
+    def write(self, target: Path) -> tuple[str, ...]:
         """The revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
-        copied = copy_tree(self.root, target)
+        too_large = set(copy_tree(self.root, target))
         ignored = ignored_paths(self.root)
         for path in [path for path in target.rglob("*") if not path.is_dir()]:
             name = path.relative_to(target).as_posix()
             if name not in ignored and not any(name.startswith(one) for one in ignored if one.endswith("/")):
                 path.unlink()
         entries = self._list() or {}
-        too_large = tuple(name for name, entry in entries.items() if entry.size > LARGEST_FILE)
-        wanted = {name: entry for name, entry in entries.items() if name not in too_large}
-        contents = self._contents({entry.object: entry.size for entry in wanted.values()})
+        wanted = {name: entry for name, entry in entries.items() if entry.size <= LARGEST_FILE}
+        contents = self._contents(list(dict.fromkeys(entry.object for entry in wanted.values())))
         files: dict[str, bytes | None] = {
             name: contents[entry.object] for name, entry in wanted.items() if entry.mode != _LINK
         }
@@ -115,7 +135,7 @@ class _Revision:
         for name, entry in wanted.items():
             if entry.mode == _EXECUTABLE:
                 (target / name).chmod(0o755)
-        return Copied(len(files), tuple(sorted({*too_large, *copied.too_large})))
+        return tuple(sorted(too_large | (entries.keys() - wanted.keys())))
 
     def _list(self) -> dict[str, _Entry] | None:
         """Files and links by name; submodules are left out."""
@@ -132,20 +152,8 @@ class _Revision:
                     entries[os.fsdecode(name)] = _Entry(mode, name_of_object, int(size))
         return entries
 
-    def _contents(self, sizes: dict[str, int]) -> dict[str, bytes]:
-        """Bytes of git's objects, a bounded amount at a time."""
-        contents: dict[str, bytes] = {}
-        waiting: list[str] = []
-        amount = 0
-        for number, (name, size) in enumerate(sizes.items(), start=1):
-            waiting.append(name)
-            amount += size
-            if amount >= _BYTES_A_CALL or number == len(sizes):
-                contents.update(self._some_contents(waiting))
-                waiting, amount = [], 0
-        return contents
-
-    def _some_contents(self, names: list[str]) -> dict[str, bytes]:
+    def _contents(self, names: list[str]) -> dict[str, bytes]:
+        """Bytes of git's objects."""
         answer = _git(self.root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode())
         found: dict[str, bytes] = {}
         start = 0

@@ -15,7 +15,7 @@ from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.spec import RunSpec
-from chirp_migrate.verify.timing.process import run_child
+from chirp_migrate.verify.timing.children import run_child
 
 __all__ = ["Sides", "find_training", "make_sides"]
 
@@ -38,8 +38,7 @@ def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path
     # Names of the same length: paths are in environments and messages, and move what lies behind them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
-    copied = {"after": copy_tree(root, trees["after"]), "before": before.write(trees["before"])}
-    too_large = sorted({name for each in copied.values() for name in each.too_large})
+    too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
     if too_large:
         notes.append(f"left out of the copies for their size: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
@@ -80,8 +79,6 @@ def find_training(sides: Sides, root: Path, options: VerifyOptions, progress: Ca
         model="",
         sizes=options.sizes,
         threads=options.threads or 1,
-        modes=(),
-        api_names={},
         origin=str(root),
     )
     names = run_child(spec, "before", options.timeout_s).names

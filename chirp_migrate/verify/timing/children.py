@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
-from chirp_migrate.training.process.child import Child
+from chirp_migrate.training.process.child import Child, Role
+from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
-from chirp_migrate.verify.timing.process import child_of
 from chirp_migrate.verify.timing.rounds import TimedRound, order
 
-__all__ = ["SIDES", "Children"]
+__all__ = ["SIDES", "Children", "child_of", "run_child"]
 
 SIDES = ("before", "after", "cached")
 """What is timed: both sides, and the side after fed from one cached batch."""
@@ -32,16 +32,41 @@ SIDES = ("before", "after", "cached")
 _TRIAL_SHARE = 1 / 6
 """Of the budget, for the trial of one side."""
 
+_THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _T = TypeVar("_T")
 
 
-def _turns(sides: Sequence[str], modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
+def child_of(spec: RunSpec, side: str, timeout_s: float) -> Child[RunResult]:
+    """A process that is about to be started.
+
+    Args:
+        side: ``before`` or ``after``, for messages.
+        timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
+    """
+    freshen(Path(spec.tree))
+    role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
+    environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
+    environment["PYTHONHASHSEED"] = str(spec.hash_seed)
+    return Child("chirp_migrate.verify.runner", spec, RunResult, role, timeout_s, environment)
+
+
+def run_child(spec: RunSpec, side: str, timeout_s: float) -> RunResult:
+    """Run one child from its start to its end; see :func:`child_of`.
+
+    Raises:
+        WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
+    """
+    with child_of(spec, side, timeout_s) as child:
+        return child.result()
+
+
+def _turns(modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
     """The side of each turn: warming up, then pass by pass every entry point on both sides before the next one.
 
     A machine's speed drifts within seconds, so what is compared should be timed right after each other.
     """
     passes = range(max(map(len, modes.values())))
-    return [*sides, *(side for turn in passes for side in entries * [one for one in sides if turn < len(modes[one])])]
+    return [*modes, *(side for turn in passes for side in entries * [one for one in modes if turn < len(modes[one])])]
 
 
 class Children:
@@ -75,7 +100,7 @@ class Children:
         began, ready_s, results = time.monotonic(), 0.0, {}
         seconds = _TRIAL_SHARE * self._settings.budget_s
         with ExitStack() as stack:
-            for side, child in self.in_turn(stack, ("before", "after"), {"before": (), "after": ()}, trial_s=seconds):
+            for side, child in self.in_turn(stack, {"before": (), "after": ()}, trial_s=seconds):
                 ready_s = ready_s or time.monotonic() - began
                 results[side] = child.result()
         return results, ready_s
@@ -93,7 +118,7 @@ class Children:
         """
         began = time.monotonic()
         sides = order(self._settings.sizes.seed, number)
-        modes: dict[str, tuple[Mode, ...]] = {"before": (Mode.TIMED,), "after": (Mode.TIMED,)}
+        modes: dict[str, tuple[Mode, ...]] = dict.fromkeys(sides, (Mode.TIMED,))
         if cached and self.has_loaders:
             modes["after"] = (Mode.TIMED, Mode.CACHED)
         entries = self._drawn(number, labels)
@@ -107,10 +132,10 @@ class Children:
 
         with ExitStack() as stack:
             # Each pair of rounds has its own order in sets of strings.
-            ready = self.in_turn(stack, sides, modes, entries, by_entry=True, hash_seed=number // 2)
+            ready = self.in_turn(stack, modes, entry_points=entries, by_entry=True, hash_seed=number // 2)
             if self._beside_each_other:
                 children = dict(ready)
-                for side in _turns(sides, modes, len(entries)):
+                for side in _turns(modes, len(entries)):
                     watched(side, children[side], children[side].take_turn)
                 results = {side: child.result() for side, child in children.items()}
             else:
@@ -135,15 +160,7 @@ class Children:
         return tuple(entries)
 
     def in_turn(
-        self,
-        stack: ExitStack,
-        sides: Sequence[str],
-        modes: Mapping[str, tuple[Mode, ...]],
-        entries: tuple[EntryPoint, ...] | None = None,
-        by_entry: bool = False,
-        api_names: Mapping[str, list[str]] | None = None,
-        trial_s: float = 0.0,
-        hash_seed: int = 0,
+        self, stack: ExitStack, modes: Mapping[str, tuple[Mode, ...]], **more: Any
     ) -> Iterator[tuple[str, Child[RunResult]]]:
         """One process of each side, ready for its first turn; with :meth:`Child.result` it takes all of them.
 
@@ -153,25 +170,18 @@ class Children:
 
         Args:
             stack: ends them.
-            modes: passes of each.
-            entries: what they train; every entry point by default.
-            by_entry: whether there is a turn before each pass of each entry point.
-            api_names: names to describe; none by default.
-            trial_s: seconds in which they begin to try entry points instead; 0 for passes.
-            hash_seed: ``PYTHONHASHSEED`` of both.
+            modes: passes of each side, the first side first.
+            more: further fields of both, see :class:`RunSpec`.
         """
 
         def started(side: str) -> Child[RunResult]:
-            spec = replace(self._spec(side, modes[side]), by_entry=by_entry, trial_s=trial_s, hash_seed=hash_seed)
-            spec = replace(spec, api_names=dict(api_names or {}))
-            if entries is not None:
-                spec = replace(spec, entry_points=entries)
+            spec = replace(self._spec(side, modes[side]), **more)
             return stack.enter_context(child_of(spec, side, self._settings.timeout_s))
 
-        together = {side: started(side) for side in sides} if self._beside_each_other else {}
+        together = {side: started(side) for side in modes} if self._beside_each_other else {}
         for child in together.values():
             child.wait_until_ready()
-        for side in sides:
+        for side in modes:
             child = together.get(side) or started(side)
             child.wait_until_ready()
             yield side, child
@@ -184,7 +194,6 @@ class Children:
             sizes=self._settings.sizes,
             threads=self._settings.threads,
             modes=modes,
-            api_names={},
             origin=self._discovery.origin,
             simulate_step_ms=self._settings.simulate_step_ms,
             worker_counts=self._settings.worker_counts if side == "after" else (),

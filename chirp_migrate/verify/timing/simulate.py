@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.training.watch.interception import Interception
-from chirp_migrate.training.watch.passing import PassingIterator
+from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.verify.spec import StepCount
 
 __all__ = ["SimulatedSteps", "StandInModel"]
@@ -84,22 +83,19 @@ class SimulatedSteps(Interception):
             self._count.overrun += 1
 
     def _step(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        return _SteppingIterator(self, loader, start()) if self._active else start()
+        if not self._active:
+            return start()
+        taken: float | None = None
 
+        def around(advance: Callable[[], Any]) -> Any:
+            """Ends the step of the batch before, then takes the next batch."""
+            nonlocal taken
+            if taken is not None:
+                began, taken = taken, None
+                self.worked(time.perf_counter() - began)
+            batch = advance()
+            if torch.is_grad_enabled():
+                taken = time.perf_counter()
+            return batch
 
-class _SteppingIterator(PassingIterator):
-    """Ends the step of the batch before, then takes the next batch."""
-
-    def __init__(self, steps: SimulatedSteps, loader: Any, iterator: Iterator[Any]) -> None:
-        super().__init__(steps, loader, iterator)
-        self._steps = steps
-        self._taken: float | None = None
-
-    def __next__(self) -> Any:
-        taken, self._taken = self._taken, None
-        if taken is not None:
-            self._steps.worked(time.perf_counter() - taken)
-        batch = self._advance()
-        if torch.is_grad_enabled():
-            self._taken = time.perf_counter()
-        return batch
+        return PassingIterator(self, loader, start(), around)
