@@ -105,16 +105,23 @@ def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> s
     return f"git cannot tell what is committed in {base}{why}: repair that, or pass --allow-dirty."
 
 
-def run_git(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git in ``folder`` without touching its index; ``None`` when there is no git."""
+def run_git(
+    folder: Path, arguments: Sequence[str], given: bytes = b"", fetch: bool = True
+) -> subprocess.CompletedProcess[bytes] | None:
+    """Run git in ``folder`` without touching its index; ``None`` when there is no git.
+
+    Args:
+        given: its standard input.
+        fetch: whether it may get from elsewhere what a partial clone lacks.
+    """
     # Variables that a git hook sets would make git look at another repository than the one around the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+    if not fetch:
+        environment["GIT_NO_LAZY_FETCH"] = "1"
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
     try:
-        return subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
+        return subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, check=False)
     except FileNotFoundError:
         return None
 

@@ -25,6 +25,7 @@ __all__ = ["TuneConfig", "read_config"]
 
 _SUFFIXES = ".yaml, .yml, .toml or .json"
 _SECTIONS = ("data", "training", "system")
+_NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", "prefetch_factor", 1))
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class TuneConfig:
         file: its path as given, for messages.
         location: its absolute path.
         data, training, system: its sections; empty where it has none.
+        batch_size, num_workers, prefetch_factor: as they stand there; None where they do not.
     """
 
     file: str
@@ -42,50 +44,16 @@ class TuneConfig:
     data: Mapping[str, Any]
     training: Mapping[str, Any]
     system: Mapping[str, Any]
-
-    @property
-    def batch_size(self) -> int | None:
-        """``training.batch_size``.
-
-        Raises:
-            UsageProblem: it is no whole number of at least 1.
-        """
-        return self._whole("training", "batch_size", 1)
-
-    @property
-    def num_workers(self) -> int | None:
-        """``data.num_workers``.
-
-        Raises:
-            UsageProblem: it is no whole number of at least 0.
-        """
-        return self._whole("data", "num_workers", 0)
-
-    @property
-    def prefetch_factor(self) -> int | None:
-        """``data.prefetch_factor``.
-
-        Raises:
-            UsageProblem: it is no whole number of at least 1.
-        """
-        return self._whole("data", "prefetch_factor", 1)
-
-    def _whole(self, section: str, key: str, least: int) -> int | None:
-        value = getattr(self, section).get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageProblem(
-                f"{self.file}: {section}.{key} is {value!r}: it must be a whole number of at least {least}."
-            )
-        return value
+    batch_size: int | None = None
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
 
 
 def read_config(path: Path) -> TuneConfig:
     """Read a configuration by its suffix; YAML by ``yaml.safe_load``, where PyYAML is installed.
 
     Raises:
-        UsageProblem: it cannot be read, is of no known kind, or is no mapping of sections.
+        UsageProblem: it cannot be read, is of no known kind, is no mapping of sections, or has a wrong number.
     """
     suffix = path.suffix.lower()
     try:
@@ -115,7 +83,15 @@ def read_config(path: Path) -> TuneConfig:
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
     # What goes to the other process is plain: a date of YAML's becomes its text.
     plain = json.loads(json.dumps(sections, default=str))
-    return TuneConfig(str(path), str(path.absolute()), plain["data"], plain["training"], plain["system"])
+    numbers = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
+    return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)
+
+
+def _whole(path: Path, sections: Mapping[str, Any], section: str, key: str, least: int) -> int | None:
+    value = sections[section].get(key)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least):
+        return value
+    raise UsageProblem(f"{path}: {section}.{key} is {value!r}: it must be a whole number of at least {least}.")
 
 
 def _yaml(path: Path) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.tune.document import Candidate, Measured, Place
 
-__all__ = ["TOLERANCE", "Rate", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
+__all__ = ["TOLERANCE", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
@@ -25,29 +25,19 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Rate:
-    """Samples a second: the geometric mean of the rounds, with its interval (None for a single round)."""
-
-    value: float
-    low: float | None
-    high: float | None
-    rounds: int
-
-
-@dataclass(frozen=True)
 class Standing:
     """One configuration beside the best.
 
     Attributes:
         measured: the configuration and its raw values.
-        rate: its throughput; None where it failed.
+        rate: its throughput in samples a second, the geometric mean of the rounds; None where it failed.
         ratio: its rate / the best one's, paired by round; None for the best itself and after a single round.
         place: the outcome.
         settled: whether the interval of ``ratio`` lies wholly on one side of the bound.
     """
 
     measured: Measured
-    rate: Rate | None
+    rate: Ratio | None
     ratio: Ratio | None
     place: Place
     settled: bool
@@ -58,8 +48,8 @@ class Standing:
         return self.measured.candidate
 
 
-def mean_rate(rates: Sequence[float]) -> Rate:
-    """Geometric mean of positive rates, with Student's interval of the mean of their logarithms.
+def mean_rate(rates: Sequence[float]) -> Ratio:
+    """Geometric mean of positive rates, with Student's interval of the mean of their logarithms; of one, no width.
 
     Raises:
         ValueError: there is none, or one is not positive.
@@ -67,9 +57,8 @@ def mean_rate(rates: Sequence[float]) -> Rate:
     if not rates or min(rates) <= 0:
         raise ValueError("a mean rate needs at least one rate, all of them positive")
     if len(rates) == 1:
-        return Rate(rates[0], None, None, 1)
-    found = paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
-    return Rate(found.value, found.low, found.high, found.rounds)
+        return Ratio(rates[0], rates[0], rates[0], 1)
+    return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
 def standings(measured: Sequence[Measured]) -> list[Standing]:

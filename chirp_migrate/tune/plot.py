@@ -12,7 +12,7 @@ from typing import Any
 from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.document import LoaderReport, Place
-from chirp_migrate.tune.plateau import TOLERANCE, Rate, Standing, pick, standings
+from chirp_migrate.tune.plateau import TOLERANCE, Standing, pick, standings
 
 __all__ = ["check", "draw"]
 
@@ -97,7 +97,7 @@ def _panel(axes: Any, found: LoaderReport) -> None:
         axes.errorbar(
             xs,
             [rate.value for rate in rates],
-            yerr=[[_below(rate) for rate in rates], [_above(rate) for rate in rates]],
+            yerr=[[rate.value - rate.low for rate in rates], [rate.high - rate.value for rate in rates]],
             marker=_MARKERS[number % len(_MARKERS)],
             linestyle="-" if len(points) > 1 else "none",
             color=_COLOURS[number % len(_COLOURS)],
@@ -111,7 +111,7 @@ def _panel(axes: Any, found: LoaderReport) -> None:
             axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {chosen.candidate}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
-    highest = max((_above(one.rate) + one.rate.value for one in placed if one.rate is not None), default=1.0)
+    highest = max((one.rate.high for one in placed if one.rate is not None), default=1.0)
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
     size = "" if found.batch_size is None else f", batch size {found.batch_size}"
     name = found.name if len(found.name) <= _LONGEST_TITLE else f"{found.name[: _LONGEST_TITLE - 1]}…"
@@ -142,11 +142,3 @@ def _series(placed: Sequence[Standing]) -> dict[str, list[Standing]]:
         elif way.prefetch_threads:
             series.setdefault(str(way), []).append(one)
     return series or {"in the process": alone}
-
-
-def _below(rate: Rate) -> float:
-    return 0.0 if rate.low is None else rate.value - rate.low
-
-
-def _above(rate: Rate) -> float:
-    return 0.0 if rate.high is None else rate.high - rate.value

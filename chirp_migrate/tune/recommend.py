@@ -9,14 +9,16 @@ from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune.document import Beside, Findings, LoaderReport, Place, Recommendation, Training, TuneReport
 from chirp_migrate.tune.plateau import Standing, pick, settled, standings
+from chirp_migrate.verify.measures.targets import (
+    AUGMENTATION_PERCENT,
+    AUGMENTATION_WARNING,
+    BATCH,
+    BATCHES_PER_S,
+    GPU_PERCENT,
+)
 
-__all__ = ["AUGMENTATION_HIGH", "AUGMENTATION_TARGET", "recommendations", "tune_report"]
+__all__ = ["recommendations", "tune_report"]
 
-AUGMENTATION_TARGET, AUGMENTATION_HIGH = 0.20, 0.30
-"""Share of the loading time that augmentation should stay below, and the one from which on it is warned of (R-004)."""
-
-_BATCHES_PER_S = 10.0
-_GPU_PERCENT = 90.0
 _WAITS_LITTLE = 0.05
 _WAITING = 0.5
 _START_SHARE = 0.05
@@ -122,11 +124,11 @@ def _batch_sizes(found: LoaderReport) -> list[Recommendation]:
 
 def _augmentation(found: LoaderReport) -> list[Recommendation]:
     share = share_of_loading(found.with_s, found.without_s)
-    if share is None or share < AUGMENTATION_TARGET:
+    if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"
-    high = share > AUGMENTATION_HIGH
-    bound = f"above {AUGMENTATION_HIGH:.0%}" if high else f"the target is below {AUGMENTATION_TARGET:.0%}"
+    high = 100 * share > AUGMENTATION_WARNING
+    bound = f"above {AUGMENTATION_WARNING:.0f}%" if high else f"the target is below {AUGMENTATION_PERCENT:.0f}%"
     return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
 
 
@@ -141,17 +143,17 @@ def _limits(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
         why = f"loading waits {waits:.0%} of its time instead of computing"
         advice.append(Recommendation(_name(found, "num_workers"), what, why))
     per_s = chosen.rate.value / (found.batch_size or 1)
-    if found.role == "training" and found.batch_size == 32 and per_s < _BATCHES_PER_S:
+    if found.role == "training" and found.batch_size == BATCH and per_s < BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
-        why = f"{per_s:.1f} batches/s at best, the target is above {_BATCHES_PER_S:.0f}"
+        why = f"{per_s:.1f} batches/s at best, the target is above {BATCHES_PER_S:.0f}"
         advice.append(Recommendation("__getitem__ of the dataset", what, why, warning=True))
     return advice
 
 
 def _gpu(training: Training | None) -> list[Recommendation]:
-    if training is None or training.gpu_percent is None or training.gpu_percent >= _GPU_PERCENT:
+    if training is None or training.gpu_percent is None or training.gpu_percent >= GPU_PERCENT:
         return []
-    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {_GPU_PERCENT:.0f} %"
+    why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {GPU_PERCENT:.0f} %"
     return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
 
 
@@ -166,7 +168,7 @@ def _beside(one: Standing, batch_size: int | None) -> Beside:
         place=one.place,
         settled=one.settled,
         samples_per_s=None if rate is None else rate.value,
-        interval=None if rate is None or rate.low is None or rate.high is None else (rate.low, rate.high),
+        interval=None if rate is None or rate.rounds < 2 else (rate.low, rate.high),
         batches_per_s=None if rate is None or not batch_size else rate.value / batch_size,
         beside_best=None if ratio is None else ratio.value,
         beside_best_interval=None if ratio is None else (ratio.low, ratio.high),

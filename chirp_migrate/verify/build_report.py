@@ -12,13 +12,11 @@ from chirp_migrate import __version__
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.document import (
     Described,
     EntryVerdict,
     Measured,
-    RoundsMade,
     Simulated,
     VerifyReport,
     Workload,
@@ -50,7 +48,7 @@ def build_report(
     Args:
         conditions: fields of the document that the measurements do not know: ``before``, ``copies``, ``files``.
     """
-    interrupted = measurements.timed.stopped is Stopped.INTERRUPTED
+    interrupted = measurements.timed.ended_with == Stopped.INTERRUPTED
     equivalence = measurements.equivalence
     judge = judged(measurements.timed, settings.threshold, settings.margin, settings.each)
     decision = judge.decide(equivalence.differences, len(measurements.failing) + len(measurements.no_room))
@@ -67,7 +65,7 @@ def build_report(
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds=measurements.seconds,
         total_seconds={side: measurements.total(side) for side in _SIDES},
-        rounds=_rounds(measurements.timed),
+        rounds=measurements.timed,
         verdicts={
             label: EntryVerdict(_ENTRY_VERDICTS[verdict], judge.entries[label].perfect, judge.entries[label].headspace)
             for label, verdict in judge.verdicts().items()
@@ -123,19 +121,21 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 def rounds_line(rounds: Rounds) -> str:
     """How many rounds were made, discarded and why, how busy the machine was, and why there were no more."""
-    text = f"{len(rounds.made)} made, {len(rounds.included)} kept"
-    some = len(rounds.included) - len(rounds.complete)
+    text = f"{len(rounds.made)} made, {rounds.count} kept"
+    some = rounds.count - len(rounds.complete)
     if some:
         text += f" ({some} of them with the entry points that were still open)"
-    others = rounds.others()
-    ended = "" if rounds.stopped is None else f" Ended with {rounds.stopped.value}."
-    if others is None:
-        return f"{text}; whether other processes had the cores was not watched ({_why_not()}).{ended}"
-    busy = f"other processes used {others[0]:.0%} of the CPUs in the median round, at most {others[1]:.0%}"
-    limit = f"{BUSY_ABOVE:.0%}"
-    if rounds.kept_though_disturbed:
+    ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
+    if rounds.others_median is None:
+        return f"{text}; whether other processes had the cores was not watched ({rounds.not_watched}).{ended}"
+    busy = (
+        f"other processes used {rounds.others_median:.0%} of the CPUs in the median round, at most "
+        f"{rounds.others_most:.0%}"
+    )
+    limit = f"{rounds.others_limit:.0%}"
+    if rounds.disturbed_but_counted:
         return (
-            f"{text}, {rounds.kept_though_disturbed} of them though others used more than {limit} of the CPUs: the "
+            f"{text}, {rounds.disturbed_but_counted} of them though others used more than {limit} of the CPUs: the "
             f"machine was busy too often to wait for quiet ({busy}), which makes intervals wide.{ended}"
         )
     return f"{text}, {rounds.discarded} discarded because others used more than {limit} of the CPUs ({busy}).{ended}"
@@ -154,29 +154,9 @@ def _reason(measurements: Measurements, reason: str, settings: VerifyOptions) ->
     """The decision's reason; in front what was simulated, and that there would have been more."""
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
-    if measurements.timed.stopped is Stopped.INTERRUPTED:
+    if measurements.timed.ended_with == Stopped.INTERRUPTED:
         reason = f"interrupted after {len(measurements.timed.made)} rounds, and so far: {reason}"
     return reason
-
-
-def _rounds(rounds: Rounds) -> RoundsMade:
-    others = rounds.others()
-    return RoundsMade(
-        made=list(rounds.made),
-        count=len(rounds.included),
-        discarded=rounds.discarded,
-        disturbed_but_counted=rounds.kept_though_disturbed,
-        looks=list(rounds.looks),
-        ended_with=None if rounds.stopped is None else rounds.stopped.value,
-        others_median=None if others is None else others[0],
-        others_most=None if others is None else others[1],
-        others_limit=BUSY_ABOVE,
-        not_watched=None if others is not None or not rounds.made else _why_not(),
-    )
-
-
-def _why_not() -> str:
-    return not_watched() or "this system does not count CPU time"
 
 
 def _measured(measurements: Measurements) -> Measured:

@@ -11,21 +11,19 @@ from typing import Any, Final, Literal
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.stats.looks import Look
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.transaction.record import checked_path
 from chirp_migrate.verify.equivalence.difference import Difference, Noticed
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import StepCount, Trace
-from chirp_migrate.verify.timing.rounds import TimedRound
+from chirp_migrate.verify.timing.rounds import Rounds
 
 __all__ = [
     "SCHEMA",
     "Described",
     "EntryVerdict",
     "Measured",
-    "RoundsMade",
     "Simulated",
     "VerifyReport",
     "Workload",
@@ -37,21 +35,6 @@ SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
 """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
-
-
-class RoundsMade(msgspec.Struct, frozen=True, kw_only=True):
-    """Every round, which of them count, and why there were no more; shares of the CPUs that others used, 0 to 1."""
-
-    made: list[TimedRound] = []
-    count: int = 0
-    discarded: int = 0
-    disturbed_but_counted: int = 0
-    looks: list[Look] = []
-    ended_with: str | None = None
-    others_median: float | None = None
-    others_most: float | None = None
-    others_limit: float | None = None
-    not_watched: str | None = None
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -162,7 +145,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     ratios: dict[str, Ratio] = {}
     seconds: Seconds = {}
     total_seconds: dict[str, list[float]] = {}
-    rounds: RoundsMade = RoundsMade()
+    rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
     perfect: Ratio | None = None
     measures: Measured = Measured()

@@ -17,7 +17,6 @@ from typing import Any
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.stats.looks import MIN_ROUNDS
-from chirp_migrate.training.workload.arrays import with_data
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
 from chirp_migrate.training.workload.hook import is_reference
@@ -180,6 +179,8 @@ def _sizes(values: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
         for name in ("shape", "classes"):
             if name in values:
                 raise UsageProblem(f"{name} is what the samples in {data} have: leave it out.")
+        from chirp_migrate.training.workload.arrays import with_data  # NumPy, which a document that is read needs not
+
         sizes = with_data(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
         raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")

@@ -29,7 +29,7 @@ from chirp_migrate.training.process.imports import WrongTree, check_imports
 from chirp_migrate.training.process.parent import Parent, serve
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
-from chirp_migrate.training.workload.entry_points import EntryPoint, Source
+from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
@@ -77,7 +77,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
     data = data_for(spec.entry_points, spec.sizes)
     for entry in spec.entry_points:
         if entry.source is Source.FOUND:
-            _prepared(spec, entry, small, warm_up=True)  # imports the training code
+            _prepared(spec, entry, small, spec.sizes.warm_up())  # imports the training code
     parent.wait_for_turn()
     _warm_up(spec, small)
     gc.freeze()
@@ -103,7 +103,7 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
     data = {sizes.samples: data_for(spec.entry_points, sizes) for sizes in brief}
     for entry in spec.entry_points:
         with suppress(EntryPointRaised):
-            _prepared(spec, entry, data[few.samples], warm_up=True)  # imports the training code; or fails below
+            _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())  # imports its code; or fails below
     gc.freeze()  # what the imports made is not looked through before every training
     parent.wait_for_turn()
     until = time.monotonic() + spec.trial_s
@@ -113,14 +113,14 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
             break
         try:
             with FewerWorkers(1) as one_worker:
-                call = _prepared(spec, entry, data[few.samples], warm_up=True)
+                call = _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())
                 one_worker.cover_new_classes()
                 first_s, _ = _call(call, entry, "trial", spec.sizes.seed)
                 del call
             seconds, workers = [], []
             with FewerWorkers(0) as no_workers:
                 for sizes in brief:
-                    call = _prepared(replace(spec, sizes=sizes), entry, data[sizes.samples])
+                    call = _prepared(spec, entry, data[sizes.samples], sizes)
                     no_workers.cover_new_classes()
                     seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
                     workers.append(no_workers.take())
@@ -159,40 +159,40 @@ def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
 def _warm_up(spec: RunSpec, small: TrainingData) -> None:
     """Go once through everything that has a first time: imports, compilers, allocators, worker processes.
 
-    The machinery of worker processes is met once here, on both sides; in the entry points themselves loaders
-    with workers are replaced, because starting all of them twice would double the time of a verification.
+    The machinery of worker processes is met once here, on both sides; in the entry points themselves this
+    process reads, because starting all workers twice would double the time of a verification.
     """
     if all(entry.source is Source.COMMAND for entry in spec.entry_points):
         return  # a command starts a program of its own, whose first times nothing here could take away
     for _ in DataLoader(small.dataset(), batch_size=8, num_workers=1):
         pass
-    with CachedLoading(only_workers=True) as without_workers:
+    with FewerWorkers(0) as without_workers:
         for entry in spec.entry_points:
-            call = _prepared(spec, entry, small, warm_up=True)
+            call = _prepared(spec, entry, small, spec.sizes.warm_up())
             without_workers.cover_new_classes()
             _call(call, entry, "warm-up", spec.sizes.seed)
             del call
             _let_workers_end()
             gc.freeze()  # what the imports made is not looked through again in every collection
     try:
-        check_imports(Path(spec.tree), spec.origin)
+        check_imports(Path(spec.tree), spec.discovery.origin)
     except WrongTree as error:
         raise EntryPointRaised(spec.entry_points[0], "import", error) from error
 
 
 def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult) -> None:
-    results = result.modes.setdefault(mode, {})
+    results, options = result.modes.setdefault(mode, {}), spec.options
     with ExitStack() as stack:
         watch = stack.enter_context(LoaderWatch()) if mode is Mode.PROBE else None
         cached = stack.enter_context(CachedLoading()) if mode is Mode.CACHED else None
-        measuring = Measuring(spec.worker_counts, spec.extra_s) if mode is Mode.MEASURED else None
+        measuring = Measuring(options.worker_counts, options.extra_s) if mode is Mode.MEASURED else None
         if measuring is not None:
             stack.enter_context(measuring)
-        simulate = spec.simulate_step_ms > 0 and mode is not Mode.PROBE
+        simulate = options.simulates and mode is not Mode.PROBE
         # The last to be entered, so that no other sees the sleep.
-        steps = stack.enter_context(SimulatedSteps(spec.simulate_step_ms / 1e3)) if simulate else None
+        steps = stack.enter_context(SimulatedSteps(options.simulate_step_ms / 1e3)) if simulate else None
         for entry in entries:
-            call = _prepared(spec, entry, data)
+            call = _prepared(spec, entry, data, spec.sizes)
             for tool in (watch, cached, measuring, steps):
                 if tool is not None:
                     tool.cover_new_classes()
@@ -222,24 +222,25 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
 
 def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> list[dict[str, str]]:
     """What short runs with other seeds show, on the same few samples."""
-    small = data_for(spec.entry_points, spec.sizes.warm_up())
+    few = spec.sizes.warm_up()
+    small = data_for(spec.entry_points, few)
     shown = []
     watch.few_workers = True
     for offset in OTHER_SEEDS:
-        other = replace(spec, sizes=replace(spec.sizes, seed=spec.sizes.seed + offset))
-        call = _prepared(other, entry, small, warm_up=True)
-        _, value = _call(call, entry, "other seed", other.sizes.seed)
+        other = replace(few, seed=few.seed + offset)
+        call = _prepared(spec, entry, small, other)
+        _, value = _call(call, entry, "other seed", other.seed)
         shown.append(aspects(watch.take(), fingerprint(value)))
         del value, call
     watch.few_workers = False
     return shown
 
 
-def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, warm_up: bool = False) -> Callable[[], Any]:
-    seed_everything(spec.sizes.seed)  # a hook may make its model here
+def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
+    seed_everything(sizes.seed)  # a hook may make its model here
     try:
-        model = StandInModel if spec.simulate_step_ms > 0 else load_model(spec.model)
-        return prepare_call(entry, model, data, spec.sizes.warm_up() if warm_up else spec.sizes)
+        model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
+        return prepare_call(entry, model, data, sizes)
     except (Exception, SystemExit) as error:
         raise EntryPointRaised(entry, "import", error) from error
 

@@ -58,7 +58,7 @@ class Measurements:
     @property
     def rounds(self) -> int:
         """Timed pairs that count; 0 when the sides were found to differ before timing."""
-        return len(self.timed.included)
+        return self.timed.count
 
     @property
     def seconds(self) -> dict[str, dict[str, list[float]]]:
@@ -122,7 +122,7 @@ def measure(
     if trial is not None:
         equivalence = equivalence.joined(trial.difference)
     labels = tuple(entry.label for entry in discovery.entry_points)
-    timed = Rounds()
+    timed = Rounds.of((), ())
     if not equivalence.differences:
         timed = _time_rounds(children, frozenset(labels), settings, progress, deadline)
         again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
@@ -200,8 +200,8 @@ def _time_rounds(
         settings.rounds,
         deadline - time.monotonic(),
     )
-    if rounds.stopped is Stopped.BUDGET:
+    if rounds.ended_with == Stopped.BUDGET:
         progress(f"stopped after {len(rounds.made)} rounds: the budget of {settings.budget_s:.0f} s is used up")
-    elif rounds.stopped is Stopped.INTERRUPTED:
+    elif rounds.ended_with == Stopped.INTERRUPTED:
         progress(f"interrupted after {len(rounds.made)} rounds: this is the verdict so far")
     return rounds

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.equivalence.api import Signature
 from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.options import VerifyOptions
 
 __all__ = ["EntryResult", "Mode", "RunResult", "RunSpec", "StepCount", "Trace", "Tried"]
 
@@ -32,13 +33,10 @@ class RunSpec:
 
     Attributes:
         tree: root of the backend, the working directory of the child.
-        threads: compute threads, pinned to the same number on both sides.
+        discovery: what is trained.
+        options: how much of it, with how many threads, and what is measured; ``worker_counts`` are those of this side.
+        modes: passes over the entry points; none to be told the names of a hook's calls.
         api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`); empty for none.
-        origin: the user's own folder, from which nothing may be imported in place of the copy; empty for none.
-        simulate_step_ms: milliseconds of a simulated device step for each training batch in every pass but PROBE; 0
-            for none.
-        worker_counts: numbers of workers that a MEASURED pass tries datasets with; empty for none.
-        extra_s: seconds that a MEASURED pass may spend on datasets, beyond training.
         by_entry: whether a pass is made of one entry point after the other, each in a turn of its own.
         trial_s: instead of passes, train each entry point briefly and tell which of them fail (:class:`Tried`); after
             so many seconds no other one begins. 0 for passes.
@@ -46,19 +44,28 @@ class RunSpec:
     """
 
     tree: str
-    entry_points: tuple[EntryPoint, ...]
-    model: str
-    sizes: Sizes
-    threads: int
+    discovery: Discovery
+    options: VerifyOptions
     modes: tuple[Mode, ...] = ()
     api_names: dict[str, list[str]] = field(default_factory=dict)
-    origin: str = ""
-    simulate_step_ms: float = 0.0
-    worker_counts: tuple[int, ...] = ()
-    extra_s: float = 0.0
     by_entry: bool = False
     trial_s: float = 0.0
     hash_seed: int = 0
+
+    @property
+    def entry_points(self) -> tuple[EntryPoint, ...]:
+        """What is trained, in the order in which it runs."""
+        return self.discovery.entry_points
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much is trained."""
+        return self.options.sizes
+
+    @property
+    def threads(self) -> int:
+        """Compute threads, pinned to the same number on both sides."""
+        return self.options.threads or 1
 
 
 @dataclass

@@ -19,7 +19,7 @@ from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.children import Children
 
-__all__ = ["Trial", "fitting", "try_out"]
+__all__ = ["Trial", "fitted", "fitting", "try_out"]
 
 #: Watching what a training loads makes it so much longer (measured on the fixtures, where loading is most of it).
 _WATCHED = 1.5
@@ -125,3 +125,24 @@ def fitting(trial: Trial, settings: VerifyOptions, left_s: float) -> tuple[Sizes
     while len(trial.labels) > 1 and trial.expected_s(replace(settings, sizes=sizes)) > left_s:
         trial = replace(trial, no_room=(trial.labels[-1], *trial.no_room))
     return sizes, trial
+
+
+def fitted(
+    options: VerifyOptions, trial: Trial, left_s: float, progress: Callable[[str], None]
+) -> tuple[VerifyOptions, Trial]:
+    """Options and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
+    asked, of = options.sizes, len(trial.labels) + len(trial.no_room)
+    sizes, trial = fitting(trial, options, left_s)
+    options = replace(options, sizes=sizes)
+    expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(options):.0f} s"
+    if sizes == asked and not trial.no_room:
+        progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
+        return options, trial
+    reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
+    if trial.no_room:
+        reduced += f" in {len(trial.labels)} of {of} entry points"
+    few = f"a budget of {options.budget_s:.0f} s has no room for all (see --time-budget)"
+    progress(f"{expected}, with {reduced}: {few}")
+    left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
+    note = f"trained {reduced}, to keep to the budget of {options.budget_s:.0f} s{left_out}"
+    return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))

@@ -8,18 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport
-from chirp_migrate.verify.equivalence.difference import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.trial import Trial, fitting, try_out
+from chirp_migrate.verify.trial import fitted, try_out
 
 __all__ = ["verification"]
 
@@ -57,31 +55,10 @@ def verification(
         children = Children(sides.trees, discovery, options)
         trial, discovery = try_out(children, discovery, progress)
         if trial is not None:
-            options, trial = _fitted(options, trial, deadline - time.monotonic(), progress)
+            options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
         measurements = measure(sides.trees, discovery, options, progress, trial, deadline)
     return build_report(
         measurements, options, discovery, before=before.described, copies=list(sides.notes), files=dict(files)
     )
-
-
-def _fitted(
-    options: VerifyOptions, trial: Trial, left_s: float, progress: Callable[[str], None]
-) -> tuple[VerifyOptions, Trial]:
-    """Options and trial whose training fits into the seconds left; the trial has a note where it had to be reduced."""
-    asked, of = options.sizes, len(trial.labels) + len(trial.no_room)
-    sizes, trial = fitting(trial, options, left_s)
-    options = replace(options, sizes=sizes)
-    expected = f"watching and {MIN_ROUNDS} rounds will take about {trial.expected_s(options):.0f} s"
-    if sizes == asked and not trial.no_room:
-        progress(f"{expected}; rounds go on until the verdict is settled, at most to {left_s:.0f} s from now")
-        return options, trial
-    reduced = f"{sizes.epochs} of {asked.epochs} epochs and {sizes.samples} of {asked.samples} samples"
-    if trial.no_room:
-        reduced += f" in {len(trial.labels)} of {of} entry points"
-    few = f"a budget of {options.budget_s:.0f} s has no room for all (see --time-budget)"
-    progress(f"{expected}, with {reduced}: {few}")
-    left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
-    note = f"trained {reduced}, to keep to the budget of {options.budget_s:.0f} s{left_out}"
-    return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))

@@ -73,7 +73,7 @@ def test_a_batch_size_that_is_none(tmp_path: Path, value: str) -> None:
     path = tmp_path / "c.json"
     path.write_text(f'{{"training": {{"batch_size": {value}}}}}')
     with pytest.raises(UsageProblem, match=r"training\.batch_size is .*: it must be a whole number of at least 1"):
-        _ = read_config(path).batch_size
+        read_config(path)
 
 
 def test_yaml_without_pyyaml_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

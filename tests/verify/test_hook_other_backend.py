@@ -53,16 +53,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
     discovery = find_training(sides, root, options, lambda _line: None)
     results = {}
     for side in which:
-        spec = RunSpec(
-            tree=str(sides.trees[side]),
-            entry_points=discovery.entry_points,
-            model="",
-            sizes=options.sizes,
-            threads=1,
-            modes=(Mode.TIMED,),
-            api_names={},
-            origin=discovery.origin,
-        )
+        spec = RunSpec(str(sides.trees[side]), discovery, options, (Mode.TIMED,))
         results[side] = run_child(spec, side, 200.0).modes[Mode.TIMED]
     return results
 

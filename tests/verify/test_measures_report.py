@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,7 @@ SETTINGS = VerifyOptions(
 def ran(tree: Path, discovery: Discovery) -> RunResult:
     """Every pass of one side in one process."""
     modes = (Mode.PROBE, Mode.TIMED, Mode.CACHED, Mode.MEASURED)
-    spec = RunSpec(
-        str(tree), discovery.entry_points, discovery.model, SIZES, 1, modes, {},
-        simulate_step_ms=STEP_MS, worker_counts=(0, 2), extra_s=60.0,
-    )  # fmt: skip
-    return run_child(spec, "after", 300.0)
+    return run_child(RunSpec(str(tree), discovery, replace(SETTINGS, extra_s=60.0), modes), "after", 300.0)
 
 
 def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
@@ -55,7 +52,7 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
     return Measurements(
         labels,
         dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
-        Rounds(rounds, (Look(len(rounds), 1.0),)),
+        Rounds.of(rounds, (Look(len(rounds), 1.0),)),
         Equivalence((), (), {}),
         dict.fromkeys(("before", "after"), result.measured),
         dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),

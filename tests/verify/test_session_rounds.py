@@ -67,14 +67,14 @@ def test_a_last_look_before_its_time_has_all_that_is_left() -> None:
 
 def test_it_ends_when_every_question_is_settled() -> None:
     rounds = taken([QUIET] * 30, enough=4)
-    assert (len(rounds.made), rounds.stopped) == (4, Stopped.SETTLED)
+    assert (len(rounds.made), rounds.ended_with) == (4, Stopped.SETTLED)
 
 
 def test_it_ends_with_the_budget_and_with_the_rounds_but_not_before_the_least() -> None:
     assert len(taken([QUIET] * 30, most=7).made) == 6
-    assert taken([QUIET] * 30, most=7).stopped is Stopped.ROUNDS
+    assert taken([QUIET] * 30, most=7).ended_with is Stopped.ROUNDS
     cut_short = taken([QUIET] * 30, budget_s=60)
-    assert (len(cut_short.made), cut_short.stopped) == (6, Stopped.BUDGET)
+    assert (len(cut_short.made), cut_short.ended_with) == (6, Stopped.BUDGET)
     assert len(taken([QUIET] * 30, budget_s=0).made) == MIN_ROUNDS
     assert len(taken([QUIET] * 30, most=1).made) == MIN_ROUNDS
 
@@ -83,25 +83,25 @@ def test_disturbed_rounds_are_discarded_counted_and_made_again() -> None:
     rounds = taken([QUIET, BUSY, QUIET, BUSY, QUIET, QUIET], most=4)
     assert (len(rounds.made), len(rounds.included), rounds.discarded) == (6, 4, 2)
     assert not any(each.disturbed for each in rounds.included)
-    assert rounds.others() == pytest.approx((QUIET, BUSY))
+    assert (rounds.others_median, rounds.others_most) == pytest.approx((QUIET, BUSY))
 
 
 def test_a_machine_that_is_always_busy_gets_a_verdict_from_what_there_is() -> None:
     rounds = taken([BUSY] * 30, most=4)
     assert (len(rounds.made), len(rounds.included), rounds.discarded) == (7, 4, 3)
-    assert rounds.kept_though_disturbed == 4
-    assert rounds.stopped is Stopped.ROUNDS
+    assert rounds.disturbed_but_counted == 4
+    assert rounds.ended_with == Stopped.ROUNDS
 
 
 def test_discarding_ends_with_the_budget_too() -> None:
     rounds = taken([BUSY, QUIET, BUSY] + [QUIET] * 30, budget_s=30)
     assert (len(rounds.made), len(rounds.included), rounds.discarded) == (6, 4, 2)
-    assert rounds.stopped is Stopped.BUDGET
+    assert rounds.ended_with == Stopped.BUDGET
 
 
 def test_where_others_are_not_watched_every_round_counts() -> None:
     rounds = taken([None] * 30, most=4)
-    assert (len(rounds.included), rounds.discarded, rounds.others()) == (4, 0, None)
+    assert (len(rounds.included), rounds.discarded, rounds.others_most) == (4, 0, None)
 
 
 def test_a_discarded_round_is_made_again_in_its_place() -> None:
@@ -198,7 +198,7 @@ def test_after_a_look_only_what_is_still_open_runs() -> None:
 
 def test_rounds_of_a_few_entry_points_take_their_own_time_of_the_budget() -> None:
     _, rounds = asked_for([QUIET] * 30, budget_s=4 * 30 + 6 * 10)
-    assert (len(rounds.made), rounds.stopped) == (10, Stopped.BUDGET)
+    assert (len(rounds.made), rounds.ended_with) == (10, Stopped.BUDGET)
 
 
 def test_perfect_loading_is_judged_by_the_rounds_that_have_it() -> None:

@@ -44,7 +44,7 @@ def measured(
         )
         for _ in range(4)
     )
-    of = Rounds(rounds, (Look(4, 1.0),), Stopped.BUDGET)
+    of = Rounds.of(rounds, (Look(4, 1.0),), Stopped.BUDGET)
     seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in after}
     probe = {"before": seen, "after": seen}
     return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})

@@ -216,4 +216,4 @@ def test_an_interrupt_after_the_fewest_rounds_leaves_a_verdict(whole: int) -> No
             take()
     else:
         rounds = take()
-        assert (len(rounds.included), rounds.stopped) == (whole, Stopped.INTERRUPTED)
+        assert (len(rounds.included), rounds.ended_with) == (whole, Stopped.INTERRUPTED)

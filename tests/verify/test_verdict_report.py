@@ -37,7 +37,7 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
         )
         for number, load in enumerate(loads)
     )
-    return Rounds(made, (Look(sum(each.counts for each in made), 1.0),), Stopped.BUDGET)
+    return Rounds.of(made, (Look(sum(each.counts for each in made), 1.0),), Stopped.BUDGET)
 
 
 def report(of: Rounds) -> VerifyReport:

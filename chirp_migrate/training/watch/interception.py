@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 
-__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator"]
+__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
@@ -102,6 +102,18 @@ class PassingIterator(Iterator[Any]):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
+
+
+@contextmanager
+def workers_at_most(loader: Any, most: int) -> Iterator[None]:
+    """A loader that is asked for an iterator meanwhile starts so many workers at most; with 0 this process reads."""
+    workers, timeout = loader.num_workers, loader.timeout
+    loader.num_workers = min(workers, most)
+    loader.timeout = timeout if loader.num_workers else 0  # PyTorch has none without workers
+    try:
+        yield
+    finally:
+        loader.num_workers, loader.timeout = workers, timeout
 
 
 def _with_subclasses(base: type) -> list[type]:

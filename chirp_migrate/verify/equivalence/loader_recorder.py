@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
-from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
 from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
@@ -157,19 +157,12 @@ class LoaderWatch(Interception):
         return call
 
 
-@contextmanager
-def _fewer(loader: Any) -> Iterator[None]:
+def _fewer(loader: Any) -> AbstractContextManager[None]:
     """One worker shows what the seeds of workers come from; to start them is what takes time."""
     if not worker_processes(loader):
-        yield
-        return
-    asked = loader.num_workers
+        return nullcontext()
     needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
-    loader.num_workers = min(asked, int(needs_one or not hasattr(loader.dataset, "__getitem__")))
-    try:
-        yield
-    finally:
-        loader.num_workers = asked
+    return workers_at_most(loader, int(needs_one or not hasattr(loader.dataset, "__getitem__")))
 
 
 def _index_sampler(loader: Any) -> Any:

@@ -7,15 +7,31 @@ from dataclasses import dataclass
 
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 
-__all__ = ["MET", "NOT_MEASURABLE", "NOT_MET", "TargetVerdict", "judge_targets"]
+__all__ = [
+    "AUGMENTATION_PERCENT",
+    "AUGMENTATION_WARNING",
+    "BATCH",
+    "BATCHES_PER_S",
+    "GPU_PERCENT",
+    "MET",
+    "NOT_MEASURABLE",
+    "NOT_MET",
+    "TargetVerdict",
+    "judge_targets",
+]
 
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
-_BATCH = 32
-_BATCHES_PER_S = 10.0
-_GPU = ((80.0, "R-000-5.2"), (90.0, "R-004"))
-_AUGMENTATION_PERCENT = 20.0
-_AUGMENTATION_WARNING = 30.0
+BATCHES_PER_S, BATCH = 10.0, 32
+"""Batches a second that are wanted, and of how many samples (R-004)."""
+
+GPU_PERCENT = 90.0
+"""GPU utilisation wanted by R-004; R-000-5.2 wants less."""
+
+AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
+"""What augmentation should take less of, and the share from which on it is warned of (R-004)."""
+
+_GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
 
 @dataclass(frozen=True)
@@ -57,18 +73,21 @@ def judge_targets(
     )
 
 
+def _unknown(requirement: str, target: str, why: str) -> TargetVerdict:
+    return TargetVerdict(requirement, target, NOT_MEASURABLE, None, why)
+
+
 def _throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
-    target = f"more than {_BATCHES_PER_S:.0f} batches/s at batch {_BATCH}, loading alone"
-    if batch_size != _BATCH:
-        why = f"the batch size is {batch_size}: verify with --batch-size {_BATCH}"
-        return TargetVerdict("R-004", target, NOT_MEASURABLE, None, why)
+    target = f"more than {BATCHES_PER_S:.0f} batches/s at batch {BATCH}, loading alone"
+    if batch_size != BATCH:
+        return _unknown("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
         why = "no dataset that could be read by itself was met" if rate is None else rate.problem or "not timed"
-        return TargetVerdict("R-004", target, NOT_MEASURABLE, None, why)
-    value = rate.samples_per_second / _BATCH
+        return _unknown("R-004", target, why)
+    value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"
-    return TargetVerdict("R-004", target, MET if value > _BATCHES_PER_S else NOT_MET, value, why)
+    return TargetVerdict("R-004", target, MET if value > BATCHES_PER_S else NOT_MET, value, why)
 
 
 def _gpu(
@@ -77,56 +96,51 @@ def _gpu(
     target = f"GPU utilisation above {wanted:.0f} %"
     value = figures.get("gpu_percent")
     if value is None:
-        reason = after.gpu if after.gpu.startswith("no GPU") else f"the GPU reports no utilisation ({after.gpu})"
-        return TargetVerdict(requirement, target, NOT_MEASURABLE, None, reason)
+        why = after.gpu if after.gpu.startswith("no GPU") else f"the GPU reports no utilisation ({after.gpu})"
+        return _unknown(requirement, target, why)
     if simulated:
-        why = "the device's steps were simulated: verify without --simulate-step-ms"
-        return TargetVerdict(requirement, target, NOT_MEASURABLE, None, why)
+        return _unknown(requirement, target, "the device's steps were simulated: verify without --simulate-step-ms")
     why = f"{value:.0f} % on average while training ran"
     return TargetVerdict(requirement, target, MET if value > wanted else NOT_MET, value, why)
 
 
 def _augmentation(after: SideMeasures, figures: Mapping[str, float | None], simulated: bool) -> TargetVerdict:
-    target = f"augmentation overhead below {_AUGMENTATION_PERCENT:.0f} % of the time of a batch"
+    target = f"augmentation overhead below {AUGMENTATION_PERCENT:.0f} % of the time of a batch"
     value, added = figures.get("augmentation_percent"), figures.get("augmentation_ms")
     if value is None or added is None:
         reasons = [cost.reason for cost in after.augmentation if cost.reason is not None]
-        why = reasons[0] if reasons else "no augmented dataset was met"
-        return TargetVerdict("R-004", target, NOT_MEASURABLE, None, why)
+        return _unknown("R-004", target, reasons[0] if reasons else "no augmented dataset was met")
     period = 100 * added / value if value > 0 else 0.0
     with_step = " with simulated steps" if simulated else ""
     why = f"{value:.0f} %: {added:.2f} ms of {period:.1f} ms from batch to batch{with_step}"
     loading = figures.get("augmentation_of_loading_percent")
     if loading is not None:
         why += f"; {loading:.0f} % of loading alone"
-    warning = value > _AUGMENTATION_WARNING
-    verdict = MET if value < _AUGMENTATION_PERCENT else NOT_MET
-    return TargetVerdict("R-004", target, verdict, value, why, warning)
+    verdict = MET if value < AUGMENTATION_PERCENT else NOT_MET
+    return TargetVerdict("R-004", target, verdict, value, why, value > AUGMENTATION_WARNING)
 
 
 def _workers(after: SideMeasures) -> TargetVerdict:
-    target = "every sample once and no worker lost at any number of workers"
+    requirement, target = "R-000-5.1", "every sample once and no worker lost at any number of workers"
     tried = [trial for trial in after.workers if trial.tried]
     lost = sum(entry.lost_workers for entry in after.entries.values())
     problems = [trial for trial in tried if trial.problem is not None]
     if lost:
         why = f"{lost} loaders of the training lost their workers"
-        return TargetVerdict("R-000-5.1", target, NOT_MET, float(lost), why)
+        return TargetVerdict(requirement, target, NOT_MET, float(lost), why)
     if problems:
         first = problems[0]
         why = f"{first.dataset} with {first.workers} workers: {first.problem}"
-        return TargetVerdict("R-000-5.1", target, NOT_MET, float(len(problems)), why)
+        return TargetVerdict(requirement, target, NOT_MET, float(len(problems)), why)
     if not tried:
-        return TargetVerdict("R-000-5.1", target, NOT_MEASURABLE, None, "no dataset was tried in workers")
+        return _unknown(requirement, target, "no dataset was tried in workers")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
     why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
-    untried = len(after.workers) - len(tried)
     if after.unread:
         name, reason = next(iter(after.unread.items()))
-        why = f"{name} could not be read by number ({reason}); well: {why}"
-        return TargetVerdict("R-000-5.1", target, NOT_MEASURABLE, None, why)
-    if untried:
-        why = f"{len(tried)} of {len(after.workers)} trials fitted in the time, and were well: {why}"
-        return TargetVerdict("R-000-5.1", target, NOT_MEASURABLE, None, why)
-    return TargetVerdict("R-000-5.1", target, MET, 0.0, why)
+        return _unknown(requirement, target, f"{name} could not be read by number ({reason}); well: {why}")
+    if len(tried) < len(after.workers):
+        some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, and were well"
+        return _unknown(requirement, target, f"{some}: {why}")
+    return TargetVerdict(requirement, target, MET, 0.0, why)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.source.git import ignored_paths
+from chirp_migrate.source.git import ignored_paths, run_git
 from chirp_migrate.training.errors import InvalidTree, NotMigrated
 from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, restore
 from chirp_migrate.transaction.journal import applied_runs
@@ -180,12 +179,5 @@ class _Entry:
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
     """Output of a git command that only reads; None when it fails. Nothing is fetched from elsewhere."""
-    # Variables that a git hook sets would make git look at another repository than the one around the folder.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
-    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
-    try:
-        ended = subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, check=False)
-    except FileNotFoundError:
-        return None
-    return ended.stdout if ended.returncode == 0 else None
+    ended = run_git(folder, arguments, given, fetch=False)
+    return ended.stdout if ended is not None and ended.returncode == 0 else None

@@ -73,14 +73,7 @@ def find_training(sides: Sides, root: Path, options: VerifyOptions, progress: Ca
             f"the workload is, or run `chirp-migrate init-workload {root}`."
         )
     progress(f"asking {hook} for its training calls")
-    spec = RunSpec(
-        tree=str(tree),
-        entry_points=(options.entry,),
-        model="",
-        sizes=options.sizes,
-        threads=options.threads or 1,
-        origin=str(root),
-    )
-    names = run_child(spec, "before", options.timeout_s).names
+    asked = Discovery((options.entry,), origin=str(root))
+    names = run_child(RunSpec(str(tree), asked, options), "before", options.timeout_s).names
     entries = tuple(replace(options.entry, name=name) for name in names)
-    return chosen(Discovery(entries, origin=str(root)), options.select)
+    return chosen(replace(asked, entry_points=entries), options.select)

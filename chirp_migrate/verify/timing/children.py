@@ -121,7 +121,7 @@ class Children:
         modes: dict[str, tuple[Mode, ...]] = dict.fromkeys(sides, (Mode.TIMED,))
         if cached and self.has_loaders:
             modes["after"] = (Mode.TIMED, Mode.CACHED)
-        entries = self._drawn(number, labels)
+        discovery = replace(self._discovery, entry_points=self._drawn(number, labels))
         spans: dict[str, list[Span | None]] = {side: [] for side in sides}
 
         def watched(side: str, child: Child[RunResult], act: Callable[[], _T]) -> _T:
@@ -132,10 +132,10 @@ class Children:
 
         with ExitStack() as stack:
             # Each pair of rounds has its own order in sets of strings.
-            ready = self.in_turn(stack, modes, entry_points=entries, by_entry=True, hash_seed=number // 2)
+            ready = self.in_turn(stack, modes, discovery=discovery, by_entry=True, hash_seed=number // 2)
             if self._beside_each_other:
                 children = dict(ready)
-                for side in _turns(modes, len(entries)):
+                for side in _turns(modes, len(discovery.entry_points)):
                     watched(side, children[side], children[side].take_turn)
                 results = {side: child.result() for side, child in children.items()}
             else:
@@ -175,7 +175,10 @@ class Children:
         """
 
         def started(side: str) -> Child[RunResult]:
-            spec = replace(self._spec(side, modes[side]), **more)
+            # The side before has no need of its datasets in workers.
+            options = self._settings if side == "after" else replace(self._settings, worker_counts=())
+            given: dict[str, Any] = {"discovery": self._discovery, "options": options, "modes": modes[side], **more}
+            spec = RunSpec(str(self._trees[side]), **given)
             return stack.enter_context(child_of(spec, side, self._settings.timeout_s))
 
         together = {side: started(side) for side in modes} if self._beside_each_other else {}
@@ -185,17 +188,3 @@ class Children:
             child = together.get(side) or started(side)
             child.wait_until_ready()
             yield side, child
-
-    def _spec(self, side: str, modes: tuple[Mode, ...]) -> RunSpec:
-        return RunSpec(
-            tree=str(self._trees[side]),
-            entry_points=self._discovery.entry_points,
-            model=self._discovery.model,
-            sizes=self._settings.sizes,
-            threads=self._settings.threads,
-            modes=modes,
-            origin=self._discovery.origin,
-            simulate_step_ms=self._settings.simulate_step_ms,
-            worker_counts=self._settings.worker_counts if side == "after" else (),
-            extra_s=self._settings.extra_s,
-        )

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from chirp_migrate.training.watch.interception import Interception
-from chirpid_patch.loading.limits import worker_processes
 
 __all__ = ["CachedLoading"]
 
@@ -22,16 +21,12 @@ __all__ = ["CachedLoading"]
 class CachedLoading(Interception):
     """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
 
-    Args:
-        only_workers: replace only loaders that would start worker processes (for warming up quickly).
-
     Attributes:
         making_s: seconds spent making cached batches since the last :meth:`reset`, to be left out of the time.
     """
 
-    def __init__(self, only_workers: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(self._repeat)
-        self._only_workers = only_workers
         self.making_s = 0.0
 
     def reset(self) -> None:
@@ -39,8 +34,6 @@ class CachedLoading(Interception):
         self.making_s = 0.0
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if self._only_workers and not worker_processes(loader):
-            return start()
         if loader.batch_size is None or not hasattr(loader.dataset, "__getitem__"):
             return start()  # batches of unknown size: loaded as ever, so the headspace is an underestimate
         return self._batches(loader)

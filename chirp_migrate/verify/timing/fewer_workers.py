@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from chirp_migrate.training.watch.interception import Interception
+from chirp_migrate.training.watch.interception import Interception, workers_at_most
 from chirpid_patch.loading.limits import worker_processes
 
 __all__ = ["FewerWorkers"]
@@ -36,15 +36,11 @@ class FewerWorkers(Interception):
     def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not worker_processes(loader):
             return start()
-        workers, timeout = loader.num_workers, loader.timeout
+        workers = loader.num_workers
         keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
         if not (keeps and loader in self._kept):
             self.asked += workers
         if keeps:
             self._kept.add(loader)
-        loader.num_workers = min(workers, self._most)
-        loader.timeout = timeout if loader.num_workers else 0  # PyTorch has none without workers
-        try:
+        with workers_at_most(loader, self._most):
             return start()
-        finally:
-            loader.num_workers, loader.timeout = workers, timeout

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import msgspec
+
 from chirp_migrate.stats.looks import MIN_ROUNDS, Look, planned_looks
-from chirp_migrate.training.process.background_load import BUSY_ABOVE
+from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 
 __all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
 
@@ -66,19 +68,47 @@ class Stopped(str, Enum):
     INTERRUPTED = "interrupted by the user"
 
 
-@dataclass(frozen=True)
-class Rounds:
-    """Every round that was made, and the looks at those that count.
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Every round that was made and the looks at those that count, both in their order; part of what ``verify`` writes.
 
     Attributes:
-        made: in the order in which they were made.
-        looks: in the order in which they were taken; the last one is at all that count.
-        stopped: why there are no more.
+        count: rounds that count; the last look is at all of them.
+        discarded: rounds that were disturbed and do not count.
+        disturbed_but_counted: those that count, because the machine was busy too often to wait for quiet.
+        ended_with: why there are no more, see :class:`Stopped`.
+        others_median, others_most: share of the CPUs that others used, 0 to 1; None where it is not watched.
+        others_limit: share from which on a round was disturbed.
+        not_watched: why it is not watched.
     """
 
-    made: tuple[TimedRound, ...] = ()
-    looks: tuple[Look, ...] = ()
-    stopped: Stopped | None = None
+    made: list[TimedRound] = []
+    count: int = 0
+    discarded: int = 0
+    disturbed_but_counted: int = 0
+    looks: list[Look] = []
+    ended_with: str | None = None
+    others_median: float | None = None
+    others_most: float | None = None
+    others_limit: float | None = None
+    not_watched: str | None = None
+
+    @classmethod
+    def of(cls, made: Sequence[TimedRound], looks: Sequence[Look], stopped: Stopped | None = None) -> Rounds:
+        """Count what there is."""
+        disturbed = [each.counts for each in made if each.disturbed]
+        shares = [each.others for each in made if each.others is not None]
+        return cls(
+            made=list(made),
+            count=sum(each.counts for each in made),
+            discarded=disturbed.count(False),
+            disturbed_but_counted=disturbed.count(True),
+            looks=list(looks),
+            ended_with=None if stopped is None else stopped.value,
+            others_median=statistics.median(shares) if shares else None,
+            others_most=max(shares, default=None),
+            others_limit=BUSY_ABOVE,
+            not_watched=None if shares or not made else not_watched() or "this system does not count CPU time",
+        )
 
     @property
     def included(self) -> tuple[TimedRound, ...]:
@@ -89,21 +119,6 @@ class Rounds:
     def complete(self) -> tuple[TimedRound, ...]:
         """Rounds that count and in which all entry points ran."""
         return complete(self.included)
-
-    @property
-    def discarded(self) -> int:
-        """Rounds that were disturbed and do not count."""
-        return sum(each.disturbed for each in self.made) - self.kept_though_disturbed
-
-    @property
-    def kept_though_disturbed(self) -> int:
-        """Disturbed rounds that count, because the machine was busy too often to wait for quiet."""
-        return sum(each.disturbed for each in self.included)
-
-    def others(self) -> tuple[float, float] | None:
-        """Median and largest share of the CPUs that others used, over all rounds; None where not watched."""
-        shares = [each.others for each in self.made if each.others is not None]
-        return (statistics.median(shares), max(shares)) if shares else None
 
 
 def order(seed: int, number: int) -> tuple[str, str]:
@@ -149,7 +164,7 @@ def take_rounds(
     labels: frozenset[str] | None = None
 
     def ended(stopped: Stopped) -> Rounds:
-        return Rounds(tuple(made), tuple(looks), stopped)
+        return Rounds.of(made, looks, stopped)
 
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(included), share))
