@@ -198,21 +198,14 @@ def _checked(key: str, value: Any, where: str) -> Any:
         raise UsageProblem(f"{where} {error}.") from None
 
 
-def _whole(least: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"must be a whole number of at least {least}")
-        return value
+def _number(kind: type[int | float], least: float, below: float = math.inf) -> Callable[[Any], int | float]:
+    what = "a whole number" if kind is int else "a number"
+    end = "" if below == math.inf else f" and below {below:g}"
 
-    return check
-
-
-def _real(least: float, below: float = math.inf) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < below:
-            end = "" if below == math.inf else f" and below {below:g}"
-            raise ValueError(f"must be a number of at least {least:g}{end}")
-        return float(value)
+    def check(value: Any) -> int | float:
+        if isinstance(value, bool) or not isinstance(value, (int, kind)) or not least <= value < below:
+            raise ValueError(f"must be {what} of at least {least:g}{end}")
+        return kind(value)
 
     return check
 
@@ -223,16 +216,13 @@ def _yes_or_no(value: Any) -> bool:
     return value
 
 
-def _reference(value: Any) -> str:
-    if not isinstance(value, str) or not is_reference(value):
-        raise ValueError('must name a function as "package.module:function" or "folder/file.py:function"')
-    return value
+def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(must)
+        return value
 
-
-def _model(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*", value):
-        raise ValueError('must name a class as "package.module:ClassName"')
-    return value
+    return check
 
 
 def _command(value: Any) -> tuple[str, ...]:
@@ -278,24 +268,27 @@ def _shape(value: Any) -> tuple[int, int, int]:
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
-    "workload": _reference,
+    "workload": _text(is_reference, 'must name a function as "package.module:function" or "folder/file.py:function"'),
     "command": _command,
     "result": _result,
-    "model": _model,
+    "model": _text(
+        re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch,
+        'must name a class as "package.module:ClassName"',
+    ),
     "data": _data,
-    "samples": _whole(1),
-    "epochs": _whole(1),
-    "batch-size": _whole(1),
-    "folds": _whole(2),
+    "samples": _number(int, 1),
+    "epochs": _number(int, 1),
+    "batch-size": _number(int, 1),
+    "folds": _number(int, 2),
     "shape": _shape,
-    "classes": _whole(2),
-    "max-rounds": _whole(MIN_ROUNDS),
-    "time-budget": _real(0),
-    "min-saving": _real(0, 100),
-    "margin": _real(0, 100),
-    "threads": _whole(1),
-    "timeout": _real(1),
+    "classes": _number(int, 2),
+    "max-rounds": _number(int, MIN_ROUNDS),
+    "time-budget": _number(float, 0),
+    "min-saving": _number(float, 0, 100),
+    "margin": _number(float, 0, 100),
+    "threads": _number(int, 1),
+    "timeout": _number(float, 1),
     "per-entry": _yes_or_no,
     "select": _expression,
-    "seed": _whole(0),
+    "seed": _number(int, 0),
 }

@@ -106,7 +106,7 @@ class Trace:
         base_indices: ``indices`` as they are in that one.
         labels: count of each label, as text.
         losses: outputs of loss modules for each batch, as hexadecimal floats.
-        sketches: some values of each batch (see :mod:`chirp_migrate.verify.equivalence.sketch`); only when not random.
+        sketches: some values of each batch (see :mod:`chirp_migrate.verify.equivalence.traces`); only when not random.
         statistics: rows of ``augmentation.STATISTICS``, one per sample; only when random.
         paired: rows of ``augmentation.PAIRED``; only where samples before are known.
         repeats: pairs of samples in each of the ``augmentation.RELATIONS``, and how many
@@ -151,7 +151,7 @@ class EntryResult:
         seconds: wall time of the call; in a CACHED pass without the time it took to make the cached batches.
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
         traces: what the loaders yielded (PROBE only).
-        seeds: what short runs with two other seeds showed, see ``equivalence.seeds`` (PROBE only).
+        seeds: what short runs with two other seeds showed, see ``equivalence.traces`` (PROBE only).
     """
 
     seconds: float

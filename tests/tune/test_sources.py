@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,8 +86,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
             del sys.modules[name]
 
 
-def config(**data: object) -> TuneConfig:
-    return TuneConfig("c.yaml", "/somewhere/c.yaml", data, {"batch_size": 24}, {})
+def config(**data: Any) -> TuneConfig:
+    numbers = {"batch_size": 24, "num_workers": data.get("num_workers")}
+    return TuneConfig("c.yaml", "/somewhere/c.yaml", data, {"batch_size": 24}, {}, **numbers)
 
 
 def test_a_class_a_function_an_object_and_a_file(tree: Callable[..., Path]) -> None:

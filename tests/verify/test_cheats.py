@@ -23,7 +23,7 @@ from chirp_migrate.verify.equivalence.augmentation import PAIRED, STATISTICS
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
-from chirp_migrate.verify.equivalence.seeds import OTHER_SEEDS, aspects
+from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS, aspects
 from chirp_migrate.verify.spec import EntryResult
 from chirpid_patch import WorkerSafeAugmentedDataset
 

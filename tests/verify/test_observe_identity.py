@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset,
 
 from chirp_migrate.verify.equivalence.identity import levels, name_of
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.equivalence.seeds import ignored
+from chirp_migrate.verify.equivalence.traces import ignored
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 

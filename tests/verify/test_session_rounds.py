@@ -72,7 +72,7 @@ def test_it_ends_when_every_question_is_settled() -> None:
 
 def test_it_ends_with_the_budget_and_with_the_rounds_but_not_before_the_least() -> None:
     assert len(taken([QUIET] * 30, most=7).made) == 6
-    assert taken([QUIET] * 30, most=7).ended_with is Stopped.ROUNDS
+    assert taken([QUIET] * 30, most=7).ended_with == Stopped.ROUNDS
     cut_short = taken([QUIET] * 30, budget_s=60)
     assert (len(cut_short.made), cut_short.ended_with) == (6, Stopped.BUDGET)
     assert len(taken([QUIET] * 30, budget_s=0).made) == MIN_ROUNDS

@@ -15,9 +15,7 @@ from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_
 from chirp_migrate.verify.equivalence.api import Signature, missing_from
 from chirp_migrate.verify.equivalence.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
 from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
-from chirp_migrate.verify.equivalence.seeds import ignored
-from chirp_migrate.verify.equivalence.sketch import values_of
-from chirp_migrate.verify.equivalence.traces import compare_entry
+from chirp_migrate.verify.equivalence.traces import compare_entry, ignored, values_of
 from chirp_migrate.verify.spec import EntryResult, Trace
 
 __all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_results", "compare_traces"]

@@ -1,19 +1,32 @@
-"""The first difference between two walks over a loader, one of each side."""
+"""What two traces have in common: their first difference, by how much values differ, and what seeds decide."""
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from chirp_migrate.verify.equivalence.sketch import gap
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import Trace
 
-__all__ = ["Found", "compare_entry"]
+__all__ = ["OTHER_SEEDS", "Found", "Gap", "aspects", "compare_entry", "gap", "ignored", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and what it is, in words."""
 
+OTHER_SEEDS = (1, 2)
+"""Added to the seed of the verification, for short runs that show what it decides."""
+
 _SHOWN = 5
+_RESULT = "result: "
+_PER_SAMPLE = 16
+_LEAST = 8
+_TOLERANCE = 1e-4
 
 
 def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found]:
@@ -190,3 +203,85 @@ def _one_order(records: list[Trace]) -> bool:
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
     """1-based place of the first difference."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How the values of two batches differ.
+
+    Attributes:
+        largest: largest absolute difference.
+        compared: number of values that were compared.
+        scale, shift: when every value after is ``scale * before + shift``, as with other statistics; else None.
+    """
+
+    largest: float
+    compared: int
+    scale: float | None = None
+    shift: float | None = None
+
+
+def sketch(tensors: Sequence[torch.Tensor]) -> str:
+    """Up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.ndim > 1:
+            rows = tensor.detach().to("cpu", torch.float32).flatten(1)
+            step = max(1, rows.shape[1] // _PER_SAMPLE)
+            values = rows[:, ::step][:, :_PER_SAMPLE].contiguous().numpy()
+            return base64.b64encode(values.astype("<f4").tobytes()).decode()
+    return ""
+
+
+def values_of(text: str) -> NDArray[np.float64]:
+    """The values in a :func:`sketch`."""
+    return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
+
+
+def gap(before: str, after: str) -> Gap | None:
+    """How two sketches differ; None when they cannot be compared, or are equal."""
+    a, b = map(values_of, (before, after))
+    if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
+        return None
+    largest = float(np.nanmax(np.abs(b - a)))
+    known = np.isfinite(a) & np.isfinite(b)
+    if known.sum() < _LEAST or np.ptp(a[known]) == 0:
+        return Gap(largest, len(a))
+    scale, shift = np.polyfit(a[known], b[known], 1)
+    off = np.abs(scale * a[known] + shift - b[known]).max()
+    if off > _TOLERANCE * np.ptp(b[known]) or scale <= 0:
+        return Gap(largest, len(a))
+    return Gap(largest, len(a), float(scale), float(shift))
+
+
+def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
+    """What of a run a seed may decide, each as text that is equal for equal runs.
+
+    Args:
+        passes: what the loaders yielded.
+        result: fingerprint of what the entry point returned.
+    """
+    train = [record for record in passes if record.role == "train"]
+    found = {
+        "the order of the training samples": [str(index) for record in train for index in record.indices],
+        "the training samples": [record.contents for record in train],
+        "the training batches": [batch for record in train for batch in record.batches],
+        "the losses": [loss for record in passes for loss in record.losses],
+    }
+    texts = {name: str(Hash(" ".join(parts).encode()).hexdigest())[:16] for name, parts in found.items()}
+    return {**texts, **{_RESULT + path: text for path, text in result.items()}}
+
+
+def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
+    """What two seeds decide before and not after; None when every seed still counts.
+
+    Single values of a result may be equal by chance (an accuracy, for one), so they count together only.
+    """
+    if len(before) != 2 or len(after) != 2:
+        return None
+    varied = [name for name in before[0] if before[0][name] != before[1].get(name)]
+    fixed = [name for name in varied if name in after[0] and after[0][name] == after[1].get(name)]
+    named = [name for name in fixed if not name.startswith(_RESULT)]
+    if named:
+        return named[0]
+    results = [name for name in varied if name.startswith(_RESULT)]
+    return "the results" if results and len([n for n in fixed if n.startswith(_RESULT)]) == len(results) else None

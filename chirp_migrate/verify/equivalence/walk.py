@@ -18,7 +18,7 @@ from chirp_migrate.verify.equivalence.augmentation import Draw, draws_of, pair_s
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
 from chirp_migrate.verify.equivalence.identity import Level, levels, name_of, plain_level
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
-from chirp_migrate.verify.equivalence.sketch import sketch
+from chirp_migrate.verify.equivalence.traces import sketch
 from chirp_migrate.verify.spec import Trace
 
 __all__ = ["Known", "Walk", "is_random", "random_state_kept"]
