@@ -83,7 +83,7 @@ def read_config(path: Path) -> TuneConfig:
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
     # What goes to the other process is plain: a date of YAML's becomes its text.
     plain = json.loads(json.dumps(sections, default=str))
-    numbers = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
+    numbers: dict[str, Any] = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)
 
 

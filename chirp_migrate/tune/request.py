@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 from chirp_migrate.tune.config import TuneConfig
 
 __all__ = ["Grid", "Request"]
@@ -41,10 +41,8 @@ class Request:
         dataset: ``MODULE:CALLABLE`` that gives a dataset or a loader; empty for none.
         unaugmented: the same for the dataset without its augmentation; empty for none.
         config: the training's configuration, if one was given.
-        entry_points: training calls whose loaders are measured; empty for none.
-        model: what found entry points train.
+        discovery: training calls whose loaders are measured, in a copy; None for none.
         sizes: how much is trained.
-        origin: the user's own folder, where ``tree`` is a copy of it; empty where it is not.
         profile: file that what was picked is kept in; empty for none.
         uses_runtime: whether the code at ``tree`` loads by ``chirpid_patch``, for datasets that come without a loader.
     """
@@ -54,9 +52,7 @@ class Request:
     dataset: str = ""
     unaugmented: str = ""
     config: TuneConfig | None = None
-    entry_points: tuple[EntryPoint, ...] = ()
-    model: str = ""
+    discovery: Discovery | None = None
     sizes: Sizes = field(default_factory=Sizes)
-    origin: str = ""
     profile: str = ""
     uses_runtime: bool = False

@@ -67,15 +67,16 @@ def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) 
         return [from_reference(request.dataset, request.unaugmented, request.config)]
     if request.config is not None:
         return [from_config(Path(request.tree), request.config)]
-    entries = request.entry_points
+    assert request.discovery is not None, "one of the three is given"
+    entries = request.discovery.entry_points
     try:
         if entries[0].source is Source.HOOK and not entries[0].name:
             names = call_names(entries[0].hook, request.sizes)
             entries = tuple(replace(entries[0], name=name) for name in names)
-        model = load_model(request.model)
+        model = load_model(request.discovery.model)
         data = data_for(entries, request.sizes)
         calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
-        check_imports(Path(request.tree), request.origin)
+        check_imports(Path(request.tree), request.discovery.origin)
         subjects, findings.training, notes = watched(calls, say)
     except NotUsable:
         raise

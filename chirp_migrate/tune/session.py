@@ -12,11 +12,11 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.process.child import Child, Role
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.snapshot import copy_tree
-from chirp_migrate.training.workload.entry_points import Source, discover
-from chirp_migrate.training.workload.hook import file_of, is_reference
+from chirp_migrate.training.workload.entry_points import Source
+from chirp_migrate.training.workload.hook import is_reference
 from chirp_migrate.tune.document import Findings
 from chirp_migrate.tune.request import Request
-from chirp_migrate.verify.options import resolve
+from chirp_migrate.verify.options import resolve, training_of
 
 __all__ = ["tune_tree"]
 
@@ -45,7 +45,7 @@ def tune_tree(request: Request, workload: str | None, timeout_s: float, progress
             request = replace(request, uses_runtime=_uses_runtime(root))
         else:
             request = _of_training(request, workload, Path(name).resolve() / "tree", progress)
-        place = "a temporary copy" if request.origin else str(root)
+        place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
         with (
             signals_as_one_interrupt(),
@@ -74,21 +74,11 @@ def _of_training(request: Request, workload: str | None, tree: Path, progress: C
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
-    if options.entry is None:
-        found = discover(root, options.model)
-        entries, model = found.entry_points, found.model
-    else:
-        hook = options.entry.hook
-        if hook.rpartition(":")[0].endswith(".py") and not (root / file_of(hook)[0]).is_file():
-            raise UsageProblem(
-                f"there is no {file_of(hook)[0]} in {root}: say with --workload where the workload is, or name a "
-                "dataset with --dataset MODULE:CALLABLE."
-            )
-        entries, model = (options.entry,), ""
+    found = training_of(root, root, options)
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")
-    return replace(request, tree=str(tree), entry_points=entries, model=model, sizes=options.sizes, origin=request.tree)
+    return replace(request, tree=str(tree), discovery=found, sizes=options.sizes)
 
 
 def _uses_runtime(root: Path) -> bool:

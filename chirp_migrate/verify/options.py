@@ -17,12 +17,13 @@ from typing import Any
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.stats.looks import MIN_ROUNDS
+from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
-from chirp_migrate.training.workload.hook import is_reference
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source, discover
+from chirp_migrate.training.workload.hook import file_of, is_reference
 from chirp_migrate.verify.verdict import MARGIN
 
-__all__ = ["DEFAULT_WORKERS", "DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "parse_shape", "resolve"]
+__all__ = ["DEFAULT_WORKERS", "DEFAULT_WORKLOAD", "LEAST_SAMPLES", "VerifyOptions", "resolve", "training_of"]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
 """File of a project that is asked for its workload (function ``workload``) where nothing else is said."""
@@ -144,16 +145,21 @@ def resolve(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     return VerifyOptions(sizes, entry, **asked, **measuring)
 
 
-def parse_shape(text: str) -> tuple[int, int, int]:
-    """``1x224x313``, or ``224x313`` for one channel, as (channels, frequency bins, time frames).
+def training_of(tree: Path, root: Path, options: VerifyOptions) -> Discovery:
+    """What is trained in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
 
     Raises:
-        ValueError: it is no such text.
+        InvalidTree: nothing is found, or no file is where the hook is said to be.
     """
-    if not re.fullmatch(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}", text):
-        raise ValueError("must be a shape such as 1x224x313")
-    channels, bins, frames = (1, *map(int, text.split("x")))[-3:]
-    return channels, bins, frames
+    if options.entry is None:
+        return replace(discover(tree, options.model), origin=str(root))
+    hook = options.entry.hook
+    if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
+        raise InvalidTree(
+            f"there is no {file_of(hook)[0]} in {root}: say with --workload or in {_TABLE} where the workload is, or "
+            f"run `chirp-migrate init-workload {root}`."
+        )
+    return Discovery((options.entry,), origin=str(root))
 
 
 def _entry(root: Path, values: Mapping[str, Any]) -> EntryPoint | None:
@@ -262,9 +268,12 @@ def _data(value: Any) -> Path:
 
 
 def _shape(value: Any) -> tuple[int, int, int]:
-    return parse_shape(
-        value if isinstance(value, str) else "x".join(map(str, value)) if isinstance(value, list) else ""
-    )
+    """``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
+    text = "x".join(map(str, value)) if isinstance(value, list) else value
+    if not isinstance(text, str) or not re.fullmatch(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}", text):
+        raise ValueError("must be a shape such as 1x224x313")
+    channels, bins, frames = (1, *map(int, text.split("x")))[-3:]
+    return channels, bins, frames
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.training.errors import Raised
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.tune.document import Candidate, Findings
 from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.runner import run
@@ -273,7 +273,7 @@ def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monk
     )
     monkeypatch.chdir(tmp_path)
     entry = EntryPoint("", "", hook=f"{name}.py:workload")
-    findings = tuned(tmp_path, entry_points=(entry,), sizes=Sizes(samples=40, batch_size=8))
+    findings = tuned(tmp_path, discovery=Discovery((entry,)), sizes=Sizes(samples=40, batch_size=8))
     loader = findings.loaders[0]
     assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
     assert not loader.migrated and loader.now == Candidate(0, batch_size=8)
@@ -288,7 +288,7 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Raised, match=r"the training raised OSError: data/a\.npy is missing"):
-        tuned(tmp_path, entry_points=(EntryPoint("", "", hook=f"{name}.py:workload"),))
+        tuned(tmp_path, discovery=Discovery((EntryPoint("", "", hook=f"{name}.py:workload"),)))
 
 
 def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
 from chirp_migrate.training.workload.choosing import chosen
-from chirp_migrate.training.workload.entry_points import Discovery, Source, discover
+from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.verify.options import VerifyOptions
+from chirp_migrate.verify.options import VerifyOptions, training_of
 from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.spec import RunSpec
 from chirp_migrate.verify.timing.children import run_child
@@ -62,18 +61,10 @@ def find_training(sides: Sides, root: Path, options: VerifyOptions, progress: Ca
         WorkloadFailed: the hook failed.
     """
     tree = sides.trees["before"]
-    if options.source is Source.FOUND or options.entry is None:
-        return chosen(replace(discover(tree, options.model), origin=str(root)), options.select)
-    if options.source is Source.COMMAND:
-        return chosen(Discovery((options.entry,), origin=str(root)), options.select)
-    hook = options.entry.hook
-    if hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
-        raise InvalidTree(
-            f"there is no {file_of(hook)[0]} in {root}: say with --workload or in [tool.chirp-migrate.verify] where "
-            f"the workload is, or run `chirp-migrate init-workload {root}`."
-        )
-    progress(f"asking {hook} for its training calls")
-    asked = Discovery((options.entry,), origin=str(root))
-    names = run_child(RunSpec(str(tree), asked, options), "before", options.timeout_s).names
-    entries = tuple(replace(options.entry, name=name) for name in names)
-    return chosen(replace(asked, entry_points=entries), options.select)
+    found = training_of(tree, root, options)
+    if options.source is Source.HOOK:
+        (entry,) = found.entry_points
+        progress(f"asking {entry.hook} for its training calls")
+        names = run_child(RunSpec(str(tree), found, options), "before", options.timeout_s).names
+        found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
+    return chosen(found, options.select)
