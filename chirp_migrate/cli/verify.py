@@ -225,8 +225,8 @@ def _list(path: Path, baseline: str | None, given: Mapping[str, Any], output: Ou
 
         with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
             scratch = Path(folder).resolve()
-            sides = make_sides(root, before, options, scratch)
-            discovery = find_training(sides, root, options, output.progress)
+            trees, _ = make_sides(root, before, options, scratch)
+            discovery = find_training(trees["before"], root, options, output.progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})

@@ -6,14 +6,15 @@ so that documents of earlier versions are read; those that go or change their me
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.transaction.record import checked_path
-from chirp_migrate.verify.equivalence.difference import Difference, Noticed
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import StepCount, Trace
@@ -22,8 +23,10 @@ from chirp_migrate.verify.timing.rounds import Rounds
 __all__ = [
     "SCHEMA",
     "Described",
+    "Difference",
     "EntryVerdict",
     "Measured",
+    "Noticed",
     "Simulated",
     "VerifyReport",
     "Workload",
@@ -51,6 +54,39 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     headspace: float | None = None
 
 
+class Difference(msgspec.Struct, frozen=True):
+    """What is not the same training; part of what ``verify`` writes.
+
+    Attributes:
+        name: short and stable, such as ``validation-drops-samples`` (all are listed in docs/verify.md).
+        entry_point: label of the entry point; ``""`` for what belongs to none, as the public API.
+        message: what differs and where, one sentence, the entry point first.
+    """
+
+    name: str
+    entry_point: str
+    message: str
+
+    @classmethod
+    def of(cls, name: str, entry_point: str, text: str) -> Difference:
+        """With a sentence that does not name the entry point yet."""
+        return cls(name, entry_point, f"{entry_point}: {text}" if entry_point else text)
+
+
+class Noticed(msgspec.Struct, frozen=True):
+    """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
+
+    Attributes:
+        share: of the samples on the other side of some value, 0 to 1.
+        shift: of all samples but those left alone, in the statistic's unit; None where none would be noticed.
+        samples: before and after.
+    """
+
+    share: float
+    shift: float | None
+    samples: tuple[int, int]
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of both sides with their definitions and what they were made from."""
 
@@ -69,8 +105,9 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, dict[str, StepCount]] = {}
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What was trained, and how much of it; see :class:`~chirp_migrate.training.workload.entry_points.Sizes`.
+@dataclass(frozen=True, kw_only=True)
+class Workload(Sizes):
+    """What was trained, and how much of it.
 
     Attributes:
         model: ``module:ClassName``; empty where the user's own call chooses it.
@@ -81,19 +118,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         source: ``found``, ``hook`` or ``command``; ``hook`` and ``command`` are the function and the command's words.
     """
 
-    samples: int
-    shape: tuple[int, ...]
-    classes: int
-    epochs: int
-    batch_size: int
-    folds: int
-    seed: int
-    data: str | None = None
     model: str = ""
-    entry_points: list[str] = []
-    left_out: list[str] = []
-    failing: dict[str, str] = {}
-    no_room: list[str] = []
+    entry_points: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    failing: dict[str, str] = field(default_factory=dict)
+    no_room: list[str] = field(default_factory=list)
     source: Literal["found", "hook", "command"] = "found"
     hook: str | None = None
     command: list[str] | None = None

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.process.child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
-from chirp_migrate.verify.equivalence.difference import Difference, Equivalence
+from chirp_migrate.verify.document import Difference
+from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
 from chirp_migrate.verify.spec import Tried

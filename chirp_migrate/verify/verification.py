@@ -44,21 +44,21 @@ def verification(
     options = replace(options, threads=options.threads or machine.usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
-        sides = make_sides(root, before, options, scratch)
-        for note in sides.notes:
+        trees, notes = make_sides(root, before, options, scratch)
+        for note in notes:
             progress(note)
-        discovery = find_training(sides, root, options, progress)
+        discovery = find_training(trees["before"], root, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + options.budget_s
-        children = Children(sides.trees, discovery, options)
+        children = Children(trees, discovery, options)
         trial, discovery = try_out(children, discovery, progress)
         if trial is not None:
             options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
-        measurements = measure(sides.trees, discovery, options, progress, trial, deadline)
+        measurements = measure(trees, discovery, options, progress, trial, deadline)
     return build_report(
-        measurements, options, discovery, before=before.described, copies=list(sides.notes), files=dict(files)
+        measurements, options, discovery, before=before.described, copies=list(notes), files=dict(files)
     )

@@ -24,12 +24,13 @@ from chirp_migrate.review.account import Ledger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import (
     Described,
+    Difference,
     EntryVerdict,
     Measured,
+    Noticed,
     Simulated,
     VerifyReport,
 )
-from chirp_migrate.verify.equivalence.difference import Difference, Noticed
 from chirp_migrate.verify.measures.metric_data import Measure
 from chirp_migrate.verify.measures.targets import TargetVerdict
 

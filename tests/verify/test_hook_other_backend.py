@@ -12,7 +12,7 @@ from chirp_migrate.cli.apply import apply
 from chirp_migrate.cli.init_workload import init_workload
 from chirp_migrate.verify.options import resolve
 from chirp_migrate.verify.sides.baseline import before_side
-from chirp_migrate.verify.sides.copies import Sides, find_training, make_sides
+from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult, Mode, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
@@ -49,11 +49,11 @@ def root(tmp_path: Path) -> Path:
 def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> dict[str, dict[str, EntryResult]]:
     """Side → training call → result of a timed pass, for the sides asked for."""
     options = resolve(root, given)
-    sides: Sides = make_sides(root, before_side(root, None), options, scratch)
-    discovery = find_training(sides, root, options, lambda _line: None)
+    trees, _ = make_sides(root, before_side(root, None), options, scratch)
+    discovery = find_training(trees["before"], root, options, lambda _line: None)
     results = {}
     for side in which:
-        spec = RunSpec(str(sides.trees[side]), discovery, options, (Mode.TIMED,))
+        spec = RunSpec(str(trees[side]), discovery, options, (Mode.TIMED,))
         results[side] = run_child(spec, side, 200.0).modes[Mode.TIMED]
     return results
 

@@ -12,7 +12,8 @@ from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report
-from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
+from chirp_migrate.verify.document import Difference, Noticed
+from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.spec import EntryResult, Trace

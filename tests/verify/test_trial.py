@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
-from chirp_migrate.verify.equivalence.difference import Equivalence
+from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions, resolve
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.fewer_workers import FewerWorkers

@@ -9,19 +9,50 @@ statistics of each augmented sample, at alpha 0.001 after Holm's correction over
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
+from chirp_migrate.verify.document import Difference, Noticed
 from chirp_migrate.verify.equivalence.api import Signature, missing_from
 from chirp_migrate.verify.equivalence.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
-from chirp_migrate.verify.equivalence.difference import Difference, Equivalence, Noticed
 from chirp_migrate.verify.equivalence.traces import compare_entry, ignored, values_of
 from chirp_migrate.verify.spec import EntryResult, Trace
 
-__all__ = ["ALPHA", "Difference", "Equivalence", "compare_api", "compare_results", "compare_traces"]
+__all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
 ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """What a comparison showed.
+
+    Attributes:
+        found: the differences; empty when both sides train the same.
+        notes: what could not be compared, and why; and what is amiss on both sides alike.
+        smallest_p: smallest adjusted p-value by entry point with augmentation.
+        noticed: entry point → statistic → what difference its test would have noticed.
+        unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
+    """
+
+    found: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+    smallest_p: dict[str, float] | None = None
+    noticed: Mapping[str, Mapping[str, Noticed]] = field(default_factory=dict)
+    unrepeatable: frozenset[str] = frozenset()
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """One sentence for each difference."""
+        return tuple(difference.message for difference in self.found)
+
+    def joined(self, other: Equivalence) -> Equivalence:
+        """Both comparisons as one."""
+        smallest = {**(self.smallest_p or {}), **(other.smallest_p or {})} or self.smallest_p or other.smallest_p
+        noticed = {**self.noticed, **other.noticed}
+        unrepeatable = self.unrepeatable | other.unrepeatable
+        return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed, unrepeatable)
 
 
 @dataclass(frozen=True)

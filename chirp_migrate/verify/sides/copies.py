@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
@@ -16,24 +16,17 @@ from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.spec import RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
-__all__ = ["Sides", "find_training", "make_sides"]
+__all__ = ["find_training", "make_sides"]
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Copies of both sides.
+def make_sides(
+    root: Path, before: Before, options: VerifyOptions, scratch: Path
+) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too.
 
-    Attributes:
-        trees: ``before`` and ``after``.
-        notes: what is not in them, or not as in the user's folders, one sentence each.
+    Returns:
+        Copies of ``before`` and ``after``, and what is not in them or not as in the user's folders, a sentence each.
     """
-
-    trees: dict[str, Path]
-    notes: tuple[str, ...]
-
-
-def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path) -> Sides:
-    """Copy both sides to ``scratch``. A hook that the side before does not have is today's there, too."""
     # Names of the same length: paths are in environments and messages, and move what lies behind them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
@@ -49,18 +42,17 @@ def make_sides(root: Path, before: Before, options: VerifyOptions, scratch: Path
             notes.append(f"{own} is not in the side before: today's is used there, too")
     for tree in trees.values():
         keep_pristine(tree)
-    return Sides(trees, tuple(notes))
+    return trees, tuple(notes)
 
 
-def find_training(sides: Sides, root: Path, options: VerifyOptions, progress: Callable[[str], None]) -> Discovery:
-    """What is trained: found in the source of the side before, or named by the hook, in a process of its own.
+def find_training(tree: Path, root: Path, options: VerifyOptions, progress: Callable[[str], None]) -> Discovery:
+    """What is trained: found in the source of the side before, at ``tree``, or named by the hook, in a process.
 
     Raises:
         UsageProblem: nothing of it is to be run.
         InvalidTree: nothing is found, or no file is where the hook is said to be.
         WorkloadFailed: the hook failed.
     """
-    tree = sides.trees["before"]
     found = training_of(tree, root, options)
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
