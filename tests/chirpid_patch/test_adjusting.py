@@ -36,7 +36,7 @@ def test_waiting_raises_the_number_for_as_long_as_that_shortens_the_epoch() -> N
         8,
         8,
     ]
-    assert adjuster.why == "8 after 4: 20% of the epoch was waited"
+    assert adjuster.why.startswith("8 after 4: 20%")
 
 
 def test_workers_that_do_not_help_are_taken_back_and_not_tried_again() -> None:
@@ -149,10 +149,9 @@ def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_could_not_stay_the_same_or_not_help_is_left_alone() -> None:
     memory = BatchedDataLoader(TensorDataset(torch.arange(40.0)), batch_size=4, most_workers=2)
-    assert memory.adjusting == "fixed: the samples are in memory, workers would only cost time"
-    assert BatchedDataLoader(Squares(), batch_size=4, most_workers=2).adjusting == "nothing seen yet"
-    assert "samples of its own" in BatchedDataLoader(Stream(), batch_size=2, most_workers=2).adjusting
-    assert BatchedDataLoader(Squares()).adjusting == "fixed: most_workers is not given"
+    stream, plain = BatchedDataLoader(Stream(), batch_size=2, most_workers=2), BatchedDataLoader(Squares())
+    assert [one.adjusting.startswith("fixed: ") for one in (memory, stream, plain)] == [True] * 3
+    assert not BatchedDataLoader(Squares(), batch_size=4, most_workers=2).adjusting.startswith("fixed")
     for _ in range(2):
         assert len(list(memory)) == 10
     again = pickle.loads(pickle.dumps(memory))

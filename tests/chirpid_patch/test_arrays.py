@@ -375,7 +375,7 @@ def test_one_row_for_each_sample_is_needed(x: Any, y: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [None, torch.int64])
 def test_integers_are_not_divided(dtype: torch.dtype | None) -> None:
-    with pytest.raises(ValueError, match=r"divisor needs floating-point samples, not torch.*: give a dtype as well"):
+    with pytest.raises(ValueError, match=r"torch.*dtype"):
         WorkerSafeArrayDataset(numbers("uint8"), labels(numbers()), dtype=dtype, divisor=255)
 
 
@@ -385,9 +385,9 @@ def test_integers_are_not_divided(dtype: torch.dtype | None) -> None:
     ids=["text", "objects", "byte order"],
 )
 def test_arrays_that_are_no_tensors_are_named(strange: Any) -> None:
-    with pytest.raises(TypeError, match="no tensors like x, an array of"):
+    with pytest.raises(TypeError, match="no tensors like x"):
         WorkerSafeArrayDataset(strange, [0, 1])
-    with pytest.raises(TypeError, match="no tensors like y, an array of"):
+    with pytest.raises(TypeError, match="no tensors like y"):
         WorkerSafeArrayDataset([0, 1], strange)
 
 

@@ -82,7 +82,7 @@ def test_no_larger_size_is_tried_than_asked_for(room: Any) -> None:
 
 def test_not_even_one_sample_is_a_clear_error(room: Any) -> None:
     room(0)
-    with pytest.raises(RuntimeError, match="does not fit in the 1 MiB allowed on cpu even with one sample: raise memo"):
+    with pytest.raises(RuntimeError, match=r"1 MiB.*cpu.*memory_limit"):
         largest_batch_size(lambda size: None)
 
 
@@ -379,7 +379,7 @@ def test_targets_are_class_numbers_and_outputs_of_another_form_need_a_criterion(
     assert calculate_optimal_batch_size(Named(), (3,), criterion=criterion, max_batch_size=2) == 2
     assert set(seen) == {(torch.int64, (2,))}
     assert calculate_optimal_batch_size(net, (3, 8, 8), max_batch_size=2) == 2
-    with pytest.raises(ValueError, match="output is a dict, not a tensor: give criterion"):
+    with pytest.raises(ValueError, match=r"dict.*criterion"):
         calculate_optimal_batch_size(Named(), (3,), max_batch_size=2)
 
 
@@ -420,7 +420,7 @@ def test_schedulers_and_whatever_has_a_state_dict_are_put_back() -> None:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
     assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch, len(optimizer.param_groups)) == (1.0, 0, 1)
     assert layer.weight.grad is gradient
-    with pytest.raises(TypeError, match="state of a SimpleNamespace cannot be kept"), kept_state(SimpleNamespace()):
+    with pytest.raises(TypeError, match="SimpleNamespace"), kept_state(SimpleNamespace()):
         pass
 
 

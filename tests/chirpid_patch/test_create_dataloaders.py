@@ -113,24 +113,24 @@ def test_images_are_float_of_the_size_and_channels_asked_for(tmp_path: Path) -> 
 
 def test_without_pillow_the_sentence_says_what_to_install(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_folder, "Image", None)
-    with pytest.raises(RuntimeError, match="needs Pillow: pip install Pillow"):
+    with pytest.raises(RuntimeError, match="pip install Pillow"):
         create_dataloaders(data_root, 4, 12)
 
 
 def test_what_is_missing_is_named(data_root: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         create_dataloaders(data_root / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"no images in .*lens"):
+    with pytest.raises(FileNotFoundError, match="lens"):
         create_dataloaders(data_root / "train" / "lens")
-    with pytest.raises(ValueError, match="val_split is a share"):
+    with pytest.raises(ValueError, match="val_split"):
         create_dataloaders(data_root, val_split=10)
-    with pytest.raises(TypeError, match="data_root must be a folder"):
+    with pytest.raises(TypeError, match="data_root"):
         create_dataloaders(3)
-    with pytest.raises(ValueError, match="none are left to train on"):
+    with pytest.raises(ValueError):
         create_dataloaders(TensorDataset(torch.zeros(2)))
     (data_root / "test" / "arc").mkdir()
-    with pytest.raises(ValueError, match="arc is none of the classes lens, nonlens"):
+    with pytest.raises(ValueError, match=r"arc.*lens, nonlens"):
         create_dataloaders(data_root)
     (data_root / "train").rename(data_root / "training")
-    with pytest.raises(FileNotFoundError, match="data_root must hold both train and test"):
+    with pytest.raises(FileNotFoundError, match=r"train.*test"):
         create_dataloaders(data_root)

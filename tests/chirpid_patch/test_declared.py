@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import same
 from torch import Tensor, nn
@@ -217,6 +217,7 @@ STATISTICS: dict[str, Callable[[], Any]] = {
 }
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(sorted(BASES)),
     st.sampled_from(sorted(INDICES)),
@@ -332,6 +333,7 @@ FIRST: dict[str, Callable[[], Any]] = {
 SWITCHES: dict[str, Any] = {"on": True, "off": False, "None": None, "1": 1, "empty": []}
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(["rows", "three columns", "subset", "counting", "half", "pairs", "listed pairs", "lists of three"]),
     st.sampled_from(sorted(FIRST)),
@@ -432,7 +434,7 @@ def test_listed_samples_are_those_of_its_own_code(samples: Any) -> None:
 
 
 def test_a_class_without_the_methods_it_names_is_refused() -> None:
-    with pytest.raises(TypeError, match="Missing declares what it does, but has no method scale"):
+    with pytest.raises(TypeError, match=r"Missing.*scale"):
 
         @standardizes(**STATE, calls=("scale",))
         class Missing(Dataset[Any]):

@@ -180,7 +180,7 @@ def test_called_it_is_what_it_was() -> None:
 
 
 def test_a_class_without_a_forward_is_refused() -> None:
-    with pytest.raises(TypeError, match="Empty declares what it does, but has no method forward of its own"):
+    with pytest.raises(TypeError, match=r"Empty.*forward"):
 
         @adds_noise()
         class Empty(nn.Module): ...

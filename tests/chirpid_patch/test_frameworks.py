@@ -32,7 +32,7 @@ from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSaf
 
 LEVEL = 1e-4
 P, WIDEST, LENGTH = 0.8, 4, 9
-N, BATCH = 240, 8
+N, BATCH = 160, 8
 
 Outcomes = np.ndarray[Any, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -168,7 +169,7 @@ def test_a_slow_batch_of_several_loaders_says_which(clock: Clock, logged: pytest
     config = MultiDataLoaderConfig(SamplingStrategy.ROUND_ROBIN, dataloader_names=["day", "night"])
     hook = DataLoaderProfilingHook()
     assert len(list(hook.batches(MultiDataLoader(loaders, config)))) == 30
-    assert logged.messages[0].startswith("slow batch 29 of night: 99.00 ms, usually 10.00 ms")
+    assert all(told in logged.messages[0] for told in ("29", "night", "99.00 ms", "10.00 ms"))
 
 
 def test_an_epoch_without_batches(clock: Clock, logged: pytest.LogCaptureFixture) -> None:
@@ -193,10 +194,10 @@ def test_summaries_are_logged_and_nothing_is_printed(
     trainer = Trainer(hook, clock)
     trainer.epoch(0, [(1, 3), (1, 3), (2, 2), (2, 2), (4, 4)])
     hook.on_epoch_end(trainer, 0)
-    assert logged.messages == [
-        "batches 1 to 2: 2 batches; data wait mean 1.00 ms, p99 1.00 ms, 25% of the time; step mean 3.00 ms",
-        "batches 3 to 4: 2 batches; data wait mean 2.00 ms, p99 2.00 ms, 50% of the time; step mean 2.00 ms",
-        "epoch 0: 5 batches; data wait mean 2.00 ms, p99 3.92 ms, 42% of the time; step mean 2.80 ms",
+    assert [re.findall(r"[\d.]+", one.replace("p99", "")) for one in logged.messages] == [
+        ["1", "2", "2", "1.00", "1.00", "25", "3.00"],
+        ["3", "4", "2", "2.00", "2.00", "50", "2.00"],
+        ["0", "5", "2.00", "3.92", "42", "2.80"],
     ]
     assert capsys.readouterr().out == ""
 
@@ -215,10 +216,8 @@ def test_slow_is_what_takes_much_longer_than_the_usual(
     assert (found.batch_idx, found.dataloader_name) == (14, "train")
     assert found.wait_seconds + found.step_seconds == pytest.approx(slow / 1e3)
     [warning] = logged.messages
-    assert warning == (
-        f"slow batch 14 of train: {slow:.2f} ms, usually {usual:.2f} ms "
-        f"(data wait {slow - usual / 2:.2f} ms, step {usual / 2:.2f} ms)"
-    )
+    named = [14, slow, usual, slow - usual / 2, usual / 2]
+    assert [float(one) for one in re.findall(r"[\d.]+", warning)] == named and "train" in warning
 
 
 def test_slow_batches_beyond_the_tenth_are_only_counted(clock: Clock, logged: pytest.LogCaptureFixture) -> None:

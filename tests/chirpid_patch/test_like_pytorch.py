@@ -43,7 +43,10 @@ posix = pytest.mark.skipif(not hasattr(signal, "SIGCHLD"), reason="needs fork an
 
 
 #: That each test is right, which PyTorch's own loader shows, takes no showing every time.
-@pytest.fixture(params=[pytest.param("PyTorch's", marks=pytest.mark.slow), "ours", "the factory's"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("PyTorch's", "ours")]
+
+
+@pytest.fixture(params=[*SLOW, "the factory's"])
 def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """What makes the loader."""
     return LOADERS[request.param]

@@ -132,11 +132,22 @@ def samplings(n: int) -> dict[str, dict[str, Any]]:
     }
 
 
+WORKERS = {"num_workers": 2}
 PERSISTENT = {"num_workers": 2, "persistent_workers": True}
+#: Those whose order of drawing workers could change.
+SHORT = ("late", "eager batch sampler", "generator", "batches by the dataset")
 
 
-@pytest.mark.parametrize("name", samplings(1))
-@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, pytest.param(PERSISTENT, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        *((name, {}) for name in samplings(1)),
+        *((name, WORKERS) for name in SHORT),
+        *(pytest.param(name, WORKERS, marks=pytest.mark.slow) for name in samplings(1) if name not in SHORT),
+        *(pytest.param(name, PERSISTENT, marks=pytest.mark.slow) for name in samplings(1)),
+    ],
+    ids=str,
+)
 def test_every_way_of_sampling(name: str, workers: dict[str, Any]) -> None:
     n = 13
     dataset: Any = tensor_data(n)

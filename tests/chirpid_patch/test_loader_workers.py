@@ -147,8 +147,7 @@ def test_a_batch_that_kills_its_worker_twice_fails_in_its_place_and_the_others_g
         except RuntimeError as error:
             errors.append((len(seen), str(error)))
     ((place, error),) = errors
-    assert re.match(r"DataLoader worker \(pid \d+\) is killed by signal: Segmentation fault\. ", error)
-    assert "batch 3 of this epoch, of the indices [6, 7], for the second time" in error
+    assert re.search(r"\(pid \d+\) .* signal: Segmentation fault\..* batch 3 .* \[6, 7\]", error)
     assert sorted(numbers(seen)) == [number for number in range(20) if number not in (6, 7)]
     assert not in_order or (place == 3 and numbers(seen) == sorted(numbers(seen)))
 
@@ -158,7 +157,7 @@ def test_every_batch_that_kills_its_workers_fails_by_itself() -> None:
     loader = BatchedDataLoader(AlwaysCrashing(6), batch_size=2, num_workers=2)
     batches = iter(loader)
     for number in range(3):
-        with pytest.raises(RuntimeError, match=f"batch {number} of this epoch"):
+        with pytest.raises(RuntimeError, match=f"batch {number} "):
             next(batches)
     assert not list(batches)
 
@@ -225,7 +224,7 @@ def test_kept_workers_killed_between_epochs_are_replaced() -> None:
 @posix
 def test_workers_that_die_at_their_start_are_an_error() -> None:
     loader = BatchedDataLoader(PairDataset(6), batch_size=2, num_workers=2, worker_init_fn=die_at_start)
-    with pytest.raises(RuntimeError, match=r"exited unexpectedly with exit code 3\. It was reading batch 0"):
+    with pytest.raises(RuntimeError, match=r"exit code 3\..* batch 0"):
         list(loader)
 
 
@@ -277,7 +276,7 @@ def test_missing_shared_memory_is_told_and_done_without(monkeypatch: Any) -> Non
 
     expected = run(DataLoader(PairDataset(5), 2, num_workers=1))
     monkeypatch.setattr(torch.Tensor, "share_memory_", refuse)
-    with pytest.warns(RuntimeWarning, match="there is no shared memory"):
+    with pytest.warns(RuntimeWarning, match="shared memory"):
         actual = run(BatchedDataLoader(PairDataset(5), batch_size=2, num_workers=1))
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
@@ -296,19 +295,25 @@ def load_in_daemon() -> tuple[list[int], bool]:
     return seen, any("cannot be started" in str(one.message) for one in caught)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+ERRORS = [
+    RuntimeError("DataLoader worker (pid 5) is killed by signal"),
+    StopIteration(),
+    OSError("disk of the user"),
+    URLError("unable to open shared memory"),
+    TimeoutError("Too many open files"),
+    EOFError(),
+    ConnectionResetError("Pin memory thread exited"),
+]
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("workers", "error"),
     [
-        OSError("disk of the user"),
-        URLError("unable to open shared memory"),
-        TimeoutError("Too many open files"),
-        RuntimeError("DataLoader worker (pid 5) is killed by signal"),
-        EOFError(),
-        StopIteration(),
-        ConnectionResetError("Pin memory thread exited"),
+        *((0, error) for error in ERRORS),
+        *((2, error) for error in ERRORS[:2]),
+        *(pytest.param(2, error, marks=pytest.mark.slow) for error in ERRORS[2:]),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else str(one),
 )
 def test_an_error_of_the_users_code_is_the_users(workers: int, error: Exception) -> None:
     dataset = FaultyDataset(9)

@@ -60,12 +60,10 @@ def test_an_alert_says_what_is_used_and_what_to_change(readings: Readings, caplo
         levels(watch, readings, 0.8, 0.91, 0.1)
     assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.ERROR, logging.INFO]
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[0] == (
-        "this process and its workers use 80.00 GiB, over the soft limit of 80.00 GiB: lower num_workers "
-        "(4 processes were started), prefetch_factor or batch_size"
-    )
-    assert "over the hard limit of 90.00 GiB" in lines[1]
-    assert lines[2] == "this process and its workers use 10.00 GiB, below the limit of 90.00 GiB again"
+    for line, named in zip(
+        lines, (["80.00 GiB", "num_workers"], ["90.00 GiB"], ["10.00 GiB", "90.00 GiB"]), strict=True
+    ):
+        assert all(one in line for one in named), line
     assert [str(alert) for alert in told] == lines and [alert.rising for alert in told] == [True, True, False]
     alone = MemoryAlert(SOFT, NONE, MemoryUse("process", GIB, GIB), GIB)
     assert "memory_efficient=True" in alone.advice and "num_workers" not in alone.advice

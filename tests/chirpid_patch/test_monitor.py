@@ -271,7 +271,7 @@ def test_default_configurations_are_legal_and_fit_the_cpus(
         assert row["num_batches"] == 2
         assert row["samples_per_second"] > 0
     printed = capsys.readouterr().out
-    assert "Left out: 12 workers, more than the 4 CPUs this process may use" in printed
+    assert "12 workers" in printed and "4 CPUs" in printed
     assert "Testing configuration 3/3" in printed
 
 

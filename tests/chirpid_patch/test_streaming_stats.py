@@ -137,7 +137,7 @@ def test_too_little_data_is_told_of(dataset: Any, indices: Any, complaint: str) 
 
 
 def test_what_cannot_be_reduced_is_told_of() -> None:
-    with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"batch_size.*0"):
         streaming_standardization_stats(tensor_data(3), batch_size=0)
     with pytest.raises(TypeError, match="complex"):
         streaming_standardization_stats(labelled(torch.zeros(3, dtype=torch.complex64)))

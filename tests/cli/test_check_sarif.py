@@ -85,7 +85,7 @@ def write_corpus(root: Path, every: int) -> Path:
 
 
 @pytest.fixture(
-    scope="module", params=[6, pytest.param(1, marks=pytest.mark.slow)], ids=lambda every: f"every {every} rules"
+    scope="module", params=[13, pytest.param(1, marks=pytest.mark.slow)], ids=lambda every: f"every {every} rules"
 )
 def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Plan, Json]:
     """The plan of the corpus with behaviour-changing rules, and its run in a document."""

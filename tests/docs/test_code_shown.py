@@ -6,15 +6,13 @@ import ast
 import importlib
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from docs_commands import Desk
 from docs_pages import Page, pages, written_pages
-from support import ROOT
+from support import FIXTURES, LOADER, ROOT, run, write_files
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,14 +88,12 @@ def test_links_lead_somewhere(page: Page) -> None:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Where a file that a document names can be: here, in the packages, or in a migrated backend."""
-    if not shutil.which("bash") or not shutil.which("git"):
-        pytest.skip("needs bash and git")
-    desk = Desk(tmp_path_factory.mktemp("desk"))
-    desk.begin_again(migrated=True)
+    """Where a file that a document names can be: here, in the packages, in the fixture backend, or added to one."""
+    migrated = write_files(tmp_path_factory.mktemp("migrated"), {"train.py": LOADER, "utils/training_engine.py": ""})
+    assert run("apply", migrated).exit_code == 0
     packages = [ROOT / name for name in ("chirp_migrate", "chirpid_patch", "benchmarks")]
     folders = [one for package in packages for one in (package, *package.rglob("*/")) if one.is_dir()]
-    return [ROOT, *folders, desk.folder / "backend"]
+    return [ROOT, *folders, FIXTURES / "backend", migrated]
 
 
 @pytest.mark.parametrize("page", written_pages(), ids=name)

@@ -85,7 +85,7 @@ def test_the_loader_class_is_listed_and_its_loader_migrated(backend: Path) -> No
     findings = json.loads(backend.with_name("findings.json").read_text(encoding="utf-8"))["findings"]
     (advice,) = [one for one in findings if one["rule"] == "CHP023"]
     assert (advice["path"], advice["status"]) == ("segmentation/loading.py", "report")
-    assert "derive it from `chirpid_patch.WrappedDataLoader`" in advice["message"]
+    assert "`chirpid_patch.WrappedDataLoader`" in advice["message"]
     loading = (backend / "segmentation" / "loading.py").read_text(encoding="utf-8")
     assert "OptimalDataLoaderFactory" in loading and "ProcessPoolExecutor" in loading
 

@@ -33,6 +33,7 @@ from chirp_migrate.verify.document import (
 )
 from chirp_migrate.verify.measures.metric_data import Measure
 from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.verdict import Verdict
 
 SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -104,28 +105,37 @@ ROWS = (
 
 
 def run(*files: FileStory, **changes: object) -> RunStory:
-    reported = finding(
-        status=Status.REPORT, line=40, message="the class is used as a value", hunk=None, why="used-as-value"
-    )
-    found = [one.finding for file in files for each in file.hunks for one in each.findings] + [reported.finding]
+    left_alone = {"status": Status.REPORT, "message": "the class is used as a value", "hunk": None}
+    reported = [finding(**left_alone, line=line, why="used-as-value") for line in (40, 52)]
+    found = [one.finding for file in files for each in file.hunks for one in each.findings]
     told = RunStory(
         number=1,
         created="2026-03-01T11:00:00Z",
         tool="chirp-migrate 0.1.0",
         files=files,
-        reported=(reported,),
+        reported=tuple(reported),
         skipped=(Skipped("old.py", "it does not parse"),),
         left_out=(Skipped(".venv", "a virtual environment"),),
-        ledger=Ledger.of(found),
+        ledger=Ledger.of(found + [one.finding for one in reported]),
         notes=(),
     )
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
-TRAIN = FileStory("utils/train.py", "rewrite", "rewrite", 2, 1, (hunk(*ROWS),))
+FOLLOWS = hunk(Row("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
+TRAIN = FileStory("utils/train.py", "rewrite", "rewrite", 3, 1, (hunk(*ROWS), FOLLOWS))
+RISKY = finding(rule="CHP010", safety=Safety.BEHAVIOUR, cell=3, line=2)
+CELL = hunk(findings=(RISKY,), sections=(Section(ROWS, cell=3),))
+NOTEBOOK = FileStory("Train.ipynb", "rewrite", "rewrite", 2, 1, (CELL,))
 WHOLE = hunk(Row("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
 ADDED = FileStory("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
-STORY = Story("backend", (run(TRAIN, ADDED),), verdict(), ())
+SIMULATED = Simulated(step_ms=8, what="SIMULATED: each training batch is followed by a device step of 8 ms.")
+STORY = Story(
+    "backend",
+    (run(TRAIN, NOTEBOOK, ADDED), run(TRAIN, number=2, ledger=None)),
+    verdict(simulated=SIMULATED),
+    ("Changed since they were verified, so verify again: a.py.",),
+)
 EVIL_HUNK = hunk(Row("-", 1, None, HOSTILE), Row("+", None, 1, f"\t{HOSTILE}\r"))
 EVIL = Story(
     HOSTILE,
@@ -183,94 +193,14 @@ def test_colours_change_nothing_but_the_colour(width: int) -> None:
     assert [COLOUR.sub("", line) for line in coloured] == lines(EVIL, width)
 
 
-def test_the_order_is_verdict_figures_loaders_rules_changes_words() -> None:
-    shown = text()
-    parts = [
-        "Verdict: faster",
-        "Key figures",
-        "Seconds of training",
-        "Loaders: 2 found",
-        "Rules, and why they exist",
-        "hunk 1 of 1",
-        "Added files",
-        "Left alone",
-        "Not handled",
-        "WORDS USED HERE",
-    ]
-    places = [shown.index(part) for part in parts]
-    assert places == sorted(places)
-    assert shown.index("Verdict: faster") < 200
-
-
-@pytest.mark.parametrize(
-    ("found", "meaning"),
-    [
-        ("faster", "at least 20 % less time than before the migration"),
-        ("not shown to be faster", "is not shown"),
-        ("model-bound", "the time goes into the model"),
-        ("slower", "it takes longer"),
-        ("not equivalent", "The training is not the same"),
-        ("failed", "own code failed"),
-    ],
-)
-def test_every_verdict_is_put_into_words(found: str, meaning: str) -> None:
-    assert meaning in text(replace(STORY, verdict=verdict(found)))
-
-
-def test_times_come_with_share_interval_bar_and_verdict() -> None:
-    assert "2.50 1.00 ####...... 60 % [55, 64] meets the threshold" in text()
-    assert "4 made, 3 count, 1 of them though others used more than 10% of the CPUs." in text()
-    wide = text(width=160)
-    assert f"{'#' * 12}{'.' * 18} 60 % [55, 64] 0.80 68 % [66, 70] meets the threshold" in wide
+def test_every_verdict_is_put_into_words() -> None:
+    assert len({text(replace(STORY, verdict=verdict(one.text))) for one in Verdict}) == len(Verdict)
 
 
 def test_lost_time_is_shown_as_such() -> None:
     ratio, seconds = Ratio(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
     slower = verdict("slower", ratio=ratio, perfect=None, ratios={}, total_seconds=seconds)
-    assert "1.00 1.50 ##########> -50 % [-60, -40] slower" in text(replace(STORY, verdict=slower))
-
-
-def test_differences_are_listed() -> None:
-    differs = [Difference("labels-differ", "", "the labels differ in epoch 2")]
-    told = verdict("not equivalent", ratio=None, ratios={}, differences=differs)
-    assert "What is not the same training - The labels differ in epoch 2." in text(replace(STORY, verdict=told))
-
-
-def test_what_is_simulated_is_said_with_the_verdict() -> None:
-    what = "SIMULATED: each training batch is followed by a device step of 8 ms."
-    told = verdict(simulated=Simulated(step_ms=8, what=what))
-    shown = text(replace(STORY, verdict=told))
-    assert shown.index("SIMULATED") < shown.index("THE VERDICT IN FIGURES")
-    assert "Key figures, all entry points together (device steps simulated)" in shown
-
-
-def test_every_change_has_its_rule_place_message_and_the_rules_reason() -> None:
-    shown = text()
-    assert "CHP001 dataloader-factory, line 7: loader built by hand: the factory builds it" in shown
-    assert "A loader built by hand fixes its workers." in shown
-    assert "needs: from chirpid_patch import OptimalDataLoaderFactory" in shown
-    assert "in Trainer.fit" in shown
-
-
-def test_what_is_not_safe_says_so() -> None:
-    risky = hunk(*ROWS, findings=(finding(rule="CHP010", safety=Safety.BEHAVIOUR),))
-    shown = text(replace(STORY, runs=(run(replace(TRAIN, hunks=(risky,))),)))
-    assert "line 7 (behaviour-changing):" in shown
-    assert "behaviour-changing: A change after which training learns something else" in shown
-
-
-def test_on_a_narrow_terminal_changes_are_unified() -> None:
-    shown = lines(width=159)
-    at = shown.index(" 7    -         loader = DataLoader(self.data)")
-    assert shown[at - 1] == " 6  9       def fit(self):"
-    assert shown[at + 1] == "   10 +         loader = OptimalDataLoaderFactory.create_training_loader(self.data)"
-
-
-def test_on_a_wide_terminal_before_and_after_stand_side_by_side() -> None:
-    (line,) = [line for line in lines(width=160) if " 7 - " in line]
-    before, after = line.split(" | ")
-    assert before.rstrip() == " 7 -         loader = DataLoader(self.data)"
-    assert after == "10 +         loader ="
+    assert "1.00 1.50 ##########> -50 % [-60, -40] " in text(replace(STORY, verdict=slower))
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -278,61 +208,17 @@ def test_of_a_long_line_nothing_is_lost(width: int) -> None:
     assert "".join(LONG_LINE.split()) in "".join("".join(lines(width=width)).split())
 
 
-def test_added_files_are_named_and_not_shown() -> None:
-    assert "utils/dataloader_factory.py (1 line)" in text()
-    assert "SHIPPED" not in text()
-
-
-def test_loaders_are_accounted_for() -> None:
-    assert (
-        "Loaders: 2 found = 1 migrated + 0 already fine + 0 suppressed + 1 listed. Listed loaders: 1 used-as-value."
-        in text()
-    )
-
-
-def test_an_account_that_was_not_kept_is_said_to_be_missing() -> None:
-    assert "The account of this run was not kept" in text(replace(STORY, runs=(run(TRAIN, ledger=None),)))
-
-
-def test_the_same_report_of_several_lines_is_told_once() -> None:
-    again = finding(status=Status.REPORT, line=40, message="the class is used as a value")
-    reported = (again, replace(again, finding=replace(again.finding, line=52)))
-    shown = text(replace(STORY, runs=(run(TRAIN, reported=reported),)))
-    assert "CHP001 dataloader-factory, lines 40, 52: the class is used as a value" in shown
-
-
-def test_places_in_notebooks_name_the_cell() -> None:
-    notebook = hunk(findings=(finding(cell=3, line=2),), sections=(Section(ROWS, cell=3),))
-    shown = text(replace(STORY, runs=(run(replace(TRAIN, path="Train.ipynb", hunks=(notebook,))),)))
-    assert "CHP001 dataloader-factory, cell 3, line 2: loader built by hand" in shown
-    assert " cell 3 6 9 def fit(self):" in shown
-
-
-def test_what_follows_from_hunks_is_told_as_such() -> None:
-    follows = hunk(Row("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
-    shown = text(replace(STORY, runs=(run(replace(TRAIN, hunks=(*TRAIN.hunks, follows))),)))
-    assert "utils/train.py, hunk 1 of 1 " in shown
-    assert "utils/train.py, Imports, and what the changes above left unused" in shown
-
-
 def test_decisions_of_a_review_are_shown() -> None:
     refused = hunk(*ROWS, decision="refused")
     edited = hunk(*ROWS, number=2, decision="accepted", edited=True)
-    story = Story("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ())
-    assert "hunk 1 of 2, refused" in text(story)
-    assert "hunk 2 of 2, accepted, edited in a review" in text(story)
-    assert "THE PLAN" in text(story)
+    shown = text(Story("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ()))
+    assert "1 of 2, refused" in shown and "2 of 2, accepted, edited" in shown and "RUN " not in shown
 
 
 def test_without_a_verdict_it_says_how_to_get_one() -> None:
     shown = text(replace(STORY, verdict=None))
-    assert "Verdict: none yet. `chirp-migrate verify` trains the project" in shown
+    assert "`chirp-migrate verify`" in shown
     assert "perfect loading:" not in shown
-
-
-def test_notices_stand_with_the_verdict() -> None:
-    shown = text(replace(STORY, notices=("Changed since they were verified, so verify again: a.py.",)))
-    assert shown.index("! Changed since") < shown.index("THE VERDICT IN FIGURES")
 
 
 def test_the_words_are_explained_those_of_the_figures_included() -> None:
@@ -356,10 +242,8 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_real_migration_is_told(migrated: Path) -> None:
     shown = text(read_story(migrated), width=120)
-    assert "CHP001 dataloader-factory, line 5:" in shown
-    assert "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
+    assert "CHP001" in shown and "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
     assert "+ return OptimalDataLoaderFactory.create_training_loader(" in shown
-    assert "Loaders: 1 found = 1 migrated" in shown
 
 
 def test_what_is_piped_has_no_colours_unless_asked_for(migrated: Path) -> None:
@@ -393,7 +277,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
 @pytest.mark.parametrize("width", [60, 80, 99])
 def test_what_verify_prints_fits_too(width: int) -> None:
     lines = printed(lambda screen: show_verify(verdict(), screen, verbose=True), width).splitlines()
-    assert lines[0].startswith("Verdict: faster. All entry points") and max(map(columns, lines)) <= width
+    assert lines[0].startswith("Verdict: faster") and max(map(columns, lines)) <= width
     assert any("60 % [55, 64]" in line for line in lines)
 
 

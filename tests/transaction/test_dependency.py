@@ -182,6 +182,6 @@ def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -
     planned = plan_migration(code.parent)
     assert [file.path for file in planned.plan.files] == ["train.py"]
     (note,) = planned.notes
-    assert note == f"So that chirpid_patch can be imported, add {WANTED} to {Path('..', 'requirements.txt')}."
+    assert WANTED in note and str(Path("..", "requirements.txt")) in note
     (tmp_path / "requirements.txt").write_text(f"torch\n{WANTED}\n")
     assert plan_migration(code.parent).notes == ()

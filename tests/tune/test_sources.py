@@ -131,9 +131,9 @@ def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference
 
 def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
-    with pytest.raises(Raised, match="tune_sets:broken raised KeyError: 'label'"):
+    with pytest.raises(Raised, match=r"tune_sets:broken.* KeyError: 'label'"):
         from_reference("tune_sets:broken", "", None)
-    with pytest.raises(Raised, match="importing tune_broken raised ModuleNotFoundError"):
+    with pytest.raises(Raised, match=r"tune_broken.* ModuleNotFoundError"):
         from_reference("tune_broken:x", "", None)
 
 
@@ -147,7 +147,7 @@ def test_the_dataset_of_a_configuration_is_built_as_the_document_s_script_builds
 
 def test_a_configuration_that_does_not_fit_says_what_is_missing(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL)
-    with pytest.raises(NotUsable, match=r"needs img_dir, and c.yaml has no data.img_dir"):
+    with pytest.raises(NotUsable, match=r"img_dir.* c\.yaml .*data\.img_dir"):
         from_config(root, config(csv_file="grades.csv"))
     tree(scripts__second=RETINAL)
     with pytest.raises(NotUsable, match=r"found: scripts\.retinal:RetinalDataset, scripts\.second"):

@@ -62,7 +62,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
     assert call_names(reference, SIZES) == ["first", "second"]
     assert make_call(reference, "first", SIZES)() == (["first"], 6)
     assert make_call(reference, "second", SIZES)() == (["second"], 6), "what the first training did is not seen"
-    with pytest.raises(HookProblem, match="no call named 'third' here, but first, second"):
+    with pytest.raises(HookProblem, match=r"'third'.* first, second"):
         make_call(reference, "third", SIZES)
 
 
@@ -84,5 +84,5 @@ def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence:
 
 
 def test_a_file_that_is_not_there(tree: Path) -> None:
-    with pytest.raises(HookProblem, match=r"nowhere\.py does not exist"):
+    with pytest.raises(HookProblem, match=r"nowhere\.py"):
         call_names("nowhere.py:work", SIZES)

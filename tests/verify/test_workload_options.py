@@ -96,7 +96,7 @@ def test_data_of_the_settings_lie_beside_them_and_say_shape_and_classes(tmp_path
     sizes = resolve(settings(tmp_path, 'data = "own.npz"'), {}).sizes
     assert (sizes.samples, sizes.shape, sizes.classes) == (60, (1, 8, 9), 3)
     assert sizes.data == str(tmp_path / "own.npz")
-    with pytest.raises(UsageProblem, match="classes is what the samples in"):
+    with pytest.raises(UsageProblem, match="classes"):
         resolve(tmp_path, {"classes": 4})
 
     hooked = resolve(tmp_path, {"workload": "a.py:b"}).sizes
