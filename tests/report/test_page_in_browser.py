@@ -143,13 +143,13 @@ def test_filters_leave_what_was_asked_for_and_say_how_much(visit: Callable[..., 
     assert shown(page) == ["train.py:2"], "code is searched, in any case"
     page.fill("#by-text", "nowhere at all")
     until(page, f"document.querySelectorAll('{SHOWN}').length === 0")
-    assert status(page).startswith("Shown: 0 of ")
+    assert status(page)[0] == 0
     page.keyboard.press("Escape")
     page.keyboard.press("j")  # there is nothing to go to
     page.click("text=Clear")
     until(page, f"document.querySelectorAll('{SHOWN}').length === {len(whole)}")
     page.select_option("#by-safety", "advice")
-    assert shown(page) == [] and "of 2 findings" in status(page)
+    assert shown(page) == [] and status(page)[-1] == 2
 
 
 def test_keys_go_from_change_to_change(visit: Callable[..., Any], address: str) -> None:
@@ -334,11 +334,11 @@ def test_two_thousand_changes_are_there_at_once(visit: Callable[..., Any], story
         "[...document.querySelectorAll('.hunk')].filter(one => getComputedStyle(one).contentVisibility !== 'auto')"
     )
     assert page.evaluate(f"{laid_out}.length") == 0
-    assert status(page).startswith("Shown: 2000 changes")
+    assert status(page)[0] == 2000
     page.evaluate("location.hash = '#part_17.py:60'")
     until(page, "document.activeElement.closest('.hunk')?.id === 'part_17.py:60'")
     page.keyboard.press("j")
     assert place(page) == "part_17.py:61"
     page.fill("#by-text", "part_3.py")
     until(page, f"document.querySelectorAll('{SHOWN}').length === 100")
-    assert re.match(r"Shown: 100 of 2000 changes", status(page))
+    assert status(page)[:2] == [100, 2000]
