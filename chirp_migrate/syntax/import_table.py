@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["ImportTable", "absolute_name"]
 
@@ -31,6 +31,7 @@ class ImportTable:
         functions: names of the functions defined there.
         values: names that are assigned.
         exported: what ``__all__`` lists, if it is a literal.
+        parameters: of each function and class that no other statement holds, the names of its parameters in order.
     """
 
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class ImportTable:
     functions: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
     exported: set[str] | None = None
+    parameters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, tree: ast.Module, package: str) -> ImportTable:
@@ -62,7 +64,10 @@ class ImportTable:
                 if "__all__" in names and isinstance(node, ast.Assign):
                     strings = (n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant))
                     exported = {one for one in strings if isinstance(one, str)}
-        return cls(table.imports, table.stars, table.classes, table.functions, table.values, exported)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                table.parameters.setdefault(node.name, _parameters(node))
+        return replace(table, exported=exported)
 
     def _take(self, node: ast.ImportFrom, package: str) -> None:
         source = absolute_name("." * node.level + (node.module or ""), package)
@@ -79,6 +84,13 @@ class ImportTable:
     def exports(self, name: str) -> bool:
         """Whether ``import *`` takes ``name``, where the module has it."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
+
+
+def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+    if not isinstance(node, ast.ClassDef):
+        return tuple(one.arg for one in (*node.args.args, *node.args.kwonlyargs))
+    methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    return tuple(one.arg for one in methods[-1].args.args[1:]) if methods else ()
 
 
 def _dotted(node: ast.expr) -> str:

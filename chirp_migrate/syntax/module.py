@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from pathlib import PurePosixPath
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import libcst as cst
 import libcst.matchers as m
@@ -184,30 +184,40 @@ class Module:
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _statement_starts(self) -> dict[Statement, int]:
-        """Where each statement begins, comments above it left out; that after an ``elif`` is no statement here."""
-        read = list(_statements(syntax_tree(self.text).body))
-        starts: dict[Statement, int] = {}
-        for node, same in zip(self._index[2], read, strict=True):
-            parent = self.parents[node]
-            if not isinstance(parent, cst.If):
-                decorators = getattr(same, "decorator_list", None)
-                start = self.line_starts[(decorators[0] if decorators else same).lineno - 1]
-                start += len(self.indentation(start)) if decorators else self._columns(same.lineno, same.col_offset)
-                starts[node] = start
-                if isinstance(parent, cst.SimpleStatementLine):
-                    starts.setdefault(parent, start)
-        return starts
+    def _as_read(self) -> dict[Statement, ast.stmt]:
+        """Each statement as ``ast`` reads it; that after an ``elif`` is no statement here."""
+        read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
+        return {node: same for node, same in read if not isinstance(self.parents[node], cst.If)}
 
-    def _columns(self, line: int, units: int) -> int:
-        """Code points before a column that ``ast`` counts in bytes."""
+    def _is_statement(self, node: cst.CSTNode) -> TypeGuard[Statement]:
+        return type(node) is cst.SimpleStatementLine or node in self._as_read
+
+    def _start(self, statement: Statement) -> int:
+        """Where a statement begins, its decorators included, comments above it left out."""
+        same = self._as_read[statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else statement]
+        if not (decorators := getattr(same, "decorator_list", None)):
+            return self._offset(same.lineno, same.col_offset)
+        start = self.line_starts[decorators[0].lineno - 1]
+        return start + len(self.indentation(start))
+
+    def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
+        """The span of a statement; None of other nodes, and where a semicolon ends it."""
+        first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.SimpleStatementLine) else (node, node)
+        if not (_is_statement(type(first)) and first in self._as_read and last in self._as_read):
+            return None
+        start, end = self._as_read[first], self._as_read[last]
+        span = self._offset(start.lineno, start.col_offset), self._offset(end.end_lineno or 0, end.end_col_offset or 0)
+        return None if self.text[span[1] - 1] == ";" else span
+
+    def _offset(self, line: int, units: int) -> int:
+        """Offset of a line and a column that ``ast`` counts in bytes."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
-        return units if before.isascii() else len(before.encode()[:units].decode())
+        return start + (units if before.isascii() else len(before.encode()[:units].decode()))
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
         """The top-level statements that the offsets lie in or behind."""
-        starts = [self._statement_starts[one] for one in self.tree.body]
+        starts = [self._start(one) for one in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
 
@@ -217,15 +227,15 @@ class Module:
         Raises:
             UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
         """
+        if node not in self._known_spans and (read := self._span_as_read(node)) is not None:
+            self._known_spans[node] = read
         if node not in self._known_spans:
-            starts = self._statement_starts
-            holding = (node, *self.ancestors(node))
-            around = next((one for one in holding if isinstance(one, Statement) and one in starts), None)
+            around = next((one for one in (node, *self.ancestors(node)) if self._is_statement(one)), None)
             try:
                 found = None
                 if around is not None:
-                    indentation = self.indentation(starts[around])
-                    found = statement_spans(self.tree, around, self.text, starts[around], indentation)
+                    start = self._start(around)
+                    found = statement_spans(self.tree, around, self.text, start, self.indentation(start))
                 self._known_spans.update(found or node_spans(self.tree, self.text))
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -23,6 +24,11 @@ _MODULES_KEPT = 12
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
 _CAPITAL = re.compile(r"[A-Z]")
+#: The name of a module, or of something else, and what is replaced in it.
+_REPLACEMENT = re.compile(
+    r"""(?:patch|setattr)(?=\w*\s*\(\s*["'](?:\w+\.)*(\w+)\.(\w+)["'])"""
+    r"""|(?:patch(?=\.object)|setattr)(?=(?:\.object)?\s*\(\s*(?:\w+\.)*(\w+)\s*,\s*["'](\w+)["'])"""
+)
 
 
 class Project:
@@ -52,7 +58,7 @@ class Project:
         self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
         self._tables: dict[str, ImportTable | None] = {}
         self._aliases: dict[str, set[str]] = {}
-        self._replaced: dict[tuple[str, str], bool] = {}
+        self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -100,6 +106,8 @@ class Project:
         self._words.changed(path, before)
         self._forget(path)
         self._tables.pop(path, None)
+        # What others take from a module does not depend on its own text.
+        self._taken = {path: self._taken[path]} if path in self._taken else {}
 
     def _forget(self, path: str) -> None:
         module = self._modules.pop(path, None)
@@ -242,12 +250,12 @@ class Project:
         module, statement = self._definition(qualified)
         return (module, statement) if module is not None and isinstance(statement, cst.FunctionDef) else None
 
-    def function_parameters(self, qualified: str) -> tuple[str, ...] | None:
-        """Parameter names of a top-level function of the backend, if ``qualified`` names one."""
-        _, statement = self._definition(qualified)
-        if not isinstance(statement, cst.FunctionDef):
-            return None
-        return tuple(p.name.value for p in (*statement.params.params, *statement.params.kwonly_params))
+    def parameter_names(self, qualified: str) -> tuple[str, ...]:
+        """What a top-level function or class of the backend may be called with by name; nothing of anything else."""
+        owner, _, name = self.resolve(qualified).rpartition(".")
+        path = self._paths.get(owner)
+        table = self.table(path) if path is not None and name in self._texts[path] else None
+        return table.parameters.get(name, ()) if table is not None else ()
 
     def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
         owner, _, name = self.resolve(qualified).rpartition(".")
@@ -292,43 +300,39 @@ class Project:
 
         Errs on the side of yes: a star import or an attribute on a module of that name counts.
         """
-        last = module.name.rpartition(".")[2]
-        imports = re.compile(rf"from\s+([\w.]*\b{re.escape(last)})\s+import\b")
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        dotted = re.compile(rf"\b{re.escape(last)}\s*\.\s*{re.escape(name)}\b")
-        for text in self._others(module.path, last):
-            if name in text and dotted.search(text):
-                return True
+        if module.path not in self._taken:
+            self._taken[module.path] = frozenset(self._words_taken(module))
+        return not self._taken[module.path].isdisjoint((name, "*"))
+
+    def _words_taken(self, module: Module) -> Iterator[str]:
+        """Words of what other files import from a module, and of the attributes that they ask it for."""
+        last = re.escape(module.name.rpartition(".")[2])
+        imports = re.compile(rf"from\s+([\w.]*\b{last})\s+import\b")
+        dotted = re.compile(rf"{last}\b(?<!\w{last})(?=\s*\.\s*(\w+))")
+        for text in self._others(module.path, module.name.rpartition(".")[2]):
+            yield from dotted.findall(text)
             for statement in imports.finditer(text):
-                if not _may_name(statement.group(1), module.name):
-                    continue
-                clause = text[statement.end() : statement.end() + 2000]
-                end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
-                clause = clause if end < 0 else clause[:end]
-                if "*" in clause or word.search(clause):
-                    return True
-        return False
+                if _may_name(statement.group(1), module.name):
+                    clause = text[statement.end() : statement.end() + 2000]
+                    end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
+                    yield from re.findall(r"\w+|\*", clause if end < 0 else clause[:end])
 
     def is_replaced(self, module: Module, name: str) -> bool:
         """Whether a file of the backend puts something else in the place of ``name`` in ``module``, as tests do.
 
         ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``.
         """
-        key = (module.path, name)
-        if key not in self._replaced:
-            self._replaced[key] = self._search_replacement(module, name)
-        return self._replaced[key]
+        return bool(self._replaced.get((module.name.rpartition(".")[2], name), set()) - {module.path})
 
-    def _search_replacement(self, module: Module, name: str) -> bool:
-        last = re.escape(module.name.rpartition(".")[2])
-        quoted = rf"""["']{re.escape(name)}["']"""
-        replaced = re.compile(
-            rf"""(?:patch|setattr)\w*\s*\(\s*["'](?:\w+\.)*{last}\.{re.escape(name)}["']"""
-            rf"|(?:patch\.object|setattr)\s*\(\s*(?:\w+\.)*{last}\s*,\s*{quoted}"
-        )
-        return any(
-            replaced.search(text) for text in self._others(module.path, name) if "patch" in text or "setattr" in text
-        )
+    @cached_property
+    def _replaced(self) -> dict[tuple[str, str], set[str]]:
+        """What is put in the place of something, by the last name of its module and its own, and in which files."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for path, text in chain(self._texts.items(), self._notebooks.items()):
+            if "patch" in text or "setattr" in text:
+                for groups in _REPLACEMENT.findall(text):
+                    found[groups[0] or groups[2], groups[1] or groups[3]].add(path)
+        return found
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Whether ``.attribute`` occurs in any file other than the one at path ``besides``."""

@@ -29,7 +29,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import methods_of
+from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
 #: A transform that is given, kept under a key, or made by a function of that name.
@@ -126,7 +126,7 @@ class Destinations:
             and not any(one.star for one in call.args[:position])
         ):
             keyword = _POSITIONS.get(position, "")
-        names = [] if keyword or starred else [name for one in called for name in self._parameter_names(one)]
+        names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
         named = names[position] if position < len(names) else keyword
         if named in _LOADER_KEYWORDS or (named in self._keywords and self._takes_data(call, called)):
             return named
@@ -148,15 +148,6 @@ class Destinations:
 
     def _is_transform(self, called: set[str]) -> bool:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
-
-    def _parameter_names(self, qualified: str) -> list[str]:
-        """Names of the parameters of a function or constructor of the project, in order."""
-        names = self._project.function_parameters(qualified)
-        if names is not None:
-            return list(names)
-        found = self._project.class_definition(qualified)
-        init = methods_of(found[1]).get("__init__") if found is not None else None
-        return [one.name.value for one in init.params.params[1:]] if init is not None else []
 
     def _key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
         """What an entry of a dict is for: by its key, and for transforms only where the dict becomes arguments."""
@@ -212,13 +203,15 @@ class Destinations:
 
     def _on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
         """Reads of ``self.name`` in a class."""
-        found = self._module.find(cst.Attribute)
+        module = self._module
         return [
-            one
-            for one in found
-            if m.matches(one, m.Attribute(m.Name("self"), m.Name(name)))
-            and not isinstance(self._module.parents[one], cst.AssignTarget)
-            and owner in self._module.ancestors(one)
+            parent
+            for one in module.named(name)
+            if isinstance(parent := module.parents[one], cst.Attribute)
+            and one is parent.attr
+            and is_name(parent.value, "self")
+            and not isinstance(module.parents[parent], cst.AssignTarget)
+            and owner in module.ancestors(parent)
         ]
 
     def _parameter(self, parameter: cst.Param) -> str | None:

@@ -17,7 +17,7 @@ from chirp_migrate.analysis.catalogue import FACTORY, inherits, is_call_of, reso
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, binds, dotted, parameters
+from chirp_migrate.syntax.queries import binding_scope, binds, dotted, holds, parameters
 
 #: Names that people give to datasets.
 DATASET_NAME = re.compile(
@@ -119,11 +119,10 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 
 def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Whether ``name`` is given to a loader, a subset or a wrapper as its dataset."""
-    start, end = module.span(scope)
-    for call in module.once(_given).get(name, ()):
-        if start <= module.span(call)[0] < end and is_call_of(module, call, _TAKES_DATASETS, project):
-            return True
-    return False
+    return any(
+        (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, _TAKES_DATASETS, project)
+        for call in module.once(_given).get(name, ())
+    )
 
 
 def _given(module: Module) -> dict[str, list[cst.Call]]:
