@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -87,6 +88,16 @@ def is_variable(module: Module, name: cst.CSTNode) -> bool:
     if isinstance(parent, cst.Attribute):
         return parent.value is name
     return not (isinstance(parent, cst.Arg) and parent.keyword is name)
+
+
+def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
+    """Places in ``code`` where ``name`` stands for a variable."""
+    within = set(code)
+    return [
+        one
+        for one in module.named(name)
+        if is_variable(module, one) and not within.isdisjoint((one, *module.ancestors(one)))
+    ]
 
 
 def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:

@@ -8,6 +8,7 @@ import libcst.matchers as m
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.queries import holds
 
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
@@ -17,9 +18,8 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
     made yet.
     """
     calls: list[cst.Call] = []
-    start, end = module.span(node)
     for mention in matching(module.enclosing_function(node) or module.tree, m.Name(title)):
-        if start <= module.span(mention)[0] < end:
+        if holds(module, node, mention):
             continue
         parent = module.parents[mention]
         if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.syntax.module import Module, matching, walk
-from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes, parameters
+from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, own_nodes, parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -160,13 +160,10 @@ def _seen_by_handler(module: Module, loop: cst.For) -> str | None:
 def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
     """Whether the value that ``loop`` leaves in ``name`` may be read somewhere else in its scope."""
     scope = scope_of(module, loop)
-    start, end = module.span(loop)
     for one in module.named(name):
         if scope not in module.ancestors(one) or mention(module, one) not in _USED:
             continue
-        if start <= module.span(one)[0] < end:
-            continue
-        if _is_given_first(module, one, name, (start, end)):
+        if holds(module, loop, one) or _is_given_first(module, one, name, module.span(loop)):
             continue
         binders = (a for a in module.ancestors(one) if a is not scope)
         if not any(_binds(module, binder, one, name) for binder in binders):
@@ -207,11 +204,9 @@ def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str)
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in parameters(binder)
     if isinstance(binder, cst.For):
-        start, end = module.span(binder.body)
-        return bool(matching(binder.target, m.Name(name))) and start <= module.span(mention)[0] < end
+        return bool(matching(binder.target, m.Name(name))) and holds(module, binder.body, mention)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-        start, end = module.span(binder.for_in.iter)
-        first = start <= module.span(mention)[0] < end  # evaluated outside of the comprehension
+        first = holds(module, binder.for_in.iter, mention)  # evaluated outside of the comprehension
         targets = (one.target for one in walk(binder) if isinstance(one, cst.CompFor))
         return not first and any(matching(target, m.Name(name)) for target in targets)
     return False

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.closures import uses
 from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_name, mention
+from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, mention
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
@@ -105,11 +106,6 @@ def read_scan(
     return _indexed(module, is_dataset, target, iterable, code)
 
 
-def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.CSTNode]:
-    """Places in ``code`` where ``name`` stands for a variable."""
-    return [one for node in code for one in matching(node, m.Name(name)) if is_variable(module, one)]
-
-
 def _scan(sample: Sample, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Scan:
     return Scan(sample.dataset, sample.index, target, iterable, False, dropped=[str(dotted(target))])
 
@@ -148,8 +144,8 @@ def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
     """``sample[1]`` wherever it is read in ``code``."""
-    found = [one for one in _walk(code) if is_name(_second(one), sample)]
-    return [one for one in found if mention(module, one) is Mention.READ]
+    around = [(one, module.parents[one]) for one in uses(module, code, sample)]
+    return [parent for one, parent in around if _second(parent) is one and mention(module, parent) is Mention.READ]
 
 
 def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str) -> Sample | None:
@@ -162,6 +158,19 @@ def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str)
     return Sample(*parts)
 
 
+def _samples(
+    module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
+) -> Iterator[tuple[cst.CSTNode, Sample]]:
+    """Every ``dataset[… name …]`` in ``code``, in order of the text."""
+    above = {module.parents[one] for one in code}
+    holding: dict[cst.CSTNode, None] = {}
+    for use in uses(module, code, name):
+        holding |= dict.fromkeys(reversed(list(takewhile(lambda one: one not in above, module.ancestors(use)))))
+    for one in holding:
+        if (found := _sample(module, is_dataset, one, name)) is not None:
+            yield one, found
+
+
 def _indexed(
     module: Module,
     is_dataset: IsDataset,
@@ -170,7 +179,7 @@ def _indexed(
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
     """``dataset[i][1]`` in code for every ``i``."""
-    samples = [(one, s) for one in _walk(code) if (s := _sample(module, is_dataset, one, target.value)) is not None]
+    samples = list(_samples(module, is_dataset, code, target.value))
     reads = [module.parents[one] for one, _ in samples]
     if not samples or any(_second(read) is not one for read, (one, _) in zip(reads, samples, strict=True)):
         return None
@@ -233,12 +242,7 @@ def _opened(
         if sample.index is None:
             return None
         found.problem = f"`{target.value}` is used for more than the label"
-    again = [one for one in _walk(rest) if _sample(module, is_dataset, one, target.value) is not None]
-    return None if again else found
-
-
-def _walk(code: Sequence[cst.CSTNode]) -> Iterator[cst.CSTNode]:
-    return (one for node in code for one in walk(node))
+    return None if any(_samples(module, is_dataset, rest, target.value)) else found
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:

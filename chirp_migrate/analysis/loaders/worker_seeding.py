@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import own_nodes, parameters
+from chirp_migrate.syntax.queries import is_name, own_nodes, parameters
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
 _ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
@@ -55,12 +55,10 @@ def _helper(
 
     ``None`` also where what it is given may be another in the next epoch.
     """
-    named = [
-        f for f in module.find(cst.FunctionDef) if isinstance(call.func, cst.Name) and f.name.value == call.func.value
-    ]
-    if len(named) != 1 or any(argument.star for argument in call.args):
+    called = _only_function(module, call.func)
+    if called is None or any(argument.star for argument in call.args):
         return None
-    names = list(parameters(named[0]))
+    names = list(parameters(called))
     behind: set[str] = set()
     for position, argument in enumerate(call.args):
         used = _used(module, function, argument.value)
@@ -68,7 +66,13 @@ def _helper(
             return None
         if used & given:
             behind.add(names[position] if argument.keyword is None else argument.keyword.value)
-    return named[0], behind
+    return called, behind
+
+
+def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
+    """The function of a name, if no other one of the module has it."""
+    named = [one for one in module.find(cst.FunctionDef) if is_name(name, one.name.value)]
+    return named[0] if len(named) == 1 else None
 
 
 def _function(module: Module, value: cst.BaseExpression) -> tuple[cst.FunctionDef | cst.Lambda | None, set[str]]:
@@ -79,17 +83,13 @@ def _function(module: Module, value: cst.BaseExpression) -> tuple[cst.FunctionDe
     if isinstance(value, cst.Call) and value.args and module.qualified_names(value.func) == {"functools.partial"}:
         bound = list(value.args[1:])
         value = value.args[0].value
-    named = [
-        one for one in module.find(cst.FunctionDef) if isinstance(value, cst.Name) and one.name.value == value.value
-    ]
-    if len(named) != 1 or any(argument.star for argument in bound):
-        return None, set()
-    if any(_used(module, named[0], argument.value) is None for argument in bound):
+    named = _only_function(module, value)
+    if named is None or any(one.star or _used(module, named, one.value) is None for one in bound):
         return None, set()
     keywords = {argument.keyword.value for argument in bound if argument.keyword is not None}
-    positional = [name for name in parameters(named[0]) if name not in keywords]
+    positional = [name for name in parameters(named) if name not in keywords]
     first = sum(argument.keyword is None for argument in bound)
-    return named[0], set(positional[first : first + 1])
+    return named, set(positional[first : first + 1])
 
 
 def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:

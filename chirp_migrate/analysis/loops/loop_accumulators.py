@@ -23,12 +23,13 @@ import libcst.matchers as m
 from chirp_migrate.analysis.catalogue import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
+from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, mention, own_nodes
+from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, own_nodes
 
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
 _LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
@@ -234,7 +235,6 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
     blocks = {module.parents[module.parents[one.statement]] for one in sums}
     if len(kinds) > 1 or len(blocks) > 1:
         raise NotProven(f"`{name}` is added to in several ways")
-    start, end = module.span(loop)
     added = {one.statement for one in sums}
     for use in (one for one in module.named(name) if is_variable(module, one)):
         owner = module.scopes.lookup(name, use)
@@ -243,9 +243,8 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
         around = next(a for a in module.ancestors(use) if isinstance(a, cst.FunctionDef | cst.Lambda | cst.Module))
         if around is not home:
             raise NotProven(f"a function inside uses `{name}`")
-        inside = start <= module.span(use)[0] < end
         parent = module.parents[use]
-        if inside:
+        if holds(module, loop, use):
             if parent not in added:
                 raise NotProven(f"`{name}` is used before the loop is over")
             continue
@@ -262,12 +261,9 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
 
 def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
     """What an assignment gives to a name, pairwise for ``a, b = x, y``; ``None`` when the name is no target of one."""
+    if (given := assigned_value(module, mention)) is not None:
+        return given
     parent = module.parents[mention]
-    if isinstance(parent, cst.AssignTarget):
-        statement = module.parents[parent]
-        return statement.value if isinstance(statement, cst.Assign) else None
-    if isinstance(parent, cst.AnnAssign) and parent.target is mention:
-        return parent.value
     around = module.parents[parent] if isinstance(parent, cst.Element) else None
     holder = module.parents[around] if isinstance(around, cst.Tuple | cst.List) else None
     if not isinstance(holder, cst.AssignTarget) or not isinstance(around, cst.Tuple | cst.List):
