@@ -85,6 +85,11 @@ class Outline:
         return [node for one in types for node in self._by_type.get(one, ())]  # type: ignore[misc]
 
     @property
+    def name(self) -> str:
+        """Dotted module name as the backend imports it from its root."""
+        return module_name(self.path)
+
+    @property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         """Every function that is defined anywhere."""
         return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
@@ -119,7 +124,7 @@ class Outline:
         root, dot, rest = path.partition(".")
         names = {f"{name}{dot}{rest}" for name in self.imports.get(root, ())}
         names |= {f"{star}.{path}" for star in self.imports.get("*", ())}
-        return {*names, f"{module_name(self.path)}.{path}", f"builtins.{path}"}
+        return {*names, f"{self.name}.{path}", f"builtins.{path}"}
 
     @cached_property
     def bound(self) -> frozenset[str]:
