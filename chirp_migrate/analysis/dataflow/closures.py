@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
 
@@ -90,9 +90,14 @@ def is_variable(module: Module, name: cst.CSTNode) -> bool:
     return not (isinstance(parent, cst.Arg) and parent.keyword is name)
 
 
+def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """What ``code`` has of the module; the line that ``statements_of`` makes of what stands behind a colon is not in it."""
+    return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
+
+
 def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Places in ``code`` where ``name`` stands for a variable."""
-    within = set(code)
+    within = set(parts_in(module, code))
     return [
         one
         for one in module.named(name)

@@ -13,7 +13,7 @@ from itertools import takewhile
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.dataflow.closures import uses
+from chirp_migrate.analysis.dataflow.closures import parts_in, uses
 from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
@@ -162,7 +162,7 @@ def _samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, Sample]]:
     """Every ``dataset[… name …]`` in ``code``, in order of the text."""
-    above = {module.parents[one] for one in code}
+    above = {module.parents[one] for one in parts_in(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda one: one not in above, module.ancestors(use)))))
