@@ -91,7 +91,7 @@ def is_variable(module: Module, name: cst.CSTNode) -> bool:
 
 
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """What ``code`` has of the module; the line that ``statements_of`` makes of what stands behind a colon is not in it."""
+    """What ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 
