@@ -184,7 +184,7 @@ class Module:
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _as_read(self) -> dict[Statement, ast.stmt]:
+    def _as_read(self) -> dict[cst.CSTNode, ast.stmt]:
         """Each statement as ``ast`` reads it; that after an ``elif`` is no statement here."""
         read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
         return {node: same for node, same in read if not isinstance(self.parents[node], cst.If)}
@@ -195,7 +195,8 @@ class Module:
     def _start(self, statement: Statement) -> int:
         """Where a statement begins, its decorators included, comments above it left out."""
         same = self._as_read[statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else statement]
-        if not (decorators := getattr(same, "decorator_list", None)):
+        decorators: list[ast.expr] = getattr(same, "decorator_list", [])
+        if not decorators:
             return self._offset(same.lineno, same.col_offset)
         start = self.line_starts[decorators[0].lineno - 1]
         return start + len(self.indentation(start))
@@ -203,9 +204,9 @@ class Module:
     def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
         """The span of a statement; None of other nodes, and where a semicolon ends it."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.SimpleStatementLine) else (node, node)
-        if not (_is_statement(type(first)) and first in self._as_read and last in self._as_read):
+        start, end = self._as_read.get(first), self._as_read.get(last)
+        if start is None or end is None:
             return None
-        start, end = self._as_read[first], self._as_read[last]
         span = self._offset(start.lineno, start.col_offset), self._offset(end.end_lineno or 0, end.end_col_offset or 0)
         return None if self.text[span[1] - 1] == ";" else span
 
