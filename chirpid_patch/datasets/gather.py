@@ -32,10 +32,8 @@ WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor
 class Node:
     """How a dataset is read, and what all its samples have in common: unless said, what those of its children have."""
 
-    @property
-    def children(self) -> list[Any]:
-        """The datasets whose samples these are made from."""
-        return []
+    #: The datasets whose samples these are made from.
+    children: Sequence[Any] = ()
 
     @property
     def in_memory(self) -> bool:
@@ -114,8 +112,8 @@ class WrappingDataset(BatchedDataset):
     base_dataset: Any
 
     @property
-    def children(self) -> list[Any]:
-        return [self.base_dataset]
+    def children(self) -> Sequence[Any]:  # type: ignore[override]
+        return (self.base_dataset,)
 
     @property
     def dataset(self) -> Any:
@@ -198,10 +196,7 @@ class _Chosen(Node):
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
         self._child = dataset.dataset
-
-    @property
-    def children(self) -> list[Any]:
-        return [self._child]
+        self.children = (self._child,)
 
     @property
     def row_kinds(self) -> RowKinds | None:
@@ -225,11 +220,7 @@ class _Joined(Node):
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-
-    @property
-    def children(self) -> list[Any]:
-        children: list[Any] = self._dataset.datasets
-        return children
+        self.children = dataset.datasets
 
     @property
     def gathers(self) -> bool:
@@ -248,14 +239,14 @@ class _Joined(Node):
         positions = positions_of(indices, len(self._dataset))
         if positions is None:
             return None
-        bounds, children = self._dataset.cumulative_sizes, self.children
+        bounds = self._dataset.cumulative_sizes
         numbers = np.searchsorted(bounds, positions, side="right")
         parts = []
         for number in np.unique(numbers).tolist():
             places = np.flatnonzero(numbers == number)
             start = bounds[number - 1] if number else 0
             local = [positions[place] - start for place in places.tolist()]
-            parts.append(Part(children[number], local, places))
+            parts.append(Part(self.children[number], local, places))
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:

@@ -27,8 +27,8 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         self.data_list = data
 
     @property
-    def children(self) -> list[Any]:
-        return [self.data_list]
+    def children(self) -> Sequence[Any]:  # type: ignore[override]
+        return (self.data_list,)
 
     @property
     def in_memory(self) -> bool:
