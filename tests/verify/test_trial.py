@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.workload.choosing import parse_expression
@@ -22,6 +22,7 @@ from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions, resolve
 from chirp_migrate.verify.spec import Tried
+from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
 from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.trial import Trial, fitting
@@ -106,6 +107,23 @@ def test_a_trial_fails_with_one_worker_as_with_more() -> None:
     with FewerWorkers(1) as one:
         read = {int(batch) for batch in DataLoader(WhereRead(), num_workers=2)}
     assert len(read) == 1 and os.getpid() not in read and one.asked == 2
+
+
+class Streamed(IterableDataset[int]):
+    """Samples that only a worker can read."""
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        assert worker is not None
+        yield from range(worker.id, 8, worker.num_workers)
+
+
+def test_a_stream_is_read_in_a_worker_and_never_from_one_cached_batch() -> None:
+    made = DataLoader(Streamed(), batch_size=4, num_workers=2)
+    with FewerWorkers(0):
+        assert [batch.tolist() for batch in made] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with CachedLoading():
+        assert sorted(batch.tolist() for batch in made) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
 def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., Path]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 __all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
@@ -106,9 +106,12 @@ class PassingIterator(Iterator[Any]):
 
 @contextmanager
 def workers_at_most(loader: Any, most: int) -> Iterator[None]:
-    """A loader that is asked for an iterator meanwhile starts so many workers at most; with 0 this process reads."""
+    """A loader that is asked for an iterator meanwhile starts so many workers at most; with 0 this process reads.
+
+    A stream of samples keeps one: it may ask which of how many workers it is in.
+    """
     workers, timeout = loader.num_workers, loader.timeout
-    loader.num_workers = min(workers, most)
+    loader.num_workers = min(workers, max(most, isinstance(loader.dataset, IterableDataset)))
     loader.timeout = timeout if loader.num_workers else 0  # PyTorch has none without workers
     try:
         yield

@@ -162,7 +162,7 @@ def _fewer(loader: Any) -> AbstractContextManager[None]:
     if not worker_processes(loader):
         return nullcontext()
     needs_one = torch.is_grad_enabled() or loader.timeout > 0 or loader.worker_init_fn is not None
-    return workers_at_most(loader, int(needs_one or not hasattr(loader.dataset, "__getitem__")))
+    return workers_at_most(loader, int(needs_one))
 
 
 def _index_sampler(loader: Any) -> Any:

@@ -34,8 +34,8 @@ class CachedLoading(Interception):
         self.making_s = 0.0
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if loader.batch_size is None or not hasattr(loader.dataset, "__getitem__"):
-            return start()  # batches of unknown size: loaded as ever, so the headspace is an underestimate
+        if loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
+            return start()  # batches of unknown size or number: loaded as ever, so the headspace is an underestimate
         return self._batches(loader)
 
     def _batches(self, loader: Any) -> Iterator[Any]:
