@@ -76,7 +76,7 @@ def build_report(
         simulated=_simulated(measurements, settings, discovery),
         differences=list(equivalence.found),
         notes=list(equivalence.notes),
-        smallest_adjusted_p=dict(equivalence.smallest_p or {}),
+        smallest_adjusted_p=dict(equivalence.smallest_p),
         noticed={label: dict(of) for label, of in equivalence.noticed.items()},
         unrepeatable=sorted(equivalence.unrepeatable),
         passes={side: {label: entry.traces for label, entry in of.items()} for side, of in measurements.probe.items()},

@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import WrongTree, check_imports
 from chirp_migrate.training.process.parent import Parent, serve
+from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
@@ -38,7 +39,6 @@ from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS, aspects
 from chirp_migrate.verify.measures.measuring import Measuring
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tried
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["EntryPointRaised", "run"]

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from chirp_migrate.cli.verify import verify
+from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions, resolve
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.fewer_workers import FewerWorkers
 from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.trial import Trial, fitting
 from chirpid_patch import BatchedDataLoader

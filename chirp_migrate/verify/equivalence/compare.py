@@ -38,7 +38,7 @@ class Equivalence:
 
     found: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
-    smallest_p: dict[str, float] | None = None
+    smallest_p: Mapping[str, float] = field(default_factory=dict)
     noticed: Mapping[str, Mapping[str, Noticed]] = field(default_factory=dict)
     unrepeatable: frozenset[str] = frozenset()
 
@@ -49,7 +49,7 @@ class Equivalence:
 
     def joined(self, other: Equivalence) -> Equivalence:
         """Both comparisons as one."""
-        smallest = {**(self.smallest_p or {}), **(other.smallest_p or {})} or self.smallest_p or other.smallest_p
+        smallest = {**self.smallest_p, **other.smallest_p}
         noticed = {**self.noticed, **other.noticed}
         unrepeatable = self.unrepeatable | other.unrepeatable
         return Equivalence(self.found + other.found, self.notes + other.notes, smallest, noticed, unrepeatable)

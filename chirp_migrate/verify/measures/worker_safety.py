@@ -76,10 +76,9 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
     for workers in counts:
         size = min(_BATCH, max(1, len(dataset) // max(1, workers * _BATCHES_PER_WORKER)))
         began = time.perf_counter()
-        contents(collate(read(dataset, range(min(size, len(dataset))))))
+        _batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
-        if time.monotonic() + expected_s > until:
-            problem = f"not tried: about {expected_s:.0f} s, more than was left for it"
+        if problem := _not_tried(expected_s, until):
             trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
@@ -125,15 +124,27 @@ def _problem(
 
 def _difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
     """How a batch differs from the one read here; ``random`` grows by what turns out to vary."""
-    got, here = contents(batch), contents(collate(read(dataset, numbers)))
+    got, here = contents(batch), _batch(dataset, collate, numbers)
     wrong = differing(got, here)
     if wrong - random:  # rare augmentation may not have shown itself before
-        again = (contents(collate(read(dataset, numbers))) for _ in range(_FETCHES_BEFORE_BLAME))
+        again = (_batch(dataset, collate, numbers) for _ in range(_FETCHES_BEFORE_BLAME))
         random |= {place for other in again for place in differing(here, other)}
     wrong = {place for place in wrong if place not in random or form(got.get(place)) != form(here.get(place))}
     if not wrong:
         return None
     return f"samples {numbers[0]} to {numbers[-1]}: {min(wrong) or 'the batch'} is not what the dataset gives here"
+
+
+def _batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
+    """What a batch of these samples holds, read here."""
+    return contents(collate(read(dataset, numbers)))
+
+
+def _not_tried(expected_s: float, until: float) -> str:
+    """Why what takes so long is not tried; empty where it is."""
+    if time.monotonic() + expected_s <= until:
+        return ""
+    return f"not tried: about {expected_s:.0f} s, more than was left for it"
 
 
 @contextmanager
@@ -155,7 +166,7 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
     method = multiprocessing.get_context().get_start_method()
     name = described(dataset)
     began = time.perf_counter()
-    contents(collate(read(dataset, [index % len(dataset) for index in range(batch_size)])))
+    _batch(dataset, collate, [index % len(dataset) for index in range(batch_size)])
     batch_s = time.perf_counter() - began
     wanted = [("factory", 0), *(("plain", workers) for workers in counts)]
     found = []
@@ -164,8 +175,7 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
         measured = _RATE_BATCHES + ahead
         batches = 2 + ahead + measured + ahead
         expected_s = batches * batch_s + workers * _START_S[method]
-        if time.monotonic() + expected_s > until:
-            problem = f"not tried: about {expected_s:.0f} s, more than was left for it"
+        if problem := _not_tried(expected_s, until):
             found.append(LoaderRate(kind, name, workers, None, problem))
             continue
         order = [number % len(dataset) for number in range(batches * batch_size)]
