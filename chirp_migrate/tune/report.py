@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
@@ -51,9 +52,8 @@ def _show_loader(found: LoaderReport, screen: Screen, *, verbose: bool) -> None:
     screen.line()
     if found.picked is not None:
         screen.text(_picked(found), hang=2)
-    for line in (_reading(found), _augmentation(found), _waited(found), _sizes(found), _disturbed(found), _kept(found)):
-        if line is not None:
-            screen.text(line, hang=2)
+    for line in _facts(found):
+        screen.text(line, hang=2)
 
 
 def _row(measured: Measured, beside: Beside, rate: float, found: LoaderReport) -> list[str]:
@@ -80,56 +80,39 @@ def _picked(found: LoaderReport) -> str:
     )
 
 
-def _reading(found: LoaderReport) -> str | None:
-    if found.cpu_share is None:
-        return None
-    return (
-        f"Loading in the process computes {found.cpu_share:.0%} of its time and waits {1 - found.cpu_share:.0%} "
-        "(files, or other processes on the CPU)."
-    )
-
-
-def _augmentation(found: LoaderReport) -> str | None:
-    share = found.augmentation_share
-    if share is None:
-        return f"Augmentation was not measured: {found.not_augmented}."
-    augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
-    return (
-        f"Augmentation takes {share:.0%} of loading: {1e3 * augmented:.1f} ms a batch with it, {1e3 * plain:.1f} ms "
-        f"without ({count(len(found.with_s), 'round')}, medians)."
-    )
-
-
-def _waited(found: LoaderReport) -> str | None:
-    if found.waited_share is None:
-        return None
-    return (
-        f"The training waits {found.waited_share:.0%} of its time for these batches (start-up left out). The "
-        "rates above are loading alone: a training step that uses the CPUs leaves workers less of them."
-    )
-
-
-def _sizes(found: LoaderReport) -> str | None:
-    if not found.batch_sizes:
-        return None
-    working = [one for one in found.batch_sizes if one.rates and one.error is None]
-    rates = [f"{one.candidate.batch_size}: {mean_rate(one.rates).value:.0f}" for one in working]
-    return f"Samples/s by batch size: {', '.join(rates)}."
-
-
-def _disturbed(found: LoaderReport) -> str | None:
-    if found.others is None or found.others < BUSY_ABOVE:
-        return None
-    return f"Other processes used {found.others:.0%} of the CPUs meanwhile: measure again when the machine is quiet."
-
-
-def _kept(found: LoaderReport) -> str | None:
+def _facts(found: LoaderReport) -> Iterator[str]:
+    """What else was found of a loader, a sentence each."""
+    if found.cpu_share is not None:
+        yield (
+            f"Loading in the process computes {found.cpu_share:.0%} of its time and waits {1 - found.cpu_share:.0%} "
+            "(files, or other processes on the CPU)."
+        )
+    if found.augmentation_share is None:
+        yield f"Augmentation was not measured: {found.not_augmented}."
+    else:
+        augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
+        yield (
+            f"Augmentation takes {found.augmentation_share:.0%} of loading: {1e3 * augmented:.1f} ms a batch with it, "
+            f"{1e3 * plain:.1f} ms without ({count(len(found.with_s), 'round')}, medians)."
+        )
+    if found.waited_share is not None:
+        yield (
+            f"The training waits {found.waited_share:.0%} of its time for these batches (start-up left out). The "
+            "rates above are loading alone: a training step that uses the CPUs leaves workers less of them."
+        )
+    if found.batch_sizes:
+        working = [one for one in found.batch_sizes if one.rates and one.error is None]
+        rates = [f"{one.candidate.batch_size}: {mean_rate(one.rates).value:.0f}" for one in working]
+        yield f"Samples/s by batch size: {', '.join(rates)}."
+    if found.others is not None and found.others >= BUSY_ABOVE:
+        yield f"Other processes used {found.others:.0%} of the CPUs meanwhile: measure again when the machine is quiet."
     if found.saved is not None:
-        return (
+        yield (
             f"Kept in {found.saved}: a loader made with profile={found.saved!r} (or tune=True, where that is the usual "
             "file) is loaded so."
         )
-    return None if found.not_saved is None else f"Not kept in a profile: {found.not_saved}."
+    elif found.not_saved is not None:
+        yield f"Not kept in a profile: {found.not_saved}."
 
 
 def _show_advice(found: LoaderReport, screen: Screen) -> None:
