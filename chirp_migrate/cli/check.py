@@ -91,7 +91,7 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     that could not be handled. What is only listed, advised or proposed counts with --strict; what a comment
     `# chirp: ignore[CODE]` or a setting suppresses never does.
     """
-    check_writable(target, "--output")
+    check_writable(target)
     if output.json_file == target:
         raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
     path, settings = request.path, request.settings
@@ -110,7 +110,7 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
-    write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"), "--output")
+    write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Nothing but the document goes to where a program reads it.
         click.echo(_verdict(found, path), err=(to_output and form != "text") or output.json_is_printed)

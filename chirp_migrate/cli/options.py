@@ -125,8 +125,15 @@ def gathered(
     return decorated
 
 
+class _Project(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # of a variable of the shell that is not set: not the folder one is in
+            self.fail("it is empty: give the folder of your project.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 #: ``path``: the project; by default the folder one is in.
-path_argument = click.argument("path", type=click.Path(path_type=Path), default=".")
+path_argument = click.argument("path", type=_Project(path_type=Path), default=".")
 
 #: ``wait_s``: how long to wait for another run.
 wait_option = option(

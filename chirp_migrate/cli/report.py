@@ -16,7 +16,8 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.report.page.document import render_page
-from chirp_migrate.report.story import Story, read_story
+from chirp_migrate.report.reading import read_story
+from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.document import show_story
 
 
@@ -65,7 +66,7 @@ def report(
     Reads what `apply` and `verify` kept in the journal; the project's code is never imported or run. Without -o it is
     printed, side by side from 160 columns on.
     """
-    check_writable(page_file, "--output")
+    check_writable(page_file)
     if plan_file is not None and run is not None:
         raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
     if page_file is not None and page_file == output.json_file:
@@ -76,7 +77,7 @@ def report(
     if page_file is None:
         show_story(story, output.screen(prose=False), quiet=output.quiet, verbose=output.verbose)
         return
-    write_bytes(page_file, render_page(story).encode("utf-8"), "--output")
+    write_bytes(page_file, render_page(story).encode("utf-8"))
     if page_file != STANDARD_OUTPUT and not output.quiet:
         output.screen().line(_written(page_file, story))
 

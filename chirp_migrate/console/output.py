@@ -68,8 +68,8 @@ class Output:
         return nullcontext(self.progress) if self.quiet else steps_within(limit_s)
 
 
-def check_writable(target: Path | None, option: str = "--json") -> None:
-    """See that ``target`` can be written, so that a run does not end in a report that is lost; ``option`` named it.
+def check_writable(target: Path | None) -> None:
+    """See that ``target`` can be written, so that a run does not end in a report that is lost.
 
     Raises:
         UsageProblem: its folder is missing, or it is a folder itself.
@@ -77,13 +77,13 @@ def check_writable(target: Path | None, option: str = "--json") -> None:
     if target is None or target == STANDARD_OUTPUT:
         return
     if target.is_dir():
-        raise UsageProblem(f"{target} is a folder: give a file name after {option}.")
+        raise UsageProblem(f"{target} is a folder: give the name of a file.")
     if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another {option} file.")
+        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another file.")
 
 
-def write_bytes(target: Path, content: bytes, option: str = "--json") -> None:
-    """Write ``content`` to ``target``, which ``option`` named, or to standard output for ``-``.
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write ``content`` to ``target``, or to standard output for ``-``.
 
     Raises:
         UsageProblem: it cannot be written.
@@ -96,4 +96,4 @@ def write_bytes(target: Path, content: bytes, option: str = "--json") -> None:
     try:
         target.write_bytes(content)
     except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another {option} file.") from error
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another file.") from error

@@ -22,13 +22,35 @@ from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun,
 from chirp_migrate.transaction.record import State
 from chirp_migrate.verify.document import VerifyReport, decode
 
-__all__ = ["story_of_plan", "story_of_runs"]
+__all__ = ["read_story"]
 
 _NOT_WRITTEN = "it was read-only when this run was applied"
 
 
-def story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> Story:
-    """What was applied to the backend at ``path``; see :func:`~chirp_migrate.report.story.read_story`."""
+def read_story(
+    path: Path, *, run: int | None = None, plan_file: Path | None = None, verdict_file: Path | None = None
+) -> Story:
+    """Read what there is to tell of the backend at ``path``; nothing is written.
+
+    Args:
+        path: folder of the backend.
+        run: only this run of ``apply``; by default all that stand.
+        plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
+        verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
+
+    Raises:
+        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is no plan or no
+            verdict.
+        Refused: the tree is not as it was when the plan was made, or a run was interrupted.
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    if plan_file is not None:
+        return _story_of_plan(path, plan_file, verdict_file)
+    return _story_of_runs(path, run, verdict_file)
+
+
+def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> Story:
+    """What was applied to the backend at ``path``."""
     root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
@@ -51,8 +73,8 @@ def story_of_runs(path: Path, number: int | None, verdict_file: Path | None) -> 
     return Story(root.name, tuple(told), verdict, tuple(_doubts(told, verdict, kept_with, runs)))
 
 
-def story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
-    """What a plan would do to the backend at ``path``; see :func:`~chirp_migrate.report.story.read_story`."""
+def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
+    """What a plan would do to the backend at ``path``."""
     root = root_of(path)
     try:
         data = read_file(plan_file)

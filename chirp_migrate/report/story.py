@@ -7,14 +7,13 @@ imported or run. Texts are as they stand in the sources: whoever shows them esca
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "read_story"]
+__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story"]
 
 
 @dataclass(frozen=True)
@@ -130,27 +129,3 @@ class Story:
     def is_plan(self) -> bool:
         """Whether nothing of it is applied yet."""
         return any(run.number is None for run in self.runs)
-
-
-def read_story(
-    path: Path, *, run: int | None = None, plan_file: Path | None = None, verdict_file: Path | None = None
-) -> Story:
-    """Read what there is to tell of the backend at ``path``; nothing is written.
-
-    Args:
-        path: folder of the backend.
-        run: only this run of ``apply``; by default all that stand.
-        plan_file: tell of this plan (see ``plan -o``) instead of what was applied.
-        verdict_file: what ``verify --json`` wrote; by default what ``verify`` kept with the runs.
-
-    Raises:
-        UsageProblem: nothing was applied there and no plan is given, there is no such run, or a file is no plan or no
-            verdict.
-        Refused: the tree is not as it was when the plan was made, or a run was interrupted.
-        JournalDamaged: a journal cannot be read or trusted.
-    """
-    from chirp_migrate.report.reading import story_of_plan, story_of_runs
-
-    if plan_file is not None:
-        return story_of_plan(path, plan_file, verdict_file)
-    return story_of_runs(path, run, verdict_file)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
@@ -15,6 +16,7 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
+_T = TypeVar("_T")
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Python's names of encodings that are IANA's, too.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
@@ -141,10 +143,7 @@ class Places:
         Raises:
             UsageProblem: the file changed since it was planned.
         """
-        try:
-            return self.file(finding.path).region(finding)
-        except LookupError as error:
-            raise _changed(finding.path) from error
+        return self._in_file(finding, CheckedFile.region)
 
     def line(self, finding: Finding) -> str:
         """The line of code that a finding is about, without the space around it.
@@ -152,8 +151,11 @@ class Places:
         Raises:
             UsageProblem: the file changed since it was planned.
         """
+        return self._in_file(finding, CheckedFile.line)
+
+    def _in_file(self, finding: Finding, ask: Callable[[CheckedFile, Finding], _T]) -> _T:
         try:
-            return self.file(finding.path).line(finding)
+            return ask(self.file(finding.path), finding)
         except LookupError as error:
             raise _changed(finding.path) from error
 

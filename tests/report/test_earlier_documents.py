@@ -13,7 +13,7 @@ from support import run
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.plans.document import RunDocument
 from chirp_migrate.plans.plan import Status
-from chirp_migrate.report.story import read_story
+from chirp_migrate.report.reading import read_story
 from chirp_migrate.review.plan_file import read_document
 from chirp_migrate.transaction.record import read_record, write_record
 from chirp_migrate.tune.document import TuneReport

@@ -12,7 +12,8 @@ import pytest
 from report_tools import LOADERS
 from support import copy_of, run, write_files
 
-from chirp_migrate.report.story import FileStory, read_story
+from chirp_migrate.report.reading import read_story
+from chirp_migrate.report.story import FileStory
 
 #: Added and removed lines by path.
 Lines = dict[str, tuple[int, int]]

@@ -18,7 +18,7 @@ from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.page.code import section_code, visible
 from chirp_migrate.report.page.document import render_page
 from chirp_migrate.report.python_words import words_by_line
-from chirp_migrate.report.story import read_story
+from chirp_migrate.report.reading import read_story
 
 _VOID = {"meta", "br", "wbr", "input"}
 

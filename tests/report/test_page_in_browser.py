@@ -14,7 +14,8 @@ import pytest
 from report_tools import HOSTILE, LOADERS, applied, verdict_file
 
 from chirp_migrate.report.page.document import render_page
-from chirp_migrate.report.story import Story, read_story
+from chirp_migrate.report.reading import read_story
+from chirp_migrate.report.story import Story
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, which drives the browser")
