@@ -171,30 +171,23 @@ def _walk(session: Review, terminal: _Terminal, save: Callable[[], None]) -> Non
             _edit(session, item, terminal)
         elif answer == "x":
             _explain(item, terminal)
-        elif answer in _ANSWERS:
-            _ANSWERS[answer](session, terminal)
+        elif answer in ("y", "n"):
+            session.decide(answer == "y")
+        elif answer in _RESTS:
+            decide, accepted = _RESTS[answer]
+            hunks = count(decide(session, accepted), "hunk")
+            terminal.say(f"{hunks} {'accepted' if accepted else 'refused'}.")
         else:
             terminal.say(_HELP.rstrip("\n"))
         save()
 
 
-def _rest_of_file(accepted: bool) -> Callable[[Review, _Terminal], None]:
-    word = "accepted" if accepted else "refused"
-    return lambda session, terminal: terminal.say(f"{count(session.decide_rest_of_file(accepted), 'hunk')} {word}.")
-
-
-def _rest_of_kind(accepted: bool) -> Callable[[Review, _Terminal], None]:
-    word = "accepted" if accepted else "refused"
-    return lambda session, terminal: terminal.say(f"{count(session.decide_rest_of_kind(accepted), 'hunk')} {word}.")
-
-
-_ANSWERS: dict[str, Callable[[Review, _Terminal], None]] = {
-    "y": lambda session, _: session.decide(True),
-    "n": lambda session, _: session.decide(False),
-    "a": _rest_of_file(True),
-    "d": _rest_of_file(False),
-    "r": _rest_of_kind(True),
-    "R": _rest_of_kind(False),
+#: What answers decide on more than one hunk, and how.
+_RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
+    "a": (Review.decide_rest_of_file, True),
+    "d": (Review.decide_rest_of_file, False),
+    "r": (Review.decide_rest_of_kind, True),
+    "R": (Review.decide_rest_of_kind, False),
 }
 
 

@@ -53,12 +53,6 @@ class Layout:
     def __init__(self, before: str, after: str, hunks: Sequence[Hunk]) -> None:
         self._lines = list(_lines(before, after, _runs(before, hunks)))
 
-    @property
-    def changed(self) -> tuple[int, int]:
-        """Lines added and removed."""
-        signs = [line.row.sign for line in self._lines]
-        return signs.count("+"), signs.count("-")
-
     def sections(self, number: int) -> list[tuple[Row, ...]]:
         """What the hunk with this number changes, each with the lines around it; ``FOLLOWS`` for the rest.
 

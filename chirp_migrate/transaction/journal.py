@@ -41,7 +41,6 @@ __all__ = [
     "change_state",
     "journal_folder",
     "keep_document",
-    "latest_applied",
     "leftovers",
     "read_run",
     "read_runs",
@@ -188,15 +187,6 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
         JournalDamaged: a journal cannot be read or trusted.
     """
     return tuple(run for run in read_runs(root) if run.state is State.APPLIED)
-
-
-def latest_applied(root: Path) -> JournalRun | None:
-    """The run that ``rollback`` would undo, or None.
-
-    Raises:
-        JournalDamaged: a journal cannot be read or trusted.
-    """
-    return next(reversed(applied_runs(root)), None)
 
 
 def leftovers(root: Path) -> list[str]:

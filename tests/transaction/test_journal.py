@@ -17,7 +17,7 @@ from transaction_tools import migration, rewrites, write_tree
 from chirp_migrate.errors import JournalDamaged, Refused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.transaction.commit import commit, recover
-from chirp_migrate.transaction.journal import applied_runs, latest_applied
+from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.record import JournalFile, Record, State, Version, read_record, write_record
 from chirp_migrate.transaction.rollback import rollback
 
@@ -49,10 +49,10 @@ def test_a_record_is_read_as_it_was_written(
 
 def test_the_journal_tells_what_was_done(tree: Path) -> None:
     write_tree(tree)
-    assert latest_applied(tree) is None
+    assert not applied_runs(tree)
     commit(migration(tree))
-    run = latest_applied(tree)
-    assert run is not None and run.name == "0001"
+    run = applied_runs(tree)[-1]
+    assert run.name == "0001"
     (latin,) = (file for file in run.files if file.path == "latin.py")
     assert (latin.action, latin.mode) == ("rewrite", 0o640)
     assert latin.sha256_after == sha256((tree / "latin.py").read_bytes())
@@ -135,7 +135,7 @@ def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: St
     TAMPERINGS[name](record)
     journal.write_text(json.dumps(record))
     left = snapshot(tmp_path)
-    for command in (rollback, lambda root: rollback(root, force=True), recover, latest_applied):
+    for command in (rollback, lambda root: rollback(root, force=True), recover, applied_runs):
         with pytest.raises(JournalDamaged, match=r"0001.*damaged.*backup") as caught:
             command(root)
         assert "\n" not in str(caught.value)
@@ -155,7 +155,7 @@ def test_what_is_no_journal_is_refused(tree: Path, content: bytes | str | None) 
     elif isinstance(content, bytes):
         path.write_bytes(content)
     left = snapshot(tree, journal=False)
-    for command in (rollback, recover, latest_applied, lambda root: commit(migration(root))):
+    for command in (rollback, recover, applied_runs, lambda root: commit(migration(root))):
         with pytest.raises(JournalDamaged, match="damaged") as caught:
             command(tree)
         assert "\n" not in str(caught.value)
@@ -170,7 +170,7 @@ def test_a_journal_of_a_newer_version_is_left_to_that_one(tree: Path, state: str
     record = {"schema": 7, "tool": "3.1.0", "state": state, "whatever": []}
     journal.write_text(json.dumps(record))
     left = snapshot(tree)
-    for command in (rollback, recover, latest_applied, lambda root: commit(migration(root))):
+    for command in (rollback, recover, applied_runs, lambda root: commit(migration(root))):
         with pytest.raises(JournalDamaged, match=r"newer chirp-migrate \(3\.1\.0;.*nothing was changed"):
             command(tree)
         assert snapshot(tree) == left
@@ -219,8 +219,7 @@ def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_chan
 ) -> None:
     write_tree(tree)
     commit(migration(tree))
-    run = latest_applied(tree)
-    assert run is not None
+    run = applied_runs(tree)[-1]
     kept = run.folder / sha256(b"import torch\n\nx = 1\n")
     change(kept)
     if kept.exists() and kept.stat().st_mode & 0o777 == 0:

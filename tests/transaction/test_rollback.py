@@ -16,7 +16,7 @@ from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, writ
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.journal import latest_applied
+from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.rollback import rollback
 
 
@@ -60,7 +60,7 @@ def test_any_runs_rolled_back_one_by_one_are_identity(
         for state in reversed(states[:-1]):
             rollback(root)
             assert snapshot(root) == state
-        assert latest_applied(root) is None
+        assert not applied_runs(root)
 
 
 def test_edited_files_are_all_named_and_nothing_changes(tree: Path) -> None:
@@ -189,7 +189,7 @@ def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_p
             rollback(tree, force=True, on_step=fail)
         assert caught.value.exit_code == 4
         assert snapshot(tree, journal=False) == left, doomed
-        assert latest_applied(tree) is not None
+        assert applied_runs(tree)
 
 
 def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
