@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["CONTEXT", "Pair", "Row", "Section", "differing", "side_by_side"]
+__all__ = ["CONTEXT", "Pair", "Row", "Section", "differing", "groups", "side_by_side"]
 
 #: Lines shown around a change.
 CONTEXT = 3
 
 #: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
 _ALIKE = 0.3
+_WORD = re.compile(r"\w+|\W")
 
 
 @dataclass(frozen=True)
@@ -53,31 +55,25 @@ class Section:
 Pair = tuple[Row | None, Row | None]
 
 
-def side_by_side(rows: Sequence[Row]) -> Iterator[Pair]:
+def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
+    """Neighbouring lines that change, or do not; what is added in front of what is removed makes two groups."""
+    for changed, found in groupby(rows, key=lambda row: row.sign != " "):
+        run: list[Row] = []
+        for row in found:
+            if run and row.sign == "-" and run[-1].sign == "+":
+                yield changed, run
+                run = []
+            run.append(row)
+        yield changed, run
+
+
+def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
     """The rows in two columns: kept lines beside themselves, removed ones beside the added ones that replace them."""
-    removed: list[Row] = []
-    added: list[Row] = []
-
-    def changed() -> Iterator[Pair]:
-        for number in range(max(len(removed), len(added))):
-            yield (
-                removed[number] if number < len(removed) else None,
-                added[number] if number < len(added) else None,
-            )
-        removed.clear()
-        added.clear()
-
-    for row in rows:
-        if row.sign == "-":
-            if added:
-                yield from changed()
-            removed.append(row)
-        elif row.sign == "+":
-            added.append(row)
+    for changed, run in groups(rows):
+        if changed:
+            yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
         else:
-            yield from changed()
-            yield row, row
-    yield from changed()
+            yield from ((row, row) for row in run)
 
 
 def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -85,33 +81,16 @@ def differing(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | N
 
     None where they have little in common, or only the blanks that they are indented by.
     """
-    start = _same(old, new)
-    start -= _within_word(old, start) if _in_word(old, start) or _in_word(new, start) else 0
-    rest = min(len(old), len(new)) - start
-    end = min(_same(old[start:][::-1], new[start:][::-1]), rest)
-    while end and (_in_word(old, len(old) - end) or _in_word(new, len(new) - end)):
-        end -= 1
-    same = len(old[:start].strip()) + len(old[len(old) - end :].strip())
+    one, other = _WORD.findall(old), _WORD.findall(new)
+    start = _common(one, other)
+    end = _common(one[start:][::-1], other[start:][::-1])
+    head, tail = "".join(one[:start]), "".join(one[len(one) - end :])
+    same = len(head.strip()) + len(tail.strip())
     if not same or same < _ALIKE * min(len(old.strip()), len(new.strip())):
         return None
-    return (start, len(old) - end), (start, len(new) - end)
+    return (len(head), len(old) - len(tail)), (len(head), len(new) - len(tail))
 
 
-def _same(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    unlike = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(unlike, min(len(one), len(other)))
-
-
-def _in_word(text: str, at: int) -> bool:
-    """Whether ``at`` is between two characters of one word."""
-    return 0 < at < len(text) and _is_word(text[at - 1]) and _is_word(text[at])
-
-
-def _within_word(text: str, at: int) -> int:
-    """How many characters of a word stand in front of ``at``."""
-    return len(text[:at]) - len(re.sub(r"\w+\Z", "", text[:at]))
-
-
-def _is_word(one: str) -> bool:
-    return one.isalnum() or one == "_"
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many words both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

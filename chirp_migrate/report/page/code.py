@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import Row, Section, differing, side_by_side
+from chirp_migrate.report.hunks import Row, Section, differing, groups, side_by_side
 
 __all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
 
@@ -56,23 +55,11 @@ def section_code(section: Section) -> Markup:
         margin=_common_margin([row.text for row in section.rows if row.text.strip()]),
     )
     parts = [f'<div class="at">{html.escape(visible(where))}</div>']
-    for changed, rows in _groups(section.rows):
+    for changed, rows in groups(section.rows):
         strong = _differing(rows) if changed else {}
         lines = "".join(_row(row, shape, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
     return Markup("".join(parts))
-
-
-def _groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
-    """Neighbouring lines that change, or do not; what is added in front of what is removed makes two groups."""
-    for changed, found in groupby(rows, key=lambda row: row.sign != " "):
-        run: list[Row] = []
-        for row in found:
-            if run and row.sign == "-" and run[-1].sign == "+":
-                yield changed, run
-                run = []
-            run.append(row)
-        yield changed, run
 
 
 @dataclass(frozen=True)
