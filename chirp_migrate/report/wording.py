@@ -16,8 +16,8 @@ __all__ = [
     "NOTES",
     "SAFETIES",
     "SUPPRESSED",
-    "done",
     "ledger_sentences",
+    "outcomes",
     "parts_of",
     "sections",
 ]
@@ -59,7 +59,7 @@ _TITLES = {Status.OPT_IN: _PROPOSED, Status.REFUSED: _REFUSED, Status.SUPPRESSED
 _ALWAYS = (Status.REWRITE, Status.FINE, Status.SUPPRESSED, Status.REPORT)
 
 
-def done(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
+def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
     """What a rule did with what it found: status, word and number of each that there is."""
     words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]

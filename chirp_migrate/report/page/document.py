@@ -20,7 +20,7 @@ from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
 from chirp_migrate.report.story import FindingStory, Story
 from chirp_migrate.report.verdict import EntryTimes, all_together, entry_times, figures, noticed
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, done, parts_of, sections
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -264,7 +264,7 @@ def _parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
     """Those that a rule has, with the words for what rules do."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
-    return [(status, word) for status, word, _ in done(together)]
+    return [(status, word) for status, word, _ in outcomes(together)]
 
 
 def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, int, list[list[FindingStory]]]]]]:

@@ -12,7 +12,7 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.migration import Migration
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
-from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, done, ledger_sentences, sections
+from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, ledger_sentences, outcomes, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
@@ -184,7 +184,7 @@ def show_account(
         screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
-        f"{code} {', '.join(f'{number} {word}' for _, word, number in done(counts))}"
+        f"{code} {', '.join(f'{number} {word}' for _, word, number in outcomes(counts))}"
         for code, counts in ledger.rules.items()
         if code not in counting
     ]

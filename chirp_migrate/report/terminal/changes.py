@@ -12,7 +12,7 @@ from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory
 from chirp_migrate.report.terminal.diff import show_section
 from chirp_migrate.report.terminal.verdict import when
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, done, ledger_sentences, sections
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes, sections
 
 __all__ = ["show_run"]
 
@@ -58,7 +58,7 @@ def _rules(run: RunStory, screen: Screen) -> None:
         members = list(of_rule)
         first = members[0].finding
         counts = Counter(one.finding.status for one in members)
-        what = ", ".join(f"{number} {word}" for _, word, number in done(counts))
+        what = ", ".join(f"{number} {word}" for _, word, number in outcomes(counts))
         screen.item(code, f"{first.name}, {first.safety.value}: {what}", style="cyan")
         screen.text(next((one.reason for one in members if one.reason), ""), 4 + len(plain(code)), "dim")
 
