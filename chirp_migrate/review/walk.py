@@ -11,12 +11,11 @@ from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
 from chirp_migrate.review.blocks import Block, Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, decisions_of, select
-from chirp_migrate.source.diff import file_hunks
-from chirp_migrate.source.text import SOURCE_LINE
+from chirp_migrate.source.diff import file_hunks, line_hunks
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
 __all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
 
-_CONTEXT = 3
 _MARKER = "#@@ chirp-migrate"
 
 
@@ -50,8 +49,10 @@ class Item:
         if self.hunk is None or self.file.before is None:
             yield from file_hunks(self.file)
             return
-        lines = Lines(source_of(self.file.path, self.file.before).text)
-        yield from _with_context(lines, lines.blocks(self.hunk.edits if edits is None else edits))
+        text = source_of(self.file.path, self.file.before).text
+        after = apply_edits(text, self.hunk.edits if edits is None else edits)
+        for line in line_hunks(SOURCE_LINE.findall(text), SOURCE_LINE.findall(after)):
+            yield line.rstrip("\r\n") + "\n"
 
 
 class Review:
@@ -200,28 +201,3 @@ def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) ->
         select(alone, {**choices, item.id: Choice(True, edits)})
     except Refused as error:
         raise NotValid(str(error).partition("; nothing")[0]) from None
-
-
-def _with_context(lines: Lines, blocks: list[Block]) -> Iterator[str]:
-    """Blocks as the hunks of a diff, those that are near each other as one."""
-    shown: list[list[Block]] = []
-    for block in blocks:
-        if shown and block.first - shown[-1][-1].end < 2 * _CONTEXT:
-            shown[-1].append(block)
-        else:
-            shown.append([block])
-    for group in shown:
-        first = max(1, group[0].first - _CONTEXT)
-        last = min(len(lines.lines), group[-1].end - 1 + _CONTEXT)
-        yield f"@@ lines {first}-{last} @@\n"
-        position = first
-        for block in group:
-            yield from (_line(" ", line) for line in lines.lines[position - 1 : block.first - 1])
-            yield from (_line("-", line) for line in SOURCE_LINE.findall(block.before))
-            yield from (_line("+", line) for line in SOURCE_LINE.findall(block.after))
-            position = block.end
-        yield from (_line(" ", line) for line in lines.lines[position - 1 : last])
-
-
-def _line(sign: str, line: str) -> str:
-    return sign + line.rstrip("\r\n") + "\n"

@@ -6,14 +6,14 @@ Diffs are text in which bytes that are not UTF-8 are surrogates (PEP 383): encod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
 from chirp_migrate.source.matching_lines import fewest_changes, grouped
 from chirp_migrate.source.text import SOURCE_LINE
 
-__all__ = ["changed_lines", "count_changes", "file_diff", "file_hunks", "unified_diff"]
+__all__ = ["changed_lines", "count_changes", "file_diff", "file_hunks", "line_hunks", "unified_diff"]
 
 _CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -66,7 +66,11 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
 
 def file_hunks(file: FilePlan) -> Iterator[str]:
     """Lines of the hunks, without the two lines that name the file."""
-    before, after = _lines(file.before or b""), _lines(file.after)
+    return line_hunks(_lines(file.before or b""), _lines(file.after))
+
+
+def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Lines of the hunks between two texts, which are given as their lines."""
     for group in grouped(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@\n"
