@@ -10,7 +10,6 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import batch_uses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import loader_flow
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.rules.api import CallEdit, Module, Outline, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
@@ -50,7 +49,8 @@ class DeviceResident(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Where a loop may move its batches, here or in a function of another module that may be given the loader."""
-        if any(names & {"to", "cuda"} for names in called_in_loops(outline)):
+        inside = (one for loop in outline.find(ast.For, ast.AsyncFor) for one in outline.inside(loop))
+        if any(isinstance(one, ast.Attribute) and one.attr in ("to", "cuda") for one in inside):
             return True
         called = {name for call in outline.find(ast.Call) for name in project.possible_names(outline, call.func)}
         return any(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import concerned_rules
+from chirp_migrate.engine.rewrite_file import concerned_rules, rewrite
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -37,3 +37,8 @@ def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
         print(names[number].to("cuda"), float(number))
 """
     assert concerned_rules(all_rules(), "a.py", text, Project({"a.py": text})) == ()
+
+
+def test_loops_that_wait_for_their_batches_pass() -> None:
+    text = (FIXTURES / "rules/CHP013/requires/known-loader.asynchronous.py").read_text(encoding="utf-8")
+    assert "CHP024" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
