@@ -186,8 +186,8 @@ def _target_names(node: cst.CSTNode, name: str) -> bool:
 
 def is_super_init(statement: cst.CSTNode) -> bool:
     """Whether a statement is just ``super().__init__()`` in one of its spellings, or ``Dataset.__init__(self)``."""
-    call = m.Call(m.Attribute(m.Call(m.Name("super")) | m.Name("Dataset"), m.Name("__init__")))
-    if not m.matches(statement, m.SimpleStatementLine([m.Expr(call)])):
-        return False
-    arguments = statement.body[0].value.args  # type: ignore[attr-defined]
-    return all(m.matches(argument.value, m.Name("self")) for argument in arguments)
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=function, args=given))]):
+            init = m.Attribute(m.Call(m.Name("super")) | m.Name("Dataset"), m.Name("__init__"))
+            return m.matches(function, init) and all(is_name(one.value, "self") for one in given)
+    return False

@@ -81,12 +81,12 @@ def read_scan(
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
     """The scan that ``for target in iterable`` with ``code`` in it is, if it is one."""
-    if m.matches(target, m.Tuple([m.Element(), m.Element()])) and _is_enumerate(module, iterable):
-        assert isinstance(target, cst.Tuple) and isinstance(iterable, cst.Call)
-        counter, inner = (element.value for element in target.elements)
-        if isinstance(counter, cst.Name):
-            found = read_scan(module, is_dataset, inner, iterable.args[0].value, code)
-            return None if found is None or counter.value in (found.label, *found.dropped) else found
+    match target, iterable:
+        case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
+            args=[cst.Arg(value=counted, keyword=None, star=""), *_]
+        ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
+            found = read_scan(module, is_dataset, each, counted, code)
+            return None if found is None or count in (found.label, *found.dropped) else found
     pair = _pair(target)
     if pair is not None and is_dataset(iterable):
         x, y = pair
@@ -108,16 +108,6 @@ def read_scan(
 
 def _scan(sample: Sample, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Scan:
     return Scan(sample.dataset, sample.index, target, iterable, False, dropped=[str(dotted(target))])
-
-
-def _is_enumerate(module: Module, node: cst.BaseExpression) -> bool:
-    return (
-        isinstance(node, cst.Call)
-        and module.qualified_names(node.func) == {"builtins.enumerate"}
-        and bool(node.args)
-        and node.args[0].keyword is None
-        and not node.args[0].star
-    )
 
 
 def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
