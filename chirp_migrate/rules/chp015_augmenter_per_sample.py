@@ -15,6 +15,8 @@ from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Ru
 
 #: A method that runs for each sample.
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
+#: Words of which one is there where samples are augmented.
+_WORDS = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
 
 
 class AugmenterPerSample(Rule):
@@ -55,13 +57,19 @@ class AugmenterPerSample(Rule):
     trigger = ("__getitem", "__call__", "collate")
     shape = _METHOD
 
+    def concerns(self, text: str, project: Project) -> bool:
+        """Only modules with a word for samples, or for what augments them."""
+        return super().concerns(text, project) and any(word in text for word in _WORDS)
+
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class that inherits from nothing else has such a method, and makes something."""
+        """Only where a class that inherits from nothing else has such a method, and makes something in one."""
         return any(
             any(map(ENTRY.fullmatch, functions_of(one)))
             and bases_may_be(outline, project, one, BASE.fullmatch)
             and any(
-                project.possible_class(outline, call.func) for call in outline.inside(one) if isinstance(call, ast.Call)
+                isinstance(call, ast.Call) and project.possible_class(outline, call.func)
+                for name, method in functions_of(one).items()
+                for call in (outline.inside(method) if name != "__init__" else ())
             )
             for one in outline.find(ast.ClassDef)
         )
