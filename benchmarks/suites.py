@@ -173,7 +173,7 @@ def run_tests(suite: Suite, root: Path, files: Sequence[str], python: Path, repo
         Unfinished: they do not run to their end.
     """
     left_out = [part for test in suite.left_out if "::" in test for part in ("--deselect", test)]
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", "120", f"--junitxml={report}", *left_out]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", "600", f"--junitxml={report}", *left_out]
     settings = {"PYTHONPATH": str(root / suite.source), "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     offline = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
     report.unlink(missing_ok=True)

@@ -25,11 +25,11 @@ from chirpid_patch.monitor import DataLoaderPerformanceMonitor
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.transforms.composition import Compose, Lambda
 from chirpid_patch.transforms.declared import adds_noise, masks, masks_images
-from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment, Standardize
+from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize
 
 if TYPE_CHECKING:
+    from chirpid_patch.device.move_ahead import DevicePrefetcher
     from chirpid_patch.device.precision import setup_mixed_precision
-    from chirpid_patch.device.prefetch import DevicePrefetcher
     from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
     from chirpid_patch.memory.batch_size import calculate_optimal_batch_size
     from chirpid_patch.multi.multi_loader import MultiDataLoader, MultiDataLoaderConfig, SamplingStrategy
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 #: Names whose module is imported when they are first asked for: most trainings need few of them.
 _LATER = {
     "DataLoaderProfilingHook": "hooks.profiling",
-    "DevicePrefetcher": "device.prefetch",
+    "DevicePrefetcher": "device.move_ahead",
     "MultiDataLoader": "multi.multi_loader",
     "MultiDataLoaderConfig": "multi.multi_loader",
     "MultiScaleDataset": "scales.dataset",

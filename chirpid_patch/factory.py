@@ -27,7 +27,7 @@ from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.processes import why_no_processes
+from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import local_ranks

@@ -13,7 +13,7 @@ from loader_bench.contenders import guide_settings
 from torch.utils.data import DataLoader
 
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
-from chirpid_patch.device.prefetch import DevicePrefetcher
+from chirpid_patch.device.move_ahead import DevicePrefetcher
 from chirpid_patch.tune.measure import shut_down_workers
 
 from .original import Data

@@ -28,9 +28,10 @@ from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
 from chirp_migrate.review.selection import decisions_of, select
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import guard
-from chirp_migrate.transaction.commit import CommitResult, commit, recover
+from chirp_migrate.transaction.commit import CommitResult, commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
 from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 

@@ -17,9 +17,9 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.source.files import discard, sync_folder, write_new
 from chirp_migrate.source.git import guard
 from chirp_migrate.training.workload.entry_points import is_chirpid_shaped
-from chirp_migrate.transaction.commit import recover
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
 from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.recovery import recover
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -14,9 +14,9 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.transaction.commit import recover
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied, rollback, rollback_to
 
 #: Files named for each run that is listed; JSON has all of them.

@@ -7,9 +7,9 @@ import re
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import DATASET
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import base_names
+from chirp_migrate.analysis.qualified_names import DATASET
 from chirp_migrate.edits.import_time import check_class
 from chirp_migrate.edits.movability import check_body, check_values
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset

@@ -5,7 +5,15 @@ The tree and names of a module, the project around it, changes of calls, and wha
 
 from __future__ import annotations
 
-from chirp_migrate.analysis.catalogue import DATASET, LOADER, PROGRESS, TORCH_DATASET, inherits, is_call_of, resolves_to
+from chirp_migrate.analysis.qualified_names import (
+    DATASET,
+    LOADER,
+    PROGRESS,
+    TORCH_DATASET,
+    inherits,
+    is_call_of,
+    resolves_to,
+)
 from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety

@@ -1,4 +1,4 @@
-"""A plan written to its tree, all or nothing, and runs that somebody interrupted brought to an end."""
+"""A plan written to its tree, all or nothing."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
+from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.record import JournalFile, State, Version, checked_path
+from chirp_migrate.transaction.recovery import finish_interrupted, reason
 from chirp_migrate.transaction.transition import (
     ChangedMeanwhile,
     changes_of,
     perform,
-    remove_bytecode,
     remove_folders,
     settle,
-    strays,
 )
 
-__all__ = ["CommitResult", "commit", "finish_interrupted", "reason", "recover"]
+__all__ = ["CommitResult", "commit"]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def commit(
     The journal is on disk before the first file changes. Each file is replaced in one step and keeps its mode, and
     its owner where this user may give it away; a link is written through when its target is under the root; other
     hard links to a file keep the old bytes. Added files come first, so that the tree can be imported at every instant.
-    A process killed at any instant leaves a tree that :func:`recover` puts back.
+    A process killed at any instant leaves a tree that :func:`.recovery.recover` puts back.
 
     Args:
         plan: what to write; files that would not change are left out.
@@ -87,102 +86,6 @@ def commit(
             return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
     except OSError as error:
         raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
-
-
-def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None
-) -> str | None:
-    """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
-
-    Args:
-        root: the tree.
-        force: also put back files that somebody wrote to since; those edits are lost.
-        wait_s: seconds to wait for another run that is at work.
-        on_step: told of every file that is put back.
-
-    Returns:
-        One sentence on what was found and done; None when nothing was interrupted.
-
-    Raises:
-        Refused: a file was edited since, or another run is at work; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
-    """
-    root = root.resolve()
-    if not _needs_recovery(root):
-        return None
-    try:
-        with hold(journal_folder(root), wait_s=wait_s):
-            return finish_interrupted(root, force=force, on_step=on_step or (lambda _: None))
-    except OSError as error:
-        raise _unfinished(error) from error
-
-
-def finish_interrupted(root: Path, *, force: bool, on_step: Callable[[str], None]) -> str | None:
-    """What :func:`recover` does, for a caller that holds the lock.
-
-    Raises:
-        Refused: a file was edited since; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
-    """
-    try:
-        return _finish(root, force, on_step)
-    except OSError as error:
-        raise _unfinished(error) from error
-
-
-def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | None:
-    said = _finish_leftovers(root)
-    for run in journal.read_runs(root):
-        if run.state is State.APPLIED:
-            continue
-        changes = changes_of(run)
-        edited = [] if force else strays(run, changes)
-        if edited:
-            raise Refused(
-                f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
-                f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
-            )
-        was_rollback = run.state is State.ROLLING_BACK
-        for change in changes:  # what cannot be restored must be known before anything changes
-            goal = change.new if was_rollback else change.old
-            if goal is not None:
-                run.content(goal.sha256)
-        settle(run, changes, forward=was_rollback, force=force, on_step=on_step)
-        remove_bytecode(root, (file.path for file in run.files if file.before is None))
-        remove_folders(root, run.folders)
-        journal.retire(run)
-        what = "A rollback" if was_rollback else "An apply"
-        how = "finished" if was_rollback else "undone, all its files are as before"
-        said = f"{what} (run {run.name} of {run.created}) had been interrupted: it was {how}."
-    return said
-
-
-def _unfinished(error: OSError) -> CommitFailed:
-    return CommitFailed(
-        f"an earlier run was interrupted and cannot be brought to an end ({reason(error)}): nothing is lost; make that "
-        "place writable and run the command again."
-    )
-
-
-def _finish_leftovers(root: Path) -> str | None:
-    found = journal.leftovers(root)
-    journal.remove_leftovers(root)
-    if any(name.startswith("old-") for name in found):
-        return "A run had been interrupted after its files were back as before it; what was left of it was removed."
-    if found:
-        return "An apply had been interrupted before it changed any file; what was left of it was removed."
-    return None
-
-
-def _needs_recovery(root: Path) -> bool:
-    """Whether to look closer, with the lock. Another process may be at work, so what is seen may be half done."""
-    if not os.path.lexists(journal_folder(root)):
-        return False
-    try:
-        runs = journal.read_runs(root)
-        return not runs or bool(journal.leftovers(root)) or any(run.state is not State.APPLIED for run in runs)
-    except JournalDamaged:
-        return True
 
 
 @dataclass(frozen=True)
@@ -319,9 +222,3 @@ def _undo(run: JournalRun, cause: BaseException) -> None:
             f"applying failed ({why}) and so did undoing it ({reason(error)}): the journal is kept, the next "
             "chirp-migrate command undoes the rest."
         ) from cause
-
-
-def reason(error: OSError) -> str:
-    """What the system said, with the place."""
-    where = f"{error.filename} " if error.filename else ""
-    return f"{where}cannot be written: {error.strerror or error}"

@@ -13,11 +13,11 @@ from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, Usage
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.commit import finish_interrupted, reason
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.merging import Conflict, three_way_merge
 from chirp_migrate.transaction.record import JournalFile, State, Version
+from chirp_migrate.transaction.recovery import finish_interrupted, reason
 from chirp_migrate.transaction.transition import (
     NOT_A_FILE,
     ChangedMeanwhile,

@@ -12,7 +12,7 @@ import torch
 
 from chirp_migrate.training.errors import NotUsable, Raised, first_line
 from chirp_migrate.training.process.imports import check_imports
-from chirp_migrate.training.process.parent import serve
+from chirp_migrate.training.process.inside_child import serve
 from chirp_migrate.training.watch.augmentation import time_both
 from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything

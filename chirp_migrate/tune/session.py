@@ -9,8 +9,8 @@ from pathlib import Path
 
 from chirp_migrate.engine.discover import discover as python_files
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.process.child import Child, Role
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
+from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import is_reference

@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import WrongTree, check_imports
-from chirp_migrate.training.process.parent import Parent, serve
+from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData

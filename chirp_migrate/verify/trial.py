@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from chirp_migrate.stats.looks import MIN_ROUNDS
-from chirp_migrate.training.process.child import workload_failed
+from chirp_migrate.training.process.run_child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
 from chirp_migrate.verify.document import Difference
 from chirp_migrate.verify.equivalence.compare import Equivalence

@@ -16,7 +16,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
 from chirpid_patch.datasets.rows import batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.elsewhere import operand, sent
+from chirpid_patch.transforms.off_cpu import operand, sent
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, derive, keys_for
 from chirpid_patch.transforms.composition import Position, parts_of
-from chirpid_patch.transforms.transforms import (
+from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
     GaussianNoise,
     SpecAugment,

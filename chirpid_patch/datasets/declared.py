@@ -21,7 +21,7 @@ from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import Class, declares, served
 from chirpid_patch.transforms.composition import parts_of
 from chirpid_patch.transforms.images import ImageMasks
-from chirpid_patch.transforms.transforms import is_batchable
+from chirpid_patch.transforms.spectrograms import is_batchable
 
 _NUMBERS = (float, np.float64, np.float32)
 

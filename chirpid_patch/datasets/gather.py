@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from chirpid_patch.datasets.rows import gather, is_plain, map_indices, positions_of
 from chirpid_patch.declaration import served
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.elsewhere import sent
+from chirpid_patch.transforms.off_cpu import sent
 
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]

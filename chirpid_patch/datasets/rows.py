@@ -13,7 +13,7 @@ from torch.utils.data import get_worker_info
 
 from chirpid_patch.datasets.buffers import batch_memory, keep_freed_memory
 from chirpid_patch.torch_private import shared_memory
-from chirpid_patch.transforms import elsewhere
+from chirpid_patch.transforms import off_cpu
 
 
 def is_plain(tensor: Any) -> bool:
@@ -68,8 +68,8 @@ def map_indices(table: Any, indices: Sequence[Any]) -> list[Any] | None:
 
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """The rows of ``tensor`` in memory of their own, where ``tensor`` is."""
-    if elsewhere.is_away(tensor):
-        return torch.index_select(tensor, 0, elsewhere.sent(rows, tensor.device))
+    if off_cpu.is_away(tensor):
+        return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
     if tensor.ndim == 1 and get_worker_info() is None:
         return torch.index_select(tensor, 0, rows)  # labels: too few bytes for memory that is worth keeping
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
@@ -84,7 +84,7 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype
-    if elsewhere.is_away(tensor):
+    if off_cpu.is_away(tensor):
         return torch.empty(shape, dtype=dtype, device=tensor.device)
     if get_worker_info() is not None:
         return shared_memory(shape, dtype)

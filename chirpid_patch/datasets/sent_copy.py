@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
 from chirpid_patch.datasets.gather import is_exactly, is_in_memory, is_shipped
-from chirpid_patch.transforms.transforms import is_batchable
+from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Shorter lists of indices stay lists.
 _SHORTEST = 1024

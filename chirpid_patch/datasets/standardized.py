@@ -15,7 +15,7 @@ from chirpid_patch.datasets.rows import batch_like, gather, map_indices
 from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms import elsewhere
+from chirpid_patch.transforms import off_cpu
 
 _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
@@ -152,7 +152,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """The given rows of ``xs``, standardised while they are copied; None where that is not possible."""
-        numbers = self._numbers(xs) if not elsewhere.is_away(xs) else None
+        numbers = self._numbers(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))
@@ -168,7 +168,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """A batch of x, fresh memory, at once where that is the same as one by one."""
-        mean, deviation = (elsewhere.operand(statistic, batch) for statistic in self.operands())
+        mean, deviation = (off_cpu.operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
         if self._stays_in_place(batch):

@@ -9,11 +9,11 @@ import torch
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import node_of
-from chirpid_patch.device.prefetch import DevicePrefetcher, asked_early_unnoticed
+from chirpid_patch.device.move_ahead import DevicePrefetcher, asked_early_unnoticed
 from chirpid_patch.device.resident import HeldOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.transforms.transforms import GaussianNoise
+from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
 class MovedTo(Placement):

@@ -16,8 +16,8 @@ from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import served
 from chirpid_patch.device.resident_tensors import NotResidentError
+from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize, is_batchable
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
-from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment, Standardize, is_batchable
 
 #: What works on batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from chirpid_patch.loading.controller import LoadController
-from chirpid_patch.loading.prefetch import KeptThreads, PrefetchQueue
+from chirpid_patch.loading.parallelism import LoadController
+from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request
 from chirpid_patch.loading.source import LoaderParts, quiet

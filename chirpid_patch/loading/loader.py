@@ -15,16 +15,16 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
-from chirpid_patch.loading.controller import LoadController, WorkerCount
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
+from chirpid_patch.loading.parallelism import LoadController, WorkerCount
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.prefetch import KeptThreads
-from chirpid_patch.loading.processes import why_no_processes
+from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import parts_of
+from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
@@ -51,16 +51,16 @@ class BatchedDataLoader(DataLoader[_T_co]):
         ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
         what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
-        loop, whether that helps (see ``controller``). Batches are the same either way. Only this package's datasets
+        loop, whether that helps (see ``parallelism``). Batches are the same either way. Only this package's datasets
         over memory, with default collation, are read in threads, unless
     thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
         random numbers from global generators.
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
     most_workers: the number of worker processes follows the load: it changes, up to this many, when an epoch begins and
-        no other iterator of this loader is in use (see ``controller.WorkerCount``). All but what a dataset itself draws
-        from global generators in workers is as with any fixed number. Where another number would be other data or
-        cannot help it stays; ``adjusting`` says why.
+        no other iterator of this loader is in use (see ``parallelism.WorkerCount``). All but what a dataset itself
+        draws from global generators in workers is as with any fixed number. Where another number would be other data
+        or cannot help it stays; ``adjusting`` says why.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.
     placement: brings the batches to a device (see ``device.placement``); None leaves them where they are read.
     epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.

@@ -15,8 +15,8 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes
 from chirpid_patch.scales.scaling import ScaleTo, as_float, image_tensor
+from chirpid_patch.transforms.spectrograms import Transform
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
-from chirpid_patch.transforms.transforms import Transform
 
 
 class MultiScaleDataset(WrappingDataset):

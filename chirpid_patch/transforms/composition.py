@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from chirpid_patch.declaration import served
-from chirpid_patch.transforms.transforms import Transform
+from chirpid_patch.transforms.spectrograms import Transform
 
 #: Where a part stands: its position in each composition around it, outermost first.
 Position = tuple[int, ...]

@@ -15,7 +15,7 @@ from torch import nn
 
 from chirpid_patch.declaration import Class, declares
 from chirpid_patch.torch_private import has_global_hooks
-from chirpid_patch.transforms.transforms import GaussianNoise, SpecAugment
+from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment
 
 _WIDTHS = ("time_mask_param", "freq_mask_param")
 _COUNTS = ("num_time_masks", "num_freq_masks")

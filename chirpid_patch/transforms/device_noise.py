@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from chirpid_patch.transforms.elsewhere import sent
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
+from chirpid_patch.transforms.off_cpu import sent
 
 # SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)

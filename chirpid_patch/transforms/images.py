@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.randomness.keyed_random import Keys
-from chirpid_patch.transforms.transforms import BatchTransform, SpecAugment
+from chirpid_patch.transforms.spectrograms import BatchTransform, SpecAugment
 
 Floats = npt.NDArray[np.float32]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from chirpid_patch.randomness.keyed_random import Keys, uniforms
-from chirpid_patch.transforms.transforms import BatchTransform
+from chirpid_patch.transforms.spectrograms import BatchTransform
 
 
 class FlipsAndTurns(BatchTransform):

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.processes import why_no_processes
+from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.advice import Finding, pinning_finding, prefetch_finding, start_up_finding
 from chirpid_patch.tune.loader_twin import loader_twin, whole_batch_twin

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.prefetch import KeptThreads
+from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.samplers import sampler_twin
 
 

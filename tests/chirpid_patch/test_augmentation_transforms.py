@@ -14,7 +14,7 @@ from originals import same
 from torch import Tensor
 
 from chirpid_patch import GaussianNoise, SpecAugment, WorkerSafeAugmentedDataset
-from chirpid_patch.transforms.transforms import is_batchable
+from chirpid_patch.transforms.spectrograms import is_batchable
 
 ALWAYS: list[Any] = [SpecAugment(3, 2, p=1.0), GaussianNoise(0.1, p=1.0)]
 

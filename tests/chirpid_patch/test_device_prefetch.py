@@ -22,10 +22,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
-from chirpid_patch.device import prefetch as device_prefetch
+from chirpid_patch.device import move_ahead as device_prefetch
 from chirpid_patch.device import side_stream
+from chirpid_patch.device.move_ahead import DeviceIterator, DevicePrefetcher, move_batch
 from chirpid_patch.device.moving import mapped as move_mapped
-from chirpid_patch.device.prefetch import DeviceIterator, DevicePrefetcher, move_batch
 from chirpid_patch.device.side_stream import BatchCopy
 
 #: A device that every machine has beside the CPU; its tensors hold no values.

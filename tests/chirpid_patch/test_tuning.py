@@ -35,7 +35,7 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
-from chirpid_patch.loading.processes import main_is_guarded, why_no_processes
+from chirpid_patch.loading.worker_start import main_is_guarded, why_no_processes
 from chirpid_patch.randomness.random_states import unmoved_generators
 from chirpid_patch.tune.profiles import default_profile, recall, remember, signature
 from chirpid_patch.tune.search import LoaderChoice, Trial, choose_loading
@@ -566,7 +566,7 @@ def test_starting_processes_must_fit_into_the_time(method: str) -> None:
     assert ways(choice) == [(0, 0)] and "too short" in choice.notes[0]
 
 
-TELL = "from chirpid_patch.loading.processes import main_is_guarded\ntold = main_is_guarded()\n"
+TELL = "from chirpid_patch.loading.worker_start import main_is_guarded\ntold = main_is_guarded()\n"
 GUARD = 'if __name__ == "__main__":\n    pass\n'
 
 
@@ -703,7 +703,7 @@ def test_where_processes_are_safe_what_is_remembered_is_used(method: str, monkey
     assert measured(PairDataset(6), **options).worker_processes == 2
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
     assert measured(PairDataset(6), **options).worker_processes == 2  # pytest's own script has a guard
-    monkeypatch.setattr("chirpid_patch.loading.processes.main_is_guarded", lambda: False)
+    monkeypatch.setattr("chirpid_patch.loading.worker_start.main_is_guarded", lambda: False)
     assert Factory.create_training_loader(PairDataset(6), 4, profile=default_profile(), **options).worker_processes == 0
 
 

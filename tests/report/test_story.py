@@ -16,7 +16,7 @@ from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.layout import Layout
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
-from chirp_migrate.report.verdict import all_together, entry_times, figures, waits_ms
+from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms
 from chirp_migrate.verify.document import VerifyReport, decode
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"

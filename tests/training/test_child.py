@@ -18,14 +18,14 @@ import pytest
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.child import Child, Role
+from chirp_migrate.training.process.run_child import Child, Role
 
 STUB = """
 import os, signal, subprocess, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
 from chirp_migrate.training.errors import NotUsable, Raised
-from chirp_migrate.training.process.parent import Parent, serve
+from chirp_migrate.training.process.inside_child import Parent, serve
 
 @dataclass
 class Asked:
@@ -193,7 +193,7 @@ def test_a_child_whose_parent_is_gone_ends(tmp_path: Path) -> None:
     waiting = f"""
 import sys
 from pathlib import Path
-from chirp_migrate.training.process.parent import Parent
+from chirp_migrate.training.process.inside_child import Parent
 try:
     Parent(int(sys.argv[1])).wait_for_turn()
 finally:

@@ -14,7 +14,8 @@ from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, writ
 
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 

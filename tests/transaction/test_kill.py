@@ -13,8 +13,9 @@ from support import Death, snapshot
 from transaction_tools import dies_at, migration, rewrites, write_tree
 
 from chirp_migrate.errors import Refused
-from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs real processes that share the plan")

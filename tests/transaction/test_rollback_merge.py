@@ -12,8 +12,9 @@ from transaction_tools import dies_at, migration, plan_of, rewrites, write_tree
 from chirp_migrate.cli import entry_point
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback, rollback_to
 
 BEFORE = b"import torch\n\n\ndef load():\n    return 1\n\n\nx = load()\n\n\nprint(x)\n"

@@ -15,9 +15,10 @@ from transaction_tools import dies_at, plan_of, rewrites
 
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit, recover
+from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback, rollback_to
 
 

@@ -11,7 +11,7 @@ import pytest
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.document import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.child import Child
+from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode

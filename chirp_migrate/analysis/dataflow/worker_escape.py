@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import DATASET, FACTORY, inherits, is_call_of
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import (
@@ -26,6 +25,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     Returned,
     step_of,
 )
+from chirp_migrate.analysis.qualified_names import DATASET, FACTORY, inherits, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
+from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, own_nodes, parameters
 

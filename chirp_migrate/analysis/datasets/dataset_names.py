@@ -13,8 +13,8 @@ from collections.abc import Callable
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import FACTORY, inherits, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins
+from chirp_migrate.analysis.qualified_names import FACTORY, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, binds, dotted, holds, parameters

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from chirp_migrate.analysis.catalogue import inherits
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.datasets.dataset_state import ITERABLE
+from chirp_migrate.analysis.qualified_names import inherits
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import TORCH_DATASET, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
@@ -32,6 +31,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 )
 from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
+from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import names_bound, only_methods

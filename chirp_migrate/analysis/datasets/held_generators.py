@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import is_call_of
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
+from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binds, is_name, own_nodes

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.datasets.collecting import is_collecting, is_read_outside, problem_of, scope_of
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import resolves_to
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, matching, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import DOCSTRING, is_super_init, own_nodes, parameters

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.dataflow.onlookers import is_changed
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, methods_of, names_bound, own_nodes, parameters, target_names

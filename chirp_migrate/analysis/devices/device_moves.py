@@ -6,8 +6,8 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import resolves_to
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import dotted, keywords
 

@@ -14,10 +14,10 @@ from functools import cached_property
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import LOADER, inherits, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
+from chirp_migrate.analysis.qualified_names import LOADER, inherits, resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters

@@ -16,8 +16,8 @@ from functools import lru_cache
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, own_nodes, parameters

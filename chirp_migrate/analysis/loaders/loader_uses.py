@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
+from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project

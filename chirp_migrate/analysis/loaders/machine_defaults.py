@@ -7,7 +7,7 @@ import re
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import resolves_to
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.scopes import Kind
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.catalogue import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import (
@@ -27,6 +26,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     step_of,
 )
 from chirp_migrate.analysis.loaders.loader_names import LoaderNames
+from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters

@@ -20,12 +20,12 @@ from itertools import chain, takewhile
 import libcst as cst
 import libcst.matchers as m
 
-from chirp_migrate.analysis.catalogue import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
+from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project

@@ -19,7 +19,7 @@ from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
 from chirp_migrate.report.story import FindingStory, Story
-from chirp_migrate.report.verdict import EntryTimes, all_together, entry_times, figures, noticed
+from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules

@@ -11,7 +11,7 @@ from chirp_migrate.console.text import count, plain
 from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory
 from chirp_migrate.report.terminal.diff import show_section
-from chirp_migrate.report.terminal.verdict import when
+from chirp_migrate.report.terminal.verdict_lines import when
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes, sections
 
 __all__ = ["show_run"]

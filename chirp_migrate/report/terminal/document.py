@@ -7,7 +7,7 @@ from chirp_migrate.console.text import count
 from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.changes import show_run
 from chirp_migrate.report.terminal.summary import show_summary
-from chirp_migrate.report.terminal.verdict import show_details, show_head, style_of
+from chirp_migrate.report.terminal.verdict_lines import show_details, show_head, style_of
 from chirp_migrate.report.terminal.words import show_words
 from chirp_migrate.verify.document import VerifyReport
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
-from chirp_migrate.report.verdict import all_together, noticed
+from chirp_migrate.report.verdict_rows import all_together, noticed
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.report.story import Story
-from chirp_migrate.report.verdict import figures
+from chirp_migrate.report.verdict_rows import figures
 
 __all__ = ["show_words"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.process.child import ending
+from chirp_migrate.training.process.run_child import ending
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
 __all__ = ["PLACEHOLDERS", "CommandFailed", "run_command"]

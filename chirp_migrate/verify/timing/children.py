@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
-from chirp_migrate.training.process.child import Child, Role
+from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.options import VerifyOptions

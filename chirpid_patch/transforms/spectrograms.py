@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from chirpid_patch.randomness.keyed_random import Keys, derive, fresh_keys, uniforms
-from chirpid_patch.transforms import elsewhere
+from chirpid_patch.transforms import off_cpu
 from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
 
@@ -31,7 +31,7 @@ class BatchTransform(nn.Module):
 
     def may_differ(self, samples: Tensor) -> bool:
         """Whether ``declared`` may treat samples of a batch (B, …) otherwise, so that its own code is to have them."""
-        return self.declared is not None and (samples.dtype not in elsewhere.EXACT or samples.requires_grad)
+        return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which samples are transformed, bool of shape (B,): a uniform draw above ``p`` leaves one alone."""
@@ -145,7 +145,7 @@ class SpecAugment(BatchTransform):
         if not rows:
             return
         starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
-        if elsewhere.is_away(batch):
+        if off_cpu.is_away(batch):
             self._mask_at_once_(batch, rows, starts, stops)
             return
         writable = writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
@@ -166,7 +166,7 @@ class SpecAugment(BatchTransform):
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
-        first, end = elsewhere.sent(torch.from_numpy(places), batch.device)
+        first, end = off_cpu.sent(torch.from_numpy(places), batch.device)
         along = torch.arange(n_time + n_freq, device=batch.device)
         times, frequencies = ((along >= first) & (along < end)).any(1).split([n_time, n_freq], 1)
         mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
@@ -214,7 +214,7 @@ class GaussianNoise(BatchTransform):
         self._check_mode()
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        if elsewhere.is_away(batch):
+        if off_cpu.is_away(batch):
             add_device_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
             return
         add_noise_(batch, rows, derive(keys[rows], 1), self.std, self.mode)
@@ -254,7 +254,7 @@ class Standardize(BatchTransform):
             batch[row] = self(batch[row])
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        mean, divisor = elsewhere.operand(self.mean, batch), elsewhere.operand(self._divisor(), batch)
+        mean, divisor = off_cpu.operand(self.mean, batch), off_cpu.operand(self._divisor(), batch)
         if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
             return batch.sub_(mean).div_(divisor)
         return torch.stack([(sample - mean) / divisor for sample in batch])

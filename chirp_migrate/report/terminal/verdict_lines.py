@@ -7,7 +7,7 @@ import statistics
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import figure, sentence
 from chirp_migrate.report.terminal.probe import show_loading, show_training
-from chirp_migrate.report.verdict import EntryTimes, Figure, all_together, entry_times, figures, noticed
+from chirp_migrate.report.verdict_rows import EntryTimes, Figure, all_together, entry_times, figures, noticed
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
