@@ -15,10 +15,10 @@ from chirp_migrate.console.text import count
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
-from chirp_migrate.report.page.document import render_page
+from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import Story
-from chirp_migrate.report.terminal.document import show_story
+from chirp_migrate.report.terminal.render import show_story
 
 
 @click.command(

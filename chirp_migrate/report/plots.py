@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.page.charts import plots_of, times_plot
-from chirp_migrate.report.page.document import environment, style_sheet
+from chirp_migrate.report.page.render import environment, style_sheet
 from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["drawn", "prepare"]

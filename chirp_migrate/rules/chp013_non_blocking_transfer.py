@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
-from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops

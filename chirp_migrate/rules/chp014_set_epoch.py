@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
-from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import counted_loops
 from chirp_migrate.analysis.qualified_names import PROGRESS
 from chirp_migrate.edits.statements import first_in_block

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.loader_names import LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, last_name, own_nodes, walk
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")

@@ -9,7 +9,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import may_move
-from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
 from chirp_migrate.rules.api import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.loader_names import may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
 from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, own_nodes, quoted, resolves_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from chirpid_patch.loading.parallelism import LoadController
+from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory, node_of, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
+from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_timer import TimedBatches, tell_waits
 from chirpid_patch.loading.in_process import InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.parallelism import LoadController, WorkerCount
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.prefetch_threads import KeptThreads
 from chirpid_patch.loading.reading import BatchReader
@@ -51,14 +51,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
         ``persistent_workers`` then only say how far ahead indices are drawn and how often a base seed is, and
         what frameworks find that make a loader of their own from this one's attributes. Not for iterable datasets.
     prefetch_threads: without workers, how many threads of this process load ahead. None tries, in the running
-        loop, whether that helps (see ``parallelism``). Batches are the same either way. Only this package's datasets
+        loop, whether that helps (see ``adjusting``). Batches are the same either way. Only this package's datasets
         over memory, with default collation, are read in threads, unless
     thread_safe: says that the dataset and ``collate_fn`` may be used by several threads at once and draw no
         random numbers from global generators.
     keep_workers: worker processes stay from epoch to epoch, as with ``persistent_workers``, but random numbers are
         drawn as without.
     most_workers: the number of worker processes follows the load: it changes, up to this many, when an epoch begins and
-        no other iterator of this loader is in use (see ``parallelism.WorkerCount``). All but what a dataset itself
+        no other iterator of this loader is in use (see ``adjusting.WorkerCount``). All but what a dataset itself
         draws from global generators in workers is as with any fixed number. Where another number would be other data
         or cannot help it stays; ``adjusting`` says why.
     benchmark: log, at the end of each epoch, how long the training waited for its batches.

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
-from chirpid_patch.loading.parallelism import EpochLoad, WorkerCount
+from chirpid_patch.loading.adjusting import EpochLoad, WorkerCount
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"

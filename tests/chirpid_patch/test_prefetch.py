@@ -31,7 +31,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.loading.parallelism import LoadController
+from chirpid_patch.loading.adjusting import LoadController
 
 AUGMENTATION = {"spec_augment_params": {"p": 0.9}, "gaussian_noise_params": {"std": 0.1, "p": 0.9}}
 
@@ -356,7 +356,7 @@ class SimulatedClocks:
         self.wall = self.thread = self.process = 0.0
         for name, clock in (("perf_counter", "wall"), ("thread_time", "thread"), ("process_time", "process")):
             monkeypatch.setattr(
-                f"chirpid_patch.loading.parallelism.time.{name}", lambda clock=clock: getattr(self, clock)
+                f"chirpid_patch.loading.adjusting.time.{name}", lambda clock=clock: getattr(self, clock)
             )
 
     def run(self, wall: float, *, thread: float, process: float) -> None:
@@ -379,7 +379,7 @@ class SimulatedClocks:
 def test_threads_stay_where_they_shorten_the_loop(
     monkeypatch: pytest.MonkeyPatch, load: float, away: float, gain: float, busy: float, threads: int
 ) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.parallelism.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.adjusting.rank_cpus", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
     overlap = LoadController(None)
     steps(overlap, clock, load, away, gain=gain, busy=busy)
@@ -387,7 +387,7 @@ def test_threads_stay_where_they_shorten_the_loop(
 
 
 def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.parallelism.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.adjusting.rank_cpus", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
     overlap = LoadController(None)
     steps(overlap, clock, 3e-3, 1e-5, gain=0.5, busy=0.1)

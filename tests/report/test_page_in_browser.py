@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from report_tools import HOSTILE, LOADERS, applied, verdict_file
 
-from chirp_migrate.report.page.document import render_page
+from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import Story
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
-from chirp_migrate.analysis.loaders.loader_names import LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters

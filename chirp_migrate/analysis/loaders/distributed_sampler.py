@@ -10,7 +10,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
-from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, matching
 from chirp_migrate.syntax.project import Project

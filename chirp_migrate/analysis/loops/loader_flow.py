@@ -25,7 +25,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     Returned,
     step_of,
 )
-from chirp_migrate.analysis.loaders.loader_names import LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project

@@ -15,7 +15,7 @@ from functools import cached_property
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
-from chirp_migrate.analysis.loaders.loader_names import Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch
 from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, code_children, walk
