@@ -142,7 +142,7 @@ def test_what_was_not_measured_is_not_shown_and_fails_the_run() -> None:
     results[0].ways["pinned"].turns.clear()
     results[0].ways["pinned"].failed = "RuntimeError: out of memory"
     said = report.as_text_report(run)
-    assert said.count("pinned path") >= 2 and said.count("RuntimeError: out of memory") == 2 and "≥ 0.90" in said
+    assert said.count("pinned path") >= 2 and said.count("RuntimeError: out of memory") >= 2 and "≥ 0.90" in said
     run.results.clear()
     assert "medium CNN, batch 32, augmented" in report.as_text_report(run)
 
