@@ -34,7 +34,7 @@ from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.device import resident as resident_loading
 from chirpid_patch.device.resident import HeldOn
 from chirpid_patch.device.resident_tensors import NotResidentError
-from chirpid_patch.transforms import elsewhere, transforms
+from chirpid_patch.transforms import off_cpu, spectrograms
 from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import add_noise_
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
@@ -59,9 +59,9 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def add_noise(*arguments: Any) -> None:
         (add_noise_ if arguments[-1] == "exact" else add_device_noise_)(*arguments)
 
-    monkeypatch.setattr(elsewhere, "is_away", lambda tensor: bool(making) or tensor.device.type != "cpu")
+    monkeypatch.setattr(off_cpu, "is_away", lambda tensor: bool(making) or tensor.device.type != "cpu")
     monkeypatch.setattr(resident_loading, "fetch_batch", fetch)
-    monkeypatch.setattr(transforms, "add_device_noise_", add_noise)
+    monkeypatch.setattr(spectrograms, "add_device_noise_", add_noise)
 
 
 def is_held(loader: Any) -> bool:
