@@ -444,6 +444,20 @@ def test_lambdas_that_say_the_same_become_one_function() -> None:
     assert len({one.message for one in findings}) == 1
 
 
+def test_a_default_that_is_given_by_name_only_is_bound_by_its_name(
+    load: Callable[[str], ModuleType],
+) -> None:
+    before = (
+        "from torch.utils.data import DataLoader\n\n\n"
+        "def run(data, scale):\n"
+        "    return DataLoader(data, num_workers=2, collate_fn=lambda b, *, k=scale + 1, j=3: (b, k, j))\n"
+    )
+    after, _ = migrate(before)
+    assert "lambda" not in after
+    collate = load(after).run([1], 4).collate_fn
+    assert collate([1]) == ([1], 5, 3) and collate([1], k=2, j=0) == ([1], 2, 0)
+
+
 def test_a_function_of_the_module_that_says_the_same_takes_the_place_of_a_lambda() -> None:
     text = (
         "from torch.utils.data import DataLoader\n\n\ndef first(b):\n    return tuple(b[0])\n\n\n"
