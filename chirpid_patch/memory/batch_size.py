@@ -77,7 +77,10 @@ def _search(step: Callable[[int], object], trials: MemoryTrials, most: int) -> i
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
-        size = doubled if too_large > most else (shown + too_large) // 2
+        wanted = doubled if too_large > most else (shown + too_large) // 2
+        size = trials.promising(shown, wanted)
+        if size == shown:
+            break
         if trials.fits(size, partial(_repeat, step, size)):
             shown = size
         else:

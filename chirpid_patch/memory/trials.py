@@ -1,15 +1,17 @@
 """Whether a step fits in memory: on CUDA by running out of it, on the CPU without ever doing so.
 
 On the CPU a step runs in this process while its peak of resident memory is measured. Nothing can stop a step half-way,
-and a machine that swaps is as good as down: a size is only tried if the largest that fitted, in proportion, says that
-it fits, too.
+and a machine that swaps is as good as down: a size is only tried if what smaller ones took says that it fits, too.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
-from collections.abc import Callable
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,10 +36,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
-class MemoryTrials:
+class MemoryTrials(ABC):
     """Trials of a step on one device, within ``allowed_bytes``, as a context."""
 
     allowed_bytes: int
+
+    def promising(self, shown: int, size: int) -> int:
+        """The largest size above ``shown``, up to ``size``, that may be tried; ``shown`` itself if there is none."""
+        return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
         """Whether ``run``, a step with batches of ``size``, stays within what is allowed. All other errors go on."""
@@ -47,25 +53,25 @@ class MemoryTrials:
             if not is_out_of_memory(error):
                 raise
             peak = None
-        if peak is None:
-            gc.collect()  # by now nothing refers to the error, whose frames held the step's tensors
-        self.clear()
-        said = "not tried or out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
+        self.clear()  # by now nothing refers to the error, whose frames held the step's tensors
+        said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
         logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
 
-    def measured(self, size: int, run: Callable[[], object]) -> int | None:
-        """The most bytes in use while ``run`` runs; None where it is surely too large."""
-        raise NotImplementedError
+    @abstractmethod
+    def measured(self, size: int, run: Callable[[], object]) -> int:
+        """The most bytes in use while ``run``, a step with batches of ``size``, runs."""
 
     def clear(self) -> None:
         """Between two trials: the next one begins with all there is."""
+        gc.collect()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the trials."""
+        self.clear()
 
 
 def memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
@@ -108,9 +114,10 @@ class CudaTrials(MemoryTrials):
 
     def __exit__(self, *_: object) -> None:
         self._ballast = None
-        self._cuda.empty_cache()
+        self.clear()
 
     def clear(self) -> None:
+        super().clear()
         self._cuda.empty_cache()  # not in a training
 
     def measured(self, size: int, run: Callable[[], object]) -> int:
@@ -122,22 +129,52 @@ class CudaTrials(MemoryTrials):
 
 
 class CpuTrials(MemoryTrials):
-    """Trials by the peak of this process's resident memory, each one foreseen from the largest that fitted."""
+    """Trials by the peak of this process's resident memory, each one foreseen from those before."""
 
     def __init__(self, memory_limit: int | None, margin: float) -> None:
-        gc.collect()
-        self._before = resident_memory()
-        limit = self._before + available_memory() if memory_limit is None else memory_limit
+        self.clear()
+        resident = resident_memory()
+        limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        self._bytes_a_sample = 0.0
+        #: The peak of each size that fitted, in bytes; for no sample at all, what the process held before.
+        self._peaks = {0: resident}
 
-    def measured(self, size: int, run: Callable[[], object]) -> int | None:
-        if self._before + size * self._bytes_a_sample > self.allowed_bytes:
-            return None
+    def promising(self, shown: int, size: int) -> int:
+        if shown == 0:
+            return size  # nothing is known yet
+        sizes = range(size, shown, -1)
+        return next((one for one in sizes if foreseen_peak(self._peaks, one) <= self.allowed_bytes), shown)
+
+    def measured(self, size: int, run: Callable[[], object]) -> int:
         peak = peak_memory(run)
         if peak <= self.allowed_bytes:
-            self._bytes_a_sample = max(peak - self._before, 0) / size
+            self._peaks[size] = peak
         return peak
+
+    def clear(self) -> None:
+        """Have the C library give back memory that was freed: a trial that used it again would seem to need less."""
+        super().clear()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # glibc only
+        if trim is not None:
+            trim(0)
+
+
+def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
+    """The most memory, in bytes, that a step with ``size`` samples should reach.
+
+    ``peaks`` are those of smaller sizes, 0 among them. What the largest of them took grows in proportion at least,
+    and as three of them that lie well apart show where it grows ever faster (a loss over all pairs of a batch). Sizes
+    close to each other would tell more of the noise than of a sample.
+    """
+    last, nothing = max(peaks), peaks[0]
+    before = max(one for one in peaks if one <= last * 2 // 3)
+    first = max((one for one in peaks if one <= before * 2 // 3), default=before)
+    slope = (peaks[last] - peaks[before]) / max(last - before, 1)
+    bend = 0.0
+    if first != before:
+        bend = max((slope - (peaks[before] - peaks[first]) / (before - first)) / (last - first), 0.0)
+    in_proportion = nothing + max(peaks[last] - nothing, 0) * size / max(last, 1)
+    return max(in_proportion, peaks[last] + (size - last) * (slope + bend * (size - before)))
 
 
 def peak_memory(call: Callable[[], object]) -> int:
