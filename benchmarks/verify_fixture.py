@@ -33,6 +33,9 @@ BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 def main() -> int:
     """Run apply and verify; the exit code is verify's."""
+    if "--help" in sys.argv:
+        print(__doc__)
+        return 0
     arguments = [one for one in sys.argv[1:] if one != "--readme"]
     target = Path(arguments[0] if arguments else "benchmark.json").resolve()
     with tempfile.TemporaryDirectory() as folder:

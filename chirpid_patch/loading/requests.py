@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from operator import index as as_int
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 logger = logging.getLogger("chirpid_patch")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One step of the sampler: a batch's indices, or, where automatic batching is off, what it gave for one item."""
 
     indices: Any

@@ -122,7 +122,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._parts = _parts(loader, reads_batches, keep)
         self._seed = seed
         self._is_started = False
-        #: What was sent for each batch that is not delivered yet.
+        #: What was sent for each batch that is not delivered yet, and for some that are.
         self._sent: dict[int, Any] = {}
         #: After a death: batches of the dead worker, to be read alone, and all that is to be sent once more.
         self._suspects: set[int] = set()
@@ -152,6 +152,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._is_started = True
         self._unwatch()
+        self._pids = tuple(worker.pid for worker in self._workers)
         if self._epoch_state is not None:
             self._take_up_epoch()
             return
@@ -193,7 +194,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     def _next_index(self) -> Any:
         request = self._requests.draw(self._sampler_iter)
-        self._sent = {number: sent for number, sent in self._sent.items() if number in self._task_info}
+        if len(self._sent) > 2 * len(self._task_info):
+            self._sent = {number: sent for number, sent in self._sent.items() if number in self._task_info}
         self._sent[self._send_idx] = request if self._reads_batches else request.indices
         return self._sent[self._send_idx]
 
@@ -231,7 +233,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Have PyTorch's SIGCHLD handler raise for our workers, in this thread."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
-            watch_workers(id(self), tuple(worker.pid for worker in self._workers))
+            watch_workers(id(self), self._pids)
             raise_for_dead_worker()
 
     def _unwatch(self) -> None:
