@@ -269,7 +269,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         pinned = self.pin_memory and pinning_device() is not None
         return InProcessIterator(
             self,
-            parts_of(self, num_workers=0, timeout=0, pin_memory=pinned),
+            parts_of(self, num_workers=0, pin_memory=pinned, **({"timeout": 0} if self.num_workers else {})),
             reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
             ahead=self.num_workers * (self.prefetch_factor or 0),
             free=tasks_drawn_freely(self) if for_threads else 0,

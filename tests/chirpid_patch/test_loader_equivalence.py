@@ -271,6 +271,13 @@ def test_a_loader_is_a_data_loader_to_its_callers(workers: int) -> None:
     loader.shutdown()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("make", [DataLoader, BatchedDataLoader, Factory.create_loader])
+def test_a_timeout_without_workers_is_refused_where_batches_are_asked_for(make: Any) -> None:
+    loader = make(tensor_data(10), batch_size=4, timeout=5)
+    with pytest.raises(AssertionError, match="timeout"):
+        iter(loader)
+
+
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
 @pytest.mark.parametrize("given", [{}, {"max_workers": 3, "persistent_workers": True, "prefetch_factor": 4}], ids=str)
 def test_a_loader_can_be_built_again_from_its_attributes(kind: Any, given: dict[str, Any]) -> None:
