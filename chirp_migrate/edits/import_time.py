@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.signatures import check_annotations, stays
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import DOCSTRING, dotted
+from chirp_migrate.syntax.queries import dotted, is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
 #: Decorators that do nothing besides making another method.
 _DECORATORS = re.compile(r"(builtins|functools|abc|typing|typing_extensions|torch)\..+|.+\.(setter|getter|deleter)")
-_NOTHING = DOCSTRING | m.SimpleStatementLine([m.Expr(m.Ellipsis())])
 
 
 def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
@@ -46,7 +44,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                     raise NotMovable(
                         f"the default of `{parameter.name.value}` would be made when the module is imported"
                     )
-        elif not m.matches(statement, _NOTHING) and not _is_constant(module, statement, offset):
+        elif not _does_nothing(statement) and not _is_constant(module, statement, offset):
             raise NotMovable("its body does more than define methods, and would when the module is imported")
 
 
@@ -57,6 +55,13 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
     if not known or not all(stays(module, one.value, offset) for one in given):
         raise NotMovable("a decorator in it would be called when the module is imported")
+
+
+def _does_nothing(statement: cst.CSTNode) -> bool:
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Ellipsis())]):
+            return True
+    return is_docstring(statement)
 
 
 def _is_constant(module: Module, statement: cst.CSTNode, offset: int) -> bool:

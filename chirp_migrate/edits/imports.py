@@ -11,13 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import DOCSTRING
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import dotted, is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
 _RUNTIME = "chirpid_patch"
@@ -331,17 +330,13 @@ def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str]:
 def _top(module: Module) -> tuple[int, str]:
     """Where the first import of a module goes: behind its docstring."""
     body = module.tree.body
-    if body and m.matches(body[0], DOCSTRING):
+    if body and is_docstring(body[0]):
         offset, lead = _behind(module, body[0])
         return offset, lead + module.newline
     return module.line_start(module.span(body[0])[0]) if body else len(module.text), ""
 
 
-_CHANGES_PATH = m.Attribute(m.Name("sys"), m.Name("path"))
-
-
 def _changes_path(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and any(
-        isinstance(small, cst.Expr | cst.Assign | cst.AugAssign) and m.findall(small, _CHANGES_PATH)
-        for small in statement.body
-    )
+    smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    changing = (one for one in smalls if isinstance(one, cst.Expr | cst.Assign | cst.AugAssign))
+    return any(dotted(part) == "sys.path" for one in changing for part in walk(one))

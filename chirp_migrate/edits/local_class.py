@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import base_names
@@ -16,7 +15,7 @@ from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds, methods_of, names_bound
+from chirp_migrate.syntax.queries import holds, is_name, is_super, methods_of, names_bound
 
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
@@ -95,14 +94,20 @@ class LocalClass:
         """See that nothing tells the class that every call made from the one that all share then."""
         for read in reads_of(self.module, self.title, self.scope):
             parent = self.module.parents[read]
-            of_super = isinstance(parent, cst.Arg) and m.matches(self.module.parents[parent], m.Call(m.Name("super")))
+            of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
-        own = m.Call(m.Name("type")) | m.Attribute(attr=m.Name("__class__")) | m.Name("cls") | m.Name(self.title)
         for one in (one for one in walk(self.node) if isinstance(one, cst.Attribute)):
             is_set = isinstance(self.module.parents[one], cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Del)
-            if one.attr.value in _TELLING or (is_set and m.matches(one.value, own)):
+            if one.attr.value in _TELLING or (is_set and self._is_itself(one.value)):
                 raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
+
+    def _is_itself(self, node: cst.BaseExpression) -> bool:
+        """Whether an expression stands for the class."""
+        match node:
+            case cst.Call(func=cst.Name(value="type")) | cst.Attribute(attr=cst.Name(value="__class__")):
+                return True
+        return is_name(node, "cls", self.title)
 
     def _check_constructor(self) -> None:
         """See that the constructor can take what is captured, and that objects keep it."""

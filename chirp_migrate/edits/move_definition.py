@@ -8,14 +8,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
 from chirp_migrate.edits.statements import lines_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import DOCSTRING
+from chirp_migrate.syntax.queries import is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
 #: Longer names of what moves would fill its lines.
@@ -71,12 +70,12 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
     """Whether functions may stand behind a statement: after definitions, and after imports, guarded ones too."""
-    imports = m.SimpleStatementLine([m.ZeroOrMore(), m.Import() | m.ImportFrom(), m.ZeroOrMore()])
-    guarded = m.IndentedBlock([m.ZeroOrMore(), imports, m.ZeroOrMore()])
-    return m.matches(
-        statement,
-        m.FunctionDef() | m.ClassDef() | imports | m.If(body=guarded) | m.Try(body=guarded),
-    )
+    if isinstance(statement, cst.FunctionDef | cst.ClassDef):
+        return True
+    guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
+    lines: Sequence[cst.CSTNode] = statement.body.body if guarded else (statement,)  # type: ignore[attr-defined]
+    smalls = (small for line in lines if isinstance(line, cst.SimpleStatementLine) for small in line.body)
+    return any(isinstance(one, cst.Import | cst.ImportFrom) for one in smalls)
 
 
 def _above(module: Module, statement: cst.CSTNode) -> int:
@@ -183,12 +182,13 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
         first = node.body.body[0] if isinstance(node.body, cst.IndentedBlock) and node.body.body else None
         if first is None or not span[0] <= module.span(node)[0] < span[1]:
             continue
-        if m.matches(first, m.SimpleStatementLine([m.Expr(m.SimpleString())])):
-            start, end = module.span(first)
-            lines = [at for at in module.line_starts if start < at < end]
-            texts = [module.text[at : module.line_end(at)] for at in lines]
-            if all(not text.strip() or text.startswith(indent) for text in texts):
-                found.update(lines)
+        match first:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]):
+                start, end = module.span(first)
+                lines = [at for at in module.line_starts if start < at < end]
+                texts = [module.text[at : module.line_end(at)] for at in lines]
+                if all(not text.strip() or text.startswith(indent) for text in texts):
+                    found.update(lines)
     return found
 
 
@@ -212,7 +212,7 @@ def import_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Iter
 def statement_after_docstring(function: cst.FunctionDef) -> cst.CSTNode:
     """First statement of a function that is not its docstring (the docstring when there is nothing else)."""
     body = list(function.body.body)
-    return body[1] if m.matches(body[0], DOCSTRING) and len(body) > 1 else body[0]
+    return body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
 
 
 def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:

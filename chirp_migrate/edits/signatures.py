@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.edits.move_definition import NotMovable, whole_span
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.queries import dotted, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
@@ -19,11 +18,7 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
     """Whether a default is the same thing when it is evaluated at ``offset`` of the module instead."""
-    if (
-        default is None
-        or isinstance(default, _CONSTANTS)
-        or m.matches(default, m.Name("None") | m.Name("True") | m.Name("False"))
-    ):
+    if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
         return stays(module, default.expression, offset)
@@ -45,10 +40,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     Raises:
         NotMovable: they use a name that has no value there.
     """
-    annotations = m.ImportFrom(
-        m.Name("__future__"), [m.ZeroOrMore(), m.ImportAlias(m.Name("annotations")), m.ZeroOrMore()]
-    )
-    if any(m.matches(one, annotations) for one in module.find(cst.ImportFrom)):
+    if any(_postpones_annotations(one) for one in module.find(cst.ImportFrom)):
         return
     own = [node.returns, *(part for part in _pieces(node.params) if isinstance(part, cst.Param))]
     found = [one.annotation if isinstance(one, cst.Param) else one for one in own]
@@ -63,6 +55,11 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
             known = isinstance(owner[0].node, cst.Module) and min(places) < offset
         if not known:
             raise NotMovable(f"its annotations use `{name.value}`, which the module does not define above it")
+
+
+def _postpones_annotations(statement: cst.ImportFrom) -> bool:
+    aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+    return is_name(statement.module, "__future__") and any(is_name(one.name, "annotations") for one in aliases)
 
 
 def parameters_offset(module: Module, node: cst.FunctionDef | cst.Lambda) -> int:

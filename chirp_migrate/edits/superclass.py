@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.symbolic import (
     Evaluator,
@@ -26,9 +25,9 @@ from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.statements import block_deletion, line_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import assigned_pairs, is_name, is_super_init, methods_of
+from chirp_migrate.syntax.queries import assigned_pairs, is_name, is_on_self, is_super_init, methods_of
 
 
 @dataclass
@@ -52,8 +51,9 @@ class DatasetClass:
 
     def assigned_outside_init(self, attribute: str) -> bool:
         """Whether a method other than ``__init__`` assigns ``self.<attribute>``."""
-        target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
-        return any(matching(method, target) for key, method in self.methods.items() if key != "__init__")
+        others = (method for key, method in self.methods.items() if key != "__init__")
+        targets = (one.target for method in others for one in walk(method) if isinstance(one, cst.AssignTarget))
+        return any(is_on_self(target, attribute) for target in targets)
 
 
 def read_dataset_class(module: Module, project: Project, node: cst.ClassDef) -> DatasetClass | None:
@@ -156,7 +156,7 @@ def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
     """Whether a statement reads an attribute of ``self``."""
     if is_super_init(statement):
         return False
-    attributes = matching(statement, m.Attribute(m.Name("self")))
+    attributes = (one for one in walk(statement) if is_on_self(one))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
 

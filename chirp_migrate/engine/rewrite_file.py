@@ -135,7 +135,7 @@ def rewrite_in_hunks(
         concerned = concerned_rules(chosen_rules, path, text, project, rewritten=bool(number))
         if not concerned:
             break
-        module = project.module(path) if project.text(path) == text else Module(path, text)
+        module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
         work = work or _Rewriting(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored

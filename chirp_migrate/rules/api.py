@@ -18,16 +18,19 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
     binds,
     dotted,
+    is_integer,
     is_name,
+    is_on_self,
     keywords,
     mention,
+    method_called,
     methods_of,
     own_nodes,
     parameters,
@@ -51,12 +54,14 @@ __all__ = [
     "dotted",
     "inherits",
     "is_call_of",
+    "is_integer",
     "is_name",
+    "is_on_self",
     "keywords",
     "last_name",
     "listed",
-    "matching",
     "mention",
+    "method_called",
     "methods_of",
     "own_nodes",
     "parameters",

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.analysis.loaders.config_scope import config_expression
@@ -15,7 +14,19 @@ from chirp_migrate.analysis.loaders.loader_role import loader_role
 from chirp_migrate.analysis.loaders.loader_uses import Built, Named, NotFollowed, loader_mentions, may_build, use_of
 from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
-from chirp_migrate.rules.api import CallEdit, Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime, walk
+from chirp_migrate.rules.api import (
+    CallEdit,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    is_integer,
+    runtime,
+    walk,
+)
 
 _FACTORY = "OptimalDataLoaderFactory"
 #: What is said of mentions that are left alone, by the reason.
@@ -154,5 +165,5 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
 
 def _is_default(module: Module, name: str, value: cst.BaseExpression) -> bool:
     """Whether the factory's methods for training and validation do the same where this is not said."""
-    is_zero = name == "num_workers" and m.matches(value, m.Integer("0"))
+    is_zero = name == "num_workers" and is_integer(value, "0")
     return is_zero or (name == "pin_memory" and follows_machine(module, value))

@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Callable, Iterable
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
@@ -26,7 +25,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    matching,
+    is_on_self,
     methods_of,
     runtime,
     walk,
@@ -119,9 +118,8 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             problem = str(reason)
         if problem is not None:
             return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
-        called = [
-            name for name in methods if matching(methods[entry], m.Call(m.Attribute(m.Name("self"), m.Name(name))))
-        ]
+        calls_made = [one.func for one in walk(methods[entry]) if isinstance(one, cst.Call)]
+        called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         named = ", ".join(f'"{name}"' for name in called)
         calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])

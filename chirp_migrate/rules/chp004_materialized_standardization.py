@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.declared_class import short
@@ -18,7 +17,7 @@ from chirp_migrate.analysis.datasets.standardized_list import (
     in_loop,
     may_be_read_outside,
 )
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, last_name, runtime
 
 _SHIPPED = "standardized_samples"
 _MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
@@ -135,16 +134,25 @@ def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = ""
     """Whether ``node`` is what stood there before this rule: behind ``or``, or where ``collected`` is None."""
     parent = module.parents[node]
     if isinstance(node, cst.ListComp):
-        made = m.BooleanOperation(left=m.Call(m.Name(_SHIPPED)), operator=m.Or())
-        return m.matches(parent, made)
-    around = module.parents.get(parent)
-    unmade = m.Comparison(m.Name(collected), [m.ComparisonTarget(m.Is(), m.Name("None"))])
-    return isinstance(around, cst.If) and m.matches(around.test, unmade)
+        match parent:
+            case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):
+                return is_name(called, _SHIPPED)
+        return False
+    match module.parents.get(parent):
+        case cst.If(
+            test=cst.Comparison(left=made, comparisons=[cst.ComparisonTarget(operator=cst.Is(), comparator=nothing)])
+        ):
+            return is_name(made, collected) and is_name(nothing, "None")
+    return False
 
 
 def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.SimpleStatementLine | None:
     """The line ``collected = []`` right before the loop."""
     statements: Sequence[cst.CSTNode] = getattr(module.parents[node], "body", ())
     before = next((one for one, following in pairwise(statements) if following is node), None)
-    empty = m.SimpleStatementLine([m.Assign([m.AssignTarget(m.Name(collected))], m.List([]))])
-    return before if isinstance(before, cst.SimpleStatementLine) and m.matches(before, empty) else None
+    match before:
+        case cst.SimpleStatementLine(
+            body=[cst.Assign(targets=[cst.AssignTarget(target=target)], value=cst.List(elements=[]))]
+        ):
+            return before if is_name(target, collected) else None
+    return None

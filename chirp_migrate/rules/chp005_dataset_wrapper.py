@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
@@ -83,7 +82,7 @@ def _made_by_type(
     removal: list[Edit] = []
     if isinstance(parent, cst.Call) and parent.func is node:
         constructions = [parent]
-    elif isinstance(parent, cst.Assign) and m.matches(parent, m.Assign([m.AssignTarget(m.Name())])):
+    elif isinstance(parent, cst.Assign) and [type(one.target) for one in parent.targets] == [cst.Name]:
         constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
         line = module.parents[parent]
         removal.append(line_deletion(module, line))

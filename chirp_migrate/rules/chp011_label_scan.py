@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, LabelLoop, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, matching, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, runtime, walk
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"
@@ -104,7 +103,7 @@ def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
         arguments += f", unpack={scan.unpack}"
     call = f"{_RUNTIME}({arguments})"
     if isinstance(node, cst.ListComp | cst.GeneratorExp):
-        whole = node.elt is scan.reads[0] if scan.reads else m.matches(node.elt, m.Name(scan.label or ""))
+        whole = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
         if whole and scan.iterable is node.for_in.iter and "#" not in module.source(node):
             yield Edit(*whole_span(module, node), call)
             return
@@ -121,5 +120,5 @@ def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
 
 def _free_label(code: Iterable[cst.CSTNode]) -> str:
     """``label``, with a number behind it if the code already has that name."""
-    taken = {name.value for one in code for name in matching(one, m.Name()) if isinstance(name, cst.Name)}
+    taken = {name.value for one in code for name in walk(one) if isinstance(name, cst.Name)}
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
@@ -27,6 +26,7 @@ from chirp_migrate.rules.api import (
     Safety,
     is_name,
     keywords,
+    method_called,
     own_nodes,
 )
 
@@ -76,7 +76,7 @@ class NonBlockingTransfer(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a word for a loader, and a transfer that may block."""
-        return super().concerns(text, project) and may_use_loader(text)
+        return may_use_loader(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader moves something."""
@@ -167,7 +167,7 @@ def _collates_tensors(loader: Loader) -> bool:
 def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
     """What the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
-    certain = m.matches(call.func, m.Attribute(attr=m.Name("cuda"))) or (_CUDA.search(shown) and "mps" not in shown)
+    certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and backend_holds(project, _MPS, "mps"):
         return "the project also runs on MPS, where it is not known to be safe"
     if not collated and backend_holds(project, _OWN_TO, "to", "cuda"):

@@ -51,9 +51,10 @@ class SetEpoch(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with a counted loop, a word for epochs and one for a loader, in a project with such samplers."""
-        if not super().concerns(text, project) or not ("ampler" in text or "poch" in text):
+        if not ("ampler" in text or "poch" in text) or not may_use_loader(text):
             return False
-        return may_use_loader(text) and backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler")
+        has_samplers = backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler")
+        return has_samplers and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a counted loop has another loop in it, or gives something to a call."""

@@ -30,7 +30,7 @@ class LoaderRestarted(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that take the first of something, and have a word for a loader."""
-        return super().concerns(text, project) and may_use_loader(text)
+        return may_use_loader(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where the first of something is taken in a loop."""

@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_accumulators import NotProven, summed_on_device
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, quoted
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
-_GROWS = m.Call(m.Attribute(attr=m.Name("append") | m.Name("extend")))
 _SUM = "sum detached tensors, and call `.item()` once after the loop"
 
 
@@ -59,7 +57,7 @@ class ItemInLoop(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""
-        return super().concerns(text, project) and may_use_loader(text) and may_move(text)
+        return may_use_loader(text) and may_move(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something and reads a number."""
@@ -104,7 +102,7 @@ def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:
     """What to do about it."""
     if isinstance(statement, cst.AugAssign):
         return _SUM
-    if any(m.matches(one, _GROWS) for one in module.ancestors(wait.node)):
+    if any(method_called(one) in ("append", "extend") for one in module.ancestors(wait.node)):
         return "collect detached tensors, and call `torch.stack(…).tolist()` after the loop"
     if isinstance(statement, cst.If | cst.While | cst.Assert):
         return "decide on the device (`torch.where`), or every N steps"

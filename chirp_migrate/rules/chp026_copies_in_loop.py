@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
@@ -21,12 +20,12 @@ from chirp_migrate.rules.api import (
     Rule,
     Safety,
     mention,
+    method_called,
     own_nodes,
     resolves_to,
 )
 
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
-_GROW = m.Name("append") | m.Name("extend")
 _JOINS = re.compile(r"(torch|numpy)\.(cat|concat|concatenate|vstack|hstack|stack|append)")
 
 
@@ -46,7 +45,7 @@ class CopiesInLoop(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules that copy tensors, move something to a device, and have a word for a loader."""
-        return super().concerns(text, project) and may_use_loader(text) and may_move(text)
+        return may_use_loader(text) and may_move(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something to a device and copies something."""
@@ -110,7 +109,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     call = module.parents[parent]
     if not isinstance(call, cst.Call):
         return False
-    if m.matches(call.func, m.Attribute(attr=_GROW)):
+    if method_called(call) in ("append", "extend"):
         return True
     names = module.qualified_names(call.func)
     if names == {"builtins.list"}:
@@ -132,4 +131,4 @@ def _is_joined_to_itself(module: Module, statement: cst.Assign, call: cst.Call) 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
     """Whether what is added with ``+=`` is a list, and not a number or an array."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
-    return made or isinstance(node, cst.List) or m.matches(node, m.Call(m.Attribute(attr=m.Name("tolist"))))
+    return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -33,7 +33,7 @@ class CacheEmptiedInLoop(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only modules with such a call and a word for a loader."""
-        return super().concerns(text, project) and may_use_loader(text)
+        return may_use_loader(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader has such a call."""

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.onlookers import has_subclass, is_quoted, passed_by_name
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
-from chirp_migrate.analysis.datasets.transform_shapes import SUPER_INIT, DelegatingTransform, handing_on
+from chirp_migrate.analysis.datasets.transform_shapes import DelegatingTransform, handing_on, initialises_super
 from chirp_migrate.edits.statements import block_deletion, line_deletion
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
 
@@ -85,7 +84,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Del
     edits = (
         heading,
         Edit(*module.span(hands_on.store.body[0]), f"super().__init__({hands_on.parameter})"),
-        *(line_deletion(module, one) for one in hands_on.init.body.body if m.matches(one, SUPER_INIT)),
+        *(line_deletion(module, one) for one in hands_on.init.body.body if initialises_super(one)),
         block_deletion(module, hands_on.call),
     )
     does = "only chains transforms" if hands_on.composes else "only calls a function"
@@ -108,7 +107,7 @@ def _problem(
         return f"other code reads its `{kept}`, which is `{attribute}` there"
     if renamed and re.search(rf"(\.|\bdef )\s*{attribute}\b", module.source(node)):
         return f"it has a `{attribute}` of its own"
-    calls_super = any(m.matches(one, SUPER_INIT) for one in hands_on.init.body.body)
+    calls_super = any(map(initialises_super, hands_on.init.body.body))
     if (renamed or calls_super) and has_subclass(project, node.name.value):
         return "a subclass may need what it does not have there"
     return None

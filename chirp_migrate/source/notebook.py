@@ -40,14 +40,12 @@ class NotebookSource:
     """A notebook read for rewriting; the counterpart of :class:`~chirp_migrate.source.text.SourceFile`.
 
     Attributes:
-        data: the bytes as read.
         text: the code cells as one Python module.
         unreadable: number of each code cell that cannot be read as Python, and why; it is no part of ``text``.
         masked: cell, line and text of what is not Python: magics and shell lines, and cells of other languages.
             A rule sees nothing of these.
     """
 
-    data: bytes
     text: str
     unreadable: tuple[tuple[int, str], ...]
     masked: tuple[tuple[int, int, str], ...]
@@ -92,7 +90,12 @@ class NotebookSource:
             pieces.append(_Piece(cell, one, text))
         trailer = _reads(masked, tag, newline) if pieces else ""
         text = "".join(piece.text for piece in pieces) + trailer
-        return cls(data, text, tuple(unreadable), tuple(masked), raw, tag, newline, tuple(pieces), trailer)
+        return cls(text, tuple(unreadable), tuple(masked), raw, tag, newline, tuple(pieces), trailer)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes as read."""
+        return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
         """Bytes of the notebook with ``text`` for its code; cells whose code is the same are not touched.

@@ -31,13 +31,11 @@ class SourceFile:
     """A decoded Python file.
 
     Attributes:
-        data: the bytes as read.
         text: decoded, without byte order mark, newlines untranslated.
         encoding: name of the codec, without byte order mark (``utf-8``, ``iso-8859-1``).
         bom: whether the file begins with the UTF-8 byte order mark.
     """
 
-    data: bytes
     text: str
     encoding: str
     bom: bool
@@ -65,10 +63,15 @@ class SourceFile:
             raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
         except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
             raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
-        source = cls(data, text, encoding, bom)
-        if source.encode(text) != data:
+        source = cls(text, encoding, bom)
+        if source.data != data:
             raise UnreadableSource(f"its {encoding} text does not give the same bytes back")
         return source
+
+    @property
+    def data(self) -> bytes:
+        """The bytes as read."""
+        return self.encode(self.text)
 
     def encode(self, text: str) -> bytes:
         """Bytes of ``text`` in this file's encoding, with its byte order mark.

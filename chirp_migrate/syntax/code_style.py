@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ class CodeStyle:
         """
         if self.configured_length is not None:
             return self.configured_length
-        return min(max([_BLACK, *map(len, text.splitlines())]), _WIDEST)
+        return min(max(_BLACK, _longest_line(text)), _WIDEST)
 
     @property
     def configured_length(self) -> int | None:
@@ -119,6 +119,11 @@ class CodeStyle:
                 if found:
                     return found
         return {}
+
+
+@lru_cache(maxsize=4)
+def _longest_line(text: str) -> int:
+    return max(map(len, text.splitlines()), default=0)
 
 
 def _fits(line: str, length: int) -> bool:

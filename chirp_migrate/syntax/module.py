@@ -19,13 +19,13 @@ from pathlib import PurePosixPath
 from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.scopes import Binding, Kind, Scopes
 from chirp_migrate.syntax.spans import NotReproduced, Statement, node_spans, statement_spans
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_INDENTATION = re.compile(r"[ \t]*")
 
 
 Node = TypeVar("Node", bound=cst.CSTNode)
@@ -184,31 +184,44 @@ class Module:
         return Scopes(self.tree, self.parents, self.find)
 
     @cached_property
-    def _as_read(self) -> dict[cst.CSTNode, ast.stmt]:
-        """Each statement as ``ast`` reads it; that after an ``elif`` is no statement here."""
+    def _as_read(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
+        """Where each statement begins with its decorators, begins itself, and ends, as ``ast`` reads it.
+
+        What is behind an ``elif`` is no statement here.
+        """
         read = zip(self._index[2], _statements(syntax_tree(self.text).body), strict=True)
-        return {node: same for node, same in read if not isinstance(self.parents[node], cst.If)}
+        return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
+
+    def _place(self, same: ast.stmt) -> tuple[int, int, int]:
+        start = self._offset(same.lineno, same.col_offset)
+        end = self._offset(same.end_lineno or 0, same.end_col_offset or 0)
+        decorators: list[ast.expr] = getattr(same, "decorator_list", [])
+        if not decorators:
+            return start, start, end
+        line = self.line_starts[decorators[0].lineno - 1]
+        return line + len(self.indentation(line)), start, end
 
     def _is_statement(self, node: cst.CSTNode) -> TypeGuard[Statement]:
         return type(node) is cst.SimpleStatementLine or node in self._as_read
 
-    def _start(self, statement: Statement) -> int:
-        """Where a statement begins, its decorators included, comments above it left out."""
-        same = self._as_read[statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else statement]
-        decorators: list[ast.expr] = getattr(same, "decorator_list", [])
-        if not decorators:
-            return self._offset(same.lineno, same.col_offset)
-        start = self.line_starts[decorators[0].lineno - 1]
-        return start + len(self.indentation(start))
-
     def _span_as_read(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """The span of a statement; None of other nodes, and where a semicolon ends it."""
-        first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.SimpleStatementLine) else (node, node)
-        start, end = self._as_read.get(first), self._as_read.get(last)
-        if start is None or end is None:
-            return None
-        span = self._offset(start.lineno, start.col_offset), self._offset(end.end_lineno or 0, end.end_col_offset or 0)
-        return None if self.text[span[1] - 1] == ";" else span
+        """The span of a statement or block; None of other nodes, and where a semicolon ends it."""
+        first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
+        start, end = self._as_read.get(_small(first, 0)), self._as_read.get(_small(last, -1))
+        return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
+
+    def _written_out(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
+        """Spans of what is written out to find that of ``node``: of the statement around it, or of its head."""
+        inside = node
+        for around in (node, *self.ancestors(node)):
+            if self._is_statement(around):
+                start = self._as_read[_small(around, 0)][0]
+                found = statement_spans(self.tree, around, inside, self.text, start, self.indentation(start))
+                if found is not None:
+                    return found
+                break
+            inside = around
+        return node_spans(self.tree, self.text)
 
     def _offset(self, line: int, units: int) -> int:
         """Offset of a line and a column that ``ast`` counts in bytes."""
@@ -218,7 +231,7 @@ class Module:
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
         """The top-level statements that the offsets lie in or behind."""
-        starts = [self._start(one) for one in self.tree.body]
+        starts = [self._as_read[_small(one, 0)][0] for one in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
 
@@ -228,16 +241,10 @@ class Module:
         Raises:
             UnparsableModule: the tree does not stand for the text, or is too deep to be gone through.
         """
-        if node not in self._known_spans and (read := self._span_as_read(node)) is not None:
-            self._known_spans[node] = read
         if node not in self._known_spans:
-            around = next((one for one in (node, *self.ancestors(node)) if self._is_statement(one)), None)
             try:
-                found = None
-                if around is not None:
-                    start = self._start(around)
-                    found = statement_spans(self.tree, around, self.text, start, self.indentation(start))
-                self._known_spans.update(found or node_spans(self.tree, self.text))
+                read = self._span_as_read(node)
+                self._known_spans.update(self._written_out(node) if read is None else {node: read})
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
             except NotReproduced as error:
@@ -264,7 +271,7 @@ class Module:
 
     def indentation(self, offset: int) -> str:
         """Leading white space of the line holding ``offset``."""
-        match = re.match(r"[ \t]*", self.text[self.line_start(offset) :])
+        match = _INDENTATION.match(self.text, self.line_start(offset))
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
@@ -334,6 +341,11 @@ class Module:
                 break
             current = ancestor
         return current
+
+
+def _small(statement: cst.CSTNode, place: int) -> cst.CSTNode:
+    """The small statement at a place in a line of them; any other node itself."""
+    return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -427,17 +439,3 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         current = pending.pop()
         yield current
         pending += reversed(code_children(current))
-
-
-def matching(node: cst.CSTNode, matcher: m.BaseMatcherNode) -> list[cst.CSTNode]:
-    """Nodes at or below ``node`` that match, in order of the text.
-
-    What ``libcst.matchers.findall`` gives, without building a visitor and without looking at layout.
-    """
-    options = matcher.options if isinstance(matcher, m.OneOf) else (matcher,)
-    by_kind = {type(option).__name__: [o for o in options if type(o) is type(option)] for option in options}
-    return [
-        one
-        for one in walk(node)
-        if type(one).__name__ in by_kind and any(m.matches(one, o) for o in by_kind[type(one).__name__])
-    ]

@@ -19,10 +19,12 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, p
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.word_index import WordIndex
 
-#: How many parsed modules are kept: each takes some tens of megabytes, and files are read one after the other.
-_MODULES_KEPT = 12
+#: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
+_CODE_KEPT = 300_000
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
+#: That of what is no module of the backend.
+_NO_TABLE = ImportTable()
 _CAPITAL = re.compile(r"[A-Z]")
 #: The name of a module, or of something else, and what is replaced in it.
 _REPLACEMENT = re.compile(
@@ -56,6 +58,7 @@ class Project:
         self._notebooks = dict(notebooks or {})
         self._name = name
         self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
+        self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._aliases: dict[str, set[str]] = {}
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
@@ -114,18 +117,25 @@ class Project:
         if module is not None:
             module.forget()
 
-    def module(self, path: str) -> Module:
+    def module(self, path: str, *, in_work: bool = False) -> Module:
         """The parsed module at ``path``.
+
+        Args:
+            path: that of a file of the backend.
+            in_work: it is what the others are asked about for, and is kept until another one is.
 
         Raises:
             UnparsableModule: when the text is not Python.
         """
+        self._in_work = path if in_work else self._in_work
         if path not in self._modules:
             self._modules[path] = None
             self._modules[path] = Module(path, self._texts[path])
+            for one in [one for one in self._modules if one not in (path, self._in_work)]:
+                if sum(len(self._texts[kept]) for kept in self._modules) <= _CODE_KEPT:
+                    break
+                self._forget(one)
         module = self._modules[path] = self._modules.pop(path)
-        if len(self._modules) > _MODULES_KEPT:
-            self._forget(next(iter(self._modules)))
         if module is None:
             raise UnparsableModule("could not be read before")
         return module
@@ -214,28 +224,31 @@ class Project:
             f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
         )
 
-    def defines(self, qualified: str) -> bool:
-        """Whether a qualified name is that of something at the top level of a module of the backend."""
+    def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
+        """The last part of a qualified name, and path and table of the module that may bind it, else an empty one."""
         owner, _, name = self.resolve(qualified).rpartition(".")
         path = self._paths.get(owner)
         table = self.table(path) if path is not None and name in self._texts[path] else None
-        return table is not None and table.defines(name)
+        return name, path or "", table or _NO_TABLE
+
+    def defines(self, qualified: str) -> bool:
+        """Whether a qualified name is that of something at the top level of a module of the backend."""
+        name, _, table = self._binder(qualified)
+        return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
         """What the bases of a top-level class of the backend may stand for; ``None`` when ``qualified`` names no class.
 
         Read from the import table, so that a class can be followed through the backend without LibCST.
         """
-        owner, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(owner)
-        table = self.table(path) if path is not None and name in self._texts[path] else None
-        if table is None or name not in table.classes:
+        name, path, table = self._binder(qualified)
+        if name not in table.classes:
             return None
         names: set[str] = set()
         for base in filter(None, table.classes[name]):
             root, dot, rest = base.partition(".")
             if table.defines(root):
-                names.add(f"{owner}.{base}".lstrip("."))
+                names.add(f"{module_name(path)}.{base}".lstrip("."))
             targets = table.imports.get(root) or (set() if table.defines(root) else self._from_stars(table, root))
             names |= {f"{target}{dot}{rest}" for target in targets}
         return {self.resolve(one) for one in names}
@@ -252,16 +265,12 @@ class Project:
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
         """What a top-level function or class of the backend may be called with by name; nothing of anything else."""
-        owner, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(owner)
-        table = self.table(path) if path is not None and name in self._texts[path] else None
-        return table.parameters.get(name, ()) if table is not None else ()
+        name, _, table = self._binder(qualified)
+        return table.parameters.get(name, ())
 
     def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
-        owner, _, name = self.resolve(qualified).rpartition(".")
-        path = self._paths.get(owner)
-        table = self.table(path) if path is not None and name in self._texts[path] else None
-        if path is None or table is None or not (name in table.classes or name in table.functions):
+        name, path, table = self._binder(qualified)
+        if not (name in table.classes or name in table.functions):
             return None, None
         try:
             module = self.module(path)

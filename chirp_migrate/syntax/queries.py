@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from enum import Enum
 
 import libcst as cst
-import libcst.matchers as m
 
-from chirp_migrate.syntax.module import Module, code_children, matching, walk
+from chirp_migrate.syntax.module import Module, code_children, walk
 
-#: A statement that is a string and nothing else.
-DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
 
@@ -28,6 +25,45 @@ def dotted(node: cst.CSTNode) -> str | None:
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
     """Whether a node is one of these bare names (``None``, ``True`` …)."""
     return isinstance(node, cst.Name) and node.value in values
+
+
+def is_integer(node: cst.CSTNode | None, value: str) -> bool:
+    """Whether a node is this number, as it is written."""
+    return isinstance(node, cst.Integer) and node.value == value
+
+
+def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
+    """Whether a node is ``self.name``; where names are given, one of these."""
+    match node:
+        case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
+            return not names or name in names
+    return False
+
+
+def is_super(node: cst.CSTNode) -> bool:
+    """Whether a node is a call of ``super``."""
+    return isinstance(node, cst.Call) and is_name(node.func, "super")
+
+
+def is_docstring(statement: cst.CSTNode) -> bool:
+    """Whether a statement is a string and nothing else."""
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString())]):
+            return True
+    return False
+
+
+def method_called(node: cst.CSTNode) -> str:
+    """The name of the method that a node calls; "" where it is no such call."""
+    match node:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
+            return name
+    return ""
+
+
+def names_below(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
+    """Every name of one of these spellings at or below a node, in order of the text."""
+    return [one for one in walk(node) if is_name(one, *names)]
 
 
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -114,7 +150,7 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     for statement in definition.body.body:
         if isinstance(statement, cst.FunctionDef) and statement.name.value not in methods:
             methods[statement.name.value] = statement
-        elif not m.matches(statement, DOCSTRING):
+        elif not is_docstring(statement):
             return None
     return methods
 
@@ -181,13 +217,13 @@ def binds(function: cst.CSTNode, name: str) -> bool:
 
 def _target_names(node: cst.CSTNode, name: str) -> bool:
     target = node.target if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.For) else None
-    return target is not None and bool(matching(target, m.Name(name)))
+    return target is not None and bool(names_below(target, name))
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
     """Whether a statement is just ``super().__init__()`` in one of its spellings, or ``Dataset.__init__(self)``."""
     match statement:
-        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=function, args=given))]):
-            init = m.Attribute(m.Call(m.Name("super")) | m.Name("Dataset"), m.Name("__init__"))
-            return m.matches(function, init) and all(is_name(one.value, "self") for one in given)
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
+            known = method_called(call) == "__init__" and (is_super(of) or is_name(of, "Dataset"))
+            return known and all(is_name(one.value, "self") for one in given)
     return False

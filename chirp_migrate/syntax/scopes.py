@@ -138,6 +138,8 @@ class Scopes:
             parent = self._parents.get(child)
             if parent is None:
                 return self.module
+            if type(parent) is cst.IndentedBlock:
+                return self.scope_of(parent)
             if type(parent) not in _DECIDE:
                 child = parent
                 continue

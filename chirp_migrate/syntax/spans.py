@@ -9,6 +9,7 @@ four times as long, extends it in the same way.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
@@ -19,6 +20,11 @@ from libcst._nodes.internal import CodegenState
 __all__ = ["NotReproduced", "Statement", "node_spans", "statement_spans"]
 
 _BLANK = re.compile(r"\s+")
+
+#: What has an expression in front of its block.
+_HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
+#: Written in place of a block: what stands before it is the head of the statement.
+_NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
 
@@ -44,27 +50,39 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
 
 
 def statement_spans(
-    tree: cst.Module, statement: Statement, text: str, start: int, indentation: str
+    tree: cst.Module, statement: Statement, inside: cst.CSTNode, text: str, start: int, indentation: str
 ) -> Mapping[cst.CSTNode, tuple[int, int]] | None:
     """Offsets of every node in one statement of a module; None where the tree does not write it as the text has it.
 
     Args:
         tree: the module.
         statement: one that is in it.
+        inside: it, or the child of it that is asked for; where that stands in front of a block, the block is left out.
         text: what ``tree`` was made from.
         start: where the statement itself begins, comments above it left out.
         indentation: what its line begins with.
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     state.increase_indent(indentation)
-    statement._codegen(state)
-    above = 0
+    head = _head(statement, inside)
+    (head or statement)._codegen(state)
+    above, end = 0, sys.maxsize if head is None else state.spans[_NO_BLOCK][0]
     if not isinstance(statement, cst.BaseSmallStatement):
         above = sum(state.spans[line][1] - state.spans[line][0] for line in statement.leading_lines) + len(indentation)
-    if not text.startswith("".join(state.tokens)[above:], start):
+    if not text.startswith("".join(state.tokens)[above:end], start):
         return None
     shift = start - above
-    return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items()}
+    return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items() if last <= end}
+
+
+def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
+    """A statement without its blocks, where ``inside`` is something else in it; None of other statements."""
+    if not isinstance(statement, _HEADED):
+        return None
+    blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
+    if inside is statement or any(inside is one for one in blocks.values()):
+        return None
+    return statement.with_changes(**{name: _NO_BLOCK if name == "body" else None for name in blocks})
 
 
 def _matched(written: str, text: str) -> tuple[list[int], list[int]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 __all__ = ["WordIndex"]
 
 _WORD = re.compile(r"\w+")
+#: Makes a blank of each ASCII character that words do not have.
+_BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 
 class WordIndex:
@@ -24,7 +26,7 @@ class WordIndex:
         self._first: dict[str, str] = {}  # texts as they were indexed, of files that have changed since
         self._places: dict[str, array[int]] = {}
         for number, text in enumerate(texts.values()):
-            for word in set(_WORD.findall(text)):
+            for word in set(text.translate(_BLANKS).split() if text.isascii() else _WORD.findall(text)):
                 if (places := self._places.get(word)) is None:
                     places = self._places[word] = array("I")
                 places.append(number)

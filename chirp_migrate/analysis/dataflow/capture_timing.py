@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind
 
@@ -126,13 +125,20 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
         if line is not first and not names & carriers:
             continue
         grown = (targets - carriers if line is not first else targets) & _read(line)
-        kept = m.AssignTarget(m.Subscript() | m.Attribute()) | m.Yield() | m.AugAssign()
         methods = (one.func for one in walk(line) if isinstance(one, cst.Call))
         calls = (one.attr.value for one in methods if isinstance(one, cst.Attribute))
-        if grown or matching(line, kept) or any(_KEEPS.match(called) for called in calls):
+        if grown or any(map(_keeps, walk(line))) or any(_KEEPS.match(called) for called in calls):
             return True
         carriers |= targets
     return any(_read(line) & carriers for line in lines if module.span(line)[0] < start)
+
+
+def _keeps(node: cst.CSTNode) -> bool:
+    """Whether a part of a statement stores something in what there is, or gives it away."""
+    match node:
+        case cst.AssignTarget(target=cst.Subscript() | cst.Attribute()) | cst.Yield() | cst.AugAssign():
+            return True
+    return False
 
 
 def _targets(line: cst.CSTNode) -> set[str]:
@@ -150,7 +156,7 @@ def _names(line: cst.CSTNode) -> set[str]:
 
 def _read(line: cst.CSTNode) -> set[str]:
     """Names in a line outside of its targets."""
-    targets = {name for one in matching(line, m.AssignTarget()) for name in _plain(one)}
+    targets = {name for one in walk(line) if isinstance(one, cst.AssignTarget) for name in _plain(one)}
     return {one.value for one in _plain(line) if one not in targets}
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.syntax.module import Module, matching
-from chirp_migrate.syntax.queries import holds
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import holds, names_below
 
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
@@ -18,7 +17,7 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
     made yet.
     """
     calls: list[cst.Call] = []
-    for mention in matching(module.enclosing_function(node) or module.tree, m.Name(title)):
+    for mention in names_below(module.enclosing_function(node) or module.tree, title):
         if holds(module, node, mention):
             continue
         parent = module.parents[mention]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 
 import libcst as cst
-import libcst.matchers as m
 
-from chirp_migrate.syntax.module import Module, code_children, matching
+from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.queries import method_called
 
 _BUILTINS = re.compile(
     r"builtins\.(abs|bool|complex|dict|divmod|enumerate|float|frozenset|int|isinstance|len|list|max|min|pow|range|repr"
@@ -36,7 +36,7 @@ _METHODS = re.compile(
     r"argmax|astype|bool|cpu|detach|double|flatten|float|index_select|int|item|lower|long|max|mean|min|nonzero|numpy"
     r"|reshape|squeeze|startswith|strip|sum|title|to|tolist|type|unsqueeze|upper|view"
 )
-_LOOKUP = m.Name("get") | m.Name("keys") | m.Name("values") | m.Name("items") | m.Name("count") | m.Name("index")
+_LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
 #: Packages that know nothing of the names of the user's code, and so cannot bind them anew.
 _STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
@@ -91,7 +91,7 @@ def effect(
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-        looked_up = owner is not None and m.matches(node.func, m.Attribute(attr=_LOOKUP)) and is_container(owner)
+        looked_up = owner is not None and method_called(node) in _LOOKUP and is_container(owner)
         if not looked_up and not _only_computes(module, node, strangers):
             return f"{module.source(node.func).strip()}(…)"
     elif not isinstance(node, _ARITHMETIC):
@@ -107,7 +107,7 @@ def effect(
 
 def suspends_or_binds(node: cst.CSTNode) -> bool:
     """Whether an expression awaits, yields or binds a name."""
-    return bool(matching(node, m.Await() | m.Yield() | m.NamedExpr()))
+    return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
 
 
 def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:

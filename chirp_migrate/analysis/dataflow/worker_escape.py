@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.origins import backend_holds
@@ -52,6 +52,7 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 _DEPTH_LIMIT = 8
 
 
+@lru_cache(maxsize=8)
 def may_have_destinations(text: str) -> bool:
     """Whether a text has a word for what may take functions to worker processes."""
     if any(word in text for word in _WORDS):
@@ -169,7 +170,8 @@ class Destinations:
         if name is None or owner is None:
             return False
         reads = reads_of(module, name.value, owner[0])
-        return any(m.matches(module.parents[one], m.Arg(star="**")) for one in reads)
+        parents = (module.parents[one] for one in reads)
+        return any(isinstance(one, cst.Arg) and one.star == "**" for one in parents)
 
     def _target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
         module = self._module
@@ -191,7 +193,7 @@ class Destinations:
 
     def _attribute(self, target: cst.Attribute) -> str | None:
         module, name = self._module, target.attr.value
-        on_self = m.matches(target.value, m.Name("self"))
+        on_self = is_name(target.value, "self")
         if name in _LOADER_KEYWORDS or (name in self._keywords and not on_self):
             return name
         owner = module.enclosing_class(target)
@@ -280,10 +282,11 @@ def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     """Whether a name stands for a function that takes any arguments, as the wrappers that decorators make."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
-    nodes = [one.node for one in owner[1]] if owner is not None else []
-    return any(
-        m.matches(one, m.FunctionDef(params=m.Parameters(star_arg=m.Param(), star_kwarg=m.Param()))) for one in nodes
-    )
+    for one in owner[1] if owner is not None else ():
+        match one.node:
+            case cst.FunctionDef(params=cst.Parameters(star_arg=cst.Param(), star_kwarg=cst.Param())):
+                return True
+    return False
 
 
 # What ``ast`` tells before LibCST reads a module: most function values are called on the spot, or given to a function

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.qualified_names import is_call_of
-from chirp_migrate.syntax.module import Module, matching, walk
-from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, own_nodes, parameters
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, names_below, own_nodes, parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -75,7 +74,7 @@ def problem_of(
         name = dotted(node)
         return name is not None and _is_fresh(module, scope, name)
 
-    early = {str(dotted(part)) for one in read for part in matching(one, m.Name() | m.Attribute())}
+    early = {str(dotted(part)) for one in read for part in walk(one) if isinstance(part, cst.Name | cst.Attribute)}
     every = [one for statement in statements for one in walk(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
@@ -204,9 +203,9 @@ def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str)
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
         return name in parameters(binder)
     if isinstance(binder, cst.For):
-        return bool(matching(binder.target, m.Name(name))) and holds(module, binder.body, mention)
+        return bool(names_below(binder.target, name)) and holds(module, binder.body, mention)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
         first = holds(module, binder.for_in.iter, mention)  # evaluated outside of the comprehension
         targets = (one.target for one in walk(binder) if isinstance(one, cst.CompFor))
-        return not first and any(matching(target, m.Name(name)) for target in targets)
+        return not first and any(names_below(target, name) for target in targets)
     return False

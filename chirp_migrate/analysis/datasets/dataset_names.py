@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.qualified_names import FACTORY, inherits, is_call_of, resolves_to
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, binds, dotted, holds, parameters
 
@@ -62,7 +61,8 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     scope = binding_scope(module, node, name)
     given, annotations = origins(module, scope, name)
     values = [one.value for one in given]
-    named = [part for one in annotations for part in matching(one, m.Name() | m.Attribute() | m.SimpleString())]
+    parts = (part for one in annotations for part in walk(one))
+    named = [one for one in parts if isinstance(one, cst.Name | cst.Attribute | cst.SimpleString)]
     if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
         return True
     if any(_is_other(module, project, one) for one in annotations):

@@ -17,7 +17,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import own_nodes, parameters
+from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters
 
 ITERABLE = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
@@ -106,9 +106,9 @@ class DatasetState:
             me = self_name(method)
             functions = {s.name.value: s for s in method.module.tree.body if isinstance(s, cst.FunctionDef)}
             for node in walk(method.function):
-                if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == me:
+                if isinstance(node, cst.Attribute) and is_name(node.value, me):
                     pending += self.methods.get(node.attr.value, ())[:1]
-                elif isinstance(node, cst.Attribute) and _is_super(node.value):
+                elif isinstance(node, cst.Attribute) and is_super(node.value):
                     above = self.methods.get(node.attr.value, ())
                     pending += [one for one in above if one.owner is not method.owner][:1]
                 elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in functions:
@@ -135,7 +135,7 @@ class DatasetState:
         for method in (one for same in self.methods.values() for one in same):
             me = self_name(method)
             for node in walk(method.function):
-                if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == me:
+                if isinstance(node, cst.Attribute) and is_name(node.value, me):
                     found.setdefault(node.attr.value, []).append(Use(method, node))
         return found
 
@@ -167,7 +167,7 @@ class DatasetState:
             parents = use.method.module.parents
             parent = parents[use.node]
             value = assigned_value(use.method.module, use.node)
-            if isinstance(parent, cst.Del) or (isinstance(value, cst.Name) and value.value == "None"):
+            if isinstance(parent, cst.Del) or is_name(value, "None"):
                 return True
             if isinstance(parent, cst.Attribute) and parent.attr.value in _RELEASES:
                 return True
@@ -191,11 +191,9 @@ def pickled_state(
             yield from state.held(kind)
 
 
-def self_name(method: Method) -> str | None:
-    """What a method calls its instance; ``None`` for functions and static methods."""
-    if isinstance(method.owner, cst.Module):
-        return None
-    return next(iter(parameters(method.function)), None)
+def self_name(method: Method) -> str:
+    """What a method calls its instance; "" for functions and static methods."""
+    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
 
 
 def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
@@ -246,7 +244,3 @@ def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseE
         elif isinstance(node, cst.AnnAssign) and isinstance(node.target, cst.Name) and node.value is not None:
             found.setdefault(node.target.value, []).append(node.value)
     return found
-
-
-def _is_super(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"

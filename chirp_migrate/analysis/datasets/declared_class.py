@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
@@ -32,9 +31,9 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import names_bound, only_methods
+from chirp_migrate.syntax.queries import is_on_self, names_bound, only_methods
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -93,8 +92,8 @@ def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
-    target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
-    stores = matching(methods["__init__"], m.Assign([target])) if "__init__" in methods else []
+    assigns = [one for one in walk(methods["__init__"]) if isinstance(one, cst.Assign)] if "__init__" in methods else []
+    stores = (one for one in assigns if len(one.targets) == 1 and is_on_self(one.targets[0].target, attribute))
     return any(_LISTS_FILES.search(module.source(one)) for one in stores)
 
 

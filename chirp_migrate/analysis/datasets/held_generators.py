@@ -13,7 +13,7 @@ from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, 
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binds, is_name, own_nodes
+from chirp_migrate.syntax.queries import binds, is_name, method_called, own_nodes
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -122,7 +122,7 @@ def _draws(state: DatasetState, use: Use) -> bool:
     call = module.parents[parent]
     if not isinstance(parent, cst.Arg | cst.Attribute) or not isinstance(call, cst.Call):
         return False
-    called = call.func.attr.value if isinstance(call.func, cst.Attribute) else module.source(call.func)
+    called = method_called(call) or module.source(call.func)
     if state.is_iterable and called in _ORDERING:
         return False
     return not module.qualified_names(call.func) & _COPIES

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import parts_in, uses
 from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, mention
+from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_integer, is_name, mention
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
@@ -129,7 +128,7 @@ def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpressio
 def _second(node: cst.CSTNode) -> cst.BaseExpression | None:
     """``a`` of ``a[1]``."""
     parts = _subscript(node)
-    return parts[0] if parts is not None and m.matches(parts[1], m.Integer("1")) else None
+    return parts[0] if parts is not None and is_integer(parts[1], "1") else None
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
@@ -207,7 +206,7 @@ def _opened(
     second = _second(value)
     whole = value if second is None else second
     sample = _sample(module, is_dataset, whole, target.value)
-    if sample is None and m.matches(whole, m.Name(target.value)) and is_dataset(iterable):
+    if sample is None and is_name(whole, target.value) and is_dataset(iterable):
         sample = Sample(iterable, None)
     if sample is None:
         return None
@@ -245,7 +244,7 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
     if module.names_from_later_stars(call.func):
         return None
     samples, others = call.args[0].value, call.args[1:]
-    if len(others) > 1 or any(other.star or not m.matches(other.value, m.Integer("0")) for other in others):
+    if len(others) > 1 or any(other.star or not is_integer(other.value, "0") for other in others):
         return None  # stacked along another axis, or into memory of the caller's
     if not isinstance(samples, cst.ListComp) or samples.for_in.ifs or samples.for_in.inner_for_in is not None:
         return None
@@ -254,11 +253,11 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
         return None
     pair = _pair(loop.target)
     if pair is not None:
-        if not m.matches(samples.elt, m.Name(pair[0])) or not is_dataset(loop.iter):
+        if not is_name(samples.elt, pair[0]) or not is_dataset(loop.iter):
             return None
         return Scan(loop.iter, None, loop.target, loop.iter, True)
     element = _subscript(samples.elt)
-    if element is None or not isinstance(loop.target, cst.Name) or not m.matches(element[1], m.Integer("0")):
+    if element is None or not isinstance(loop.target, cst.Name) or not is_integer(element[1], "0"):
         return None
     sample = _sample(module, is_dataset, element[0], loop.target.value)
     return None if sample is None else _scan(sample, loop.target, loop.iter)
@@ -274,7 +273,7 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
     found = effect(module, scan.index)
     if found is not None:
         return f"`{found}` may do more than compute"
-    if m.matches(scan.dataset, m.Name()) and _is_local(module, scan.dataset):
+    if _is_local(module, scan.dataset):
         return None
     found = effect(module, scan.iterable, strangers=True)
     if found is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
-from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op
+from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted
+from chirp_migrate.syntax.queries import dotted, is_integer, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLE = Name("<sample>")
@@ -78,9 +77,7 @@ def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None
     """``f`` for ``lambda a, b: f(a, b)``; of attributes only those of modules, and methods, that nothing replaces."""
     parameters, body = node.params, node.body
     names = [one.name.value for one in parameters.params]
-    plain = m.matches(parameters, m.Parameters(params=[m.ZeroOrMore(m.Param(default=None))], kwonly_params=[]))
-    others = parameters.posonly_params or isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg
-    if not isinstance(body, cst.Call) or not plain or others:
+    if not isinstance(body, cst.Call) or not takes_plain_arguments(node):
         return None
     given = [
         one.value.value for one in body.args if isinstance(one.value, cst.Name) and not one.star and not one.keyword
@@ -106,11 +103,9 @@ def _is_method(module: Module, node: cst.Lambda, path: str) -> bool:
 
 def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
     """What is shipped for this lambda; None where it does something else."""
-    parameters = node.params
-    plain = m.matches(parameters, m.Parameters(params=[m.Param(default=None)], kwonly_params=[], posonly_params=[]))
-    if not plain or isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg is not None:
+    if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
-    parameter = parameters.params[0].name.value
+    parameter = node.params.params[0].name.value
     if _stacks_pairs(module, project, node.body, parameter):
         return Shipped("collate_pairs", "collate_pairs", "stacks samples and labels")
     source = _standardizing(module, node.body, parameter)
@@ -154,8 +149,13 @@ def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, pa
         if not isinstance(loop, cst.ListComp) or not isinstance(loop.for_in.target, cst.Name):
             return False
         each = loop.for_in.target.value
-        index = m.Subscript(m.Name(each), [m.SubscriptElement(m.Index(m.Integer(str(position))))])
-        over = m.CompFor(iter=m.Name(parameter), ifs=[], inner_for_in=None, asynchronous=None)
-        if each == parameter or not m.matches(loop, m.ListComp(elt=index, for_in=over)):
-            return False
+        match loop:
+            case cst.ListComp(
+                elt=cst.Subscript(value=sample, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]),
+                for_in=cst.CompFor(iter=batch, ifs=[], inner_for_in=None, asynchronous=None),
+            ) if each != parameter and is_name(batch, parameter):
+                if not is_name(sample, each) or not is_integer(index, str(position)):
+                    return False
+            case _:
+                return False
     return True

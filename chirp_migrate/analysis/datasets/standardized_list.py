@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Made, Name, NotStraightLine, Value, item
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, holds
+from chirp_migrate.syntax.queries import dotted, holds, names_below
 
 _SAMPLE = Name("<sample>")
 
@@ -102,7 +101,7 @@ def _built(
         return None
     if any(isinstance(one, Made) or not is_part(one.value, value) for one in evaluator.trace):
         return None
-    mentioned = (one for part in (element, *body) for one in matching(part, m.Name("torch")))
+    mentioned = (one for part in (element, *body) for one in names_below(part, "torch"))
     if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
         return None
     match parts:

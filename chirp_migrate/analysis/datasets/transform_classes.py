@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, matching, walk
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import DOCSTRING, is_super_init, own_nodes, parameters
+from chirp_migrate.syntax.queries import is_docstring, is_on_self, is_super_init, names_below, own_nodes, parameters
 
 #: What torchvision and torchaudio call their transforms.
 TRANSFORMS = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
@@ -25,7 +24,6 @@ _KNOWN = re.compile(
     r"(AmplitudeToDB|ComputeDeltas|Deemphasis|Fade|FrequencyMasking|LFCC|MFCC|MelScale|MelSpectrogram|MuLawDecoding"
     r"|MuLawEncoding|Preemphasis|Resample|SpecAugment|Spectrogram|TimeMasking|TimeStretch|Vol)"
 )
-_STORED = m.AssignTarget(m.Attribute(m.Name("self"), m.Name()))
 _MODULE = re.compile(r"torch\.nn\.(modules\.module\.)?Module")
 
 
@@ -54,14 +52,15 @@ def _only_stores(project: Project, qualified: str) -> bool:
         return False
     module, definition = found
     methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef)]
-    stored = (one.target for one in matching(definition, _STORED) if isinstance(one, cst.AssignTarget))
-    own = {one.name.value for one in methods} | {one.attr.value for one in stored if isinstance(one, cst.Attribute)}
+    targets = (one.target for one in walk(definition) if isinstance(one, cst.AssignTarget))
+    stored = {one.attr.value for one in targets if isinstance(one, cst.Attribute) and is_on_self(one)}
+    own = {one.name.value for one in methods} | stored
     for position, statement in enumerate(definition.body.body):
         if isinstance(statement, cst.FunctionDef):
             initialises = statement.name.value == "__init__"
             if not (_stores(statement) if initialises else _reads(module, statement, own)):
                 return False
-        elif position or not m.matches(statement, DOCSTRING):
+        elif position or not is_docstring(statement):
             return False
     return True
 
@@ -69,7 +68,7 @@ def _only_stores(project: Project, qualified: str) -> bool:
 def _stores(init: cst.FunctionDef) -> bool:
     known = parameters(init).keys() | {"True", "False", "None"}
     for statement in init.body.body:
-        if is_super_init(statement) or m.matches(statement, DOCSTRING):
+        if is_super_init(statement) or is_docstring(statement):
             continue
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else (None,):
             if not isinstance(small, cst.Assign):
@@ -77,7 +76,7 @@ def _stores(init: cst.FunctionDef) -> bool:
             constant = isinstance(small.value, cst.Integer | cst.Float | cst.SimpleString)
             if not constant and not (isinstance(small.value, cst.Name) and small.value.value in known):
                 return False
-            if not all(m.matches(one, _STORED) for one in small.targets):
+            if not all(is_on_self(one.target) for one in small.targets):
                 return False
     return not init.decorators
 
@@ -90,9 +89,7 @@ def _reads(module: Module, method: cst.FunctionDef, own: set[str]) -> bool:
     """
     if any(isinstance(one, cst.Global | cst.Nonlocal) for one in own_nodes(method)):
         return False
-    for name in walk(method.body):
-        if not m.matches(name, m.Name("self")):
-            continue
+    for name in names_below(method.body, "self"):
         attribute = module.parents[name]
         if not isinstance(attribute, cst.Attribute):
             return False

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
-from chirp_migrate.syntax.queries import DOCSTRING, only_methods
+from chirp_migrate.syntax.queries import dotted, is_docstring, is_name, is_super, method_called, only_methods
 
-SUPER_INIT = m.SimpleStatementLine([m.Expr(m.Call(m.Attribute(m.Call(m.Name("super")), m.Name("__init__")), args=[]))])
-#: Refusing an argument is not doing anything with it.
-_REFUSAL = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Raise()])]), orelse=None)
 #: Methods that could change what an attribute or a call means.
 _MEDDLING = frozenset({"__getattr__", "__getattribute__", "__setattr__", "__new__", "__init_subclass__"})
 
@@ -36,9 +32,25 @@ class DelegatingTransform:
     call: cst.FunctionDef
 
 
+def initialises_super(statement: cst.CSTNode) -> bool:
+    """Whether a statement is just ``super().__init__()``."""
+    match statement:
+        case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=owner), args=[]) as call)]):
+            return is_super(owner) and method_called(call) == "__init__"
+    return False
+
+
+def _refuses(statement: cst.CSTNode) -> bool:
+    """Whether a statement is ``if …: raise …``: refusing an argument is not doing anything with it."""
+    match statement:
+        case cst.If(body=cst.IndentedBlock(body=[cst.SimpleStatementLine(body=[cst.Raise()])]), orelse=None):
+            return True
+    return False
+
+
 def handing_on(definition: cst.ClassDef) -> DelegatingTransform | None:
     """How a class hands its argument on; None where it does anything else, or inherits anything."""
-    bases = [one for one in definition.bases if not m.matches(one, m.Arg(m.Name("object")))]
+    bases = [one for one in definition.bases if not is_name(one.value, "object")]
     unusual = definition.keywords or definition.decorators or definition.type_parameters
     methods = only_methods(definition) or {}
     if bases or unusual:
@@ -68,17 +80,22 @@ def _kept(init: cst.FunctionDef) -> tuple[str, str, cst.SimpleStatementLine] | N
     if names is None:
         return None
     owner, parameter = names
-    target = m.AssignTarget(m.Attribute(m.Name(owner), m.SaveMatchedNode(m.Name(), "attribute")))
     found = None
     for statement in init.body.body:
-        if m.matches(statement, DOCSTRING | SUPER_INIT | _REFUSAL):
+        if is_docstring(statement) or initialises_super(statement) or _refuses(statement):
             continue
-        match = m.extract(statement, m.SimpleStatementLine([m.Assign([target], m.Name(parameter))]))
-        if match is None or found is not None:
-            return None
-        attribute = match["attribute"]
-        assert isinstance(statement, cst.SimpleStatementLine) and isinstance(attribute, cst.Name)
-        found = (parameter, attribute.value, statement)
+        match statement:
+            case cst.SimpleStatementLine(
+                body=[
+                    cst.Assign(
+                        targets=[cst.AssignTarget(target=cst.Attribute(value=kept_on, attr=cst.Name(value=attribute)))],
+                        value=value,
+                    )
+                ]
+            ) if found is None and is_name(kept_on, owner) and is_name(value, parameter):
+                found = (parameter, attribute, statement)
+            case _:
+                return None
     return found
 
 
@@ -88,15 +105,33 @@ def _composes(call: cst.FunctionDef, attribute: str) -> bool | None:
     if names is None or call.params.params[1].default is not None:
         return None
     owner, value = names
-    body = [one for one in call.body.body if not m.matches(one, DOCSTRING)]
-    kept = m.Attribute(m.Name(owner), m.Name(attribute))
-    given = [m.Arg(m.Name(value), keyword=None, star="")]
-    if len(body) == 1 and m.matches(body[0], m.SimpleStatementLine([m.Return(m.Call(kept, given))])):
-        return False
-    each = body[0].target if len(body) == 2 and isinstance(body[0], cst.For) else None
-    if not isinstance(each, cst.Name) or each.value in names:
-        return None
-    step = m.Assign([m.AssignTarget(m.Name(value))], m.Call(m.Name(each.value), given))
-    loop = m.For(iter=kept, body=m.IndentedBlock([m.SimpleStatementLine([step])]), orelse=None, asynchronous=None)
-    returned = m.SimpleStatementLine([m.Return(m.Name(value))])
-    return True if m.matches(body[0], loop) and m.matches(body[1], returned) else None
+    kept = f"{owner}.{attribute}"
+    match [one for one in call.body.body if not is_docstring(one)]:
+        case [cst.SimpleStatementLine(body=[cst.Return(value=cst.Call() as made)])]:
+            return False if _calls_with(made, kept, value) else None
+        case [
+            cst.For(
+                target=cst.Name(value=each),
+                iter=held,
+                body=cst.IndentedBlock(
+                    body=[
+                        cst.SimpleStatementLine(
+                            body=[cst.Assign(targets=[cst.AssignTarget(target=target)], value=cst.Call() as made)]
+                        )
+                    ]
+                ),
+                orelse=None,
+                asynchronous=None,
+            ),
+            cst.SimpleStatementLine(body=[cst.Return(value=returned)]),
+        ] if each not in names and dotted(held) == kept and _calls_with(made, each, value):
+            return True if is_name(target, value) and is_name(returned, value) else None
+    return None
+
+
+def _calls_with(call: cst.Call, function: str, value: str) -> bool:
+    """Whether a call is ``function(value)``."""
+    match call.args:
+        case [cst.Arg(value=given, keyword=None, star="")]:
+            return dotted(call.func) == function and is_name(given, value)
+    return False

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.onlookers import is_changed
 from chirp_migrate.analysis.dataflow.origins import backend_holds
@@ -14,7 +13,19 @@ from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_t
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, methods_of, names_bound, own_nodes, parameters, target_names
+from chirp_migrate.syntax.queries import (
+    dotted,
+    is_name,
+    is_on_self,
+    is_super,
+    method_called,
+    methods_of,
+    names_below,
+    names_bound,
+    own_nodes,
+    parameters,
+    target_names,
+)
 
 ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
 BASE = re.compile(r"builtins\.object|torch\.utils\.data\.(dataset\.)?Dataset|torchvision\.datasets\.\w+")
@@ -29,7 +40,6 @@ _DEFAULTS = rf"\b({'|'.join(_SET_DEFAULTS)})\b"
 #: Ways to give attributes values without naming them.
 _SETTERS = ("setattr", "vars", "__dict__", "__new__", "__setattr__", "__setstate__", "copyreg")
 _SET_BY_NAME = r"\b(setattr|vars)\s*\(|\b__(dict|new|setattr|setstate)__\b|\bcopyreg\b"
-_OWN = m.Attribute(m.Name("self"))
 
 
 class NotOnce(Exception):
@@ -136,7 +146,7 @@ class SampleTransforms:
                 case cst.Arg():
                     raise NotOnce(f"what `{self._module.source(node).strip()}` holds may change")
                 case _:
-                    if m.matches(node, _OWN) or not (isinstance(node, _LITERALS) or self._is_constant(node)):
+                    if is_on_self(node) or not (isinstance(node, _LITERALS) or self._is_constant(node)):
                         raise NotOnce(f"`{self._module.source(node).strip()}` may change between samples")
         return attributes
 
@@ -167,8 +177,7 @@ class SampleTransforms:
         Classes of other files may have an attribute of that name of their own: this one has no subclasses.
         """
         module, init = self._module, self._methods.get("__init__")
-        target = m.AssignTarget(m.Attribute(m.Name("self"), m.Name(attribute)))
-        given = (one for one in module.find(cst.AssignTarget) if m.matches(one, target))
+        given = (one for one in module.find(cst.AssignTarget) if is_on_self(one.target, attribute))
         lines = (module.parents[module.parents[module.parents[one]]] for one in given)
         at_top = init is not None and any(line is init.body for line in lines)
         project = self._project
@@ -180,7 +189,7 @@ class SampleTransforms:
             case cst.Call(func=function) if function is call:
                 return
             case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
-                uses = (node for node in walk(method.body) if m.matches(node, m.Name(name)))
+                uses = names_below(method.body, name)
             case _:
                 raise NotOnce("it is used for more than being called")
         for node in uses:
@@ -204,15 +213,15 @@ class SampleTransforms:
             raise NotOnce(f"a subclass of {name} may have an `__init__` of its own")
 
     def _check_init(self) -> None:
-        initialises = m.Call(m.Name("super") | m.Attribute(attr=m.Name("__init__")))
         for node in own_nodes(self.init.body):
             if isinstance(node, cst.Return):
                 raise NotOnce("`__init__` may return early")
-            if m.matches(node, m.Name("self")):
+            if is_name(node, "self"):
                 match self._module.parents[node]:
                     case cst.Attribute(attr=cst.Name(value=used)):
                         if used in self._running:
                             raise NotOnce(f"`__init__` already uses `{used}`")
                     case around:
-                        if not m.matches(self._module.parents[around], initialises):
+                        call = self._module.parents[around]
+                        if not is_super(call) and method_called(call) != "__init__":
                             raise NotOnce("`__init__` already hands the object on")

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import own_nodes
+from chirp_migrate.syntax.queries import method_called, own_nodes
 
 #: Functions of ``torch.cuda`` that initialise CUDA when they are called.
 _INITIALISING = re.compile(
@@ -21,7 +21,7 @@ _INITIALISING = re.compile(
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
     """Whether a call puts something on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``."""
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    method = method_called(call)
     if method == "cuda":
         return True
     device = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device"), None)

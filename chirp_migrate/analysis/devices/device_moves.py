@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import dotted, keywords
+from chirp_migrate.syntax.queries import dotted, keywords, method_called
 
 #: What ``.cuda()`` without an argument moves to.
 CUDA = cst.SimpleString('"cuda"')
@@ -18,6 +19,7 @@ _DTYPE = re.compile(r"torch\.(b?float|double|half|u?int|long|short|bool|complex|
 _MOVE = re.compile(r"\.\s*(to|cuda)\s*\(|\bdevice\s*\)")
 
 
+@lru_cache(maxsize=8)
 def may_move(text: str) -> bool:
     """Whether a module may move something to a device, judged by words."""
     return _MOVE.search(text) is not None
@@ -28,14 +30,15 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
 
     A name is a device when it is given one, or by what people call devices.
     """
-    if not isinstance(call.func, cst.Attribute) or any(one.star for one in call.args):
+    method = method_called(call)
+    if method not in ("to", "cuda") or any(one.star for one in call.args):
         return None
     given = keywords(call)
     positional = [one.value for one in call.args if one.keyword is None]
     device = positional[0] if positional else given.get("device")
-    if call.func.attr.value == "cuda":
+    if method == "cuda":
         return CUDA if device is None else device
-    if call.func.attr.value != "to" or device is None or is_dtype(module, device):
+    if device is None or is_dtype(module, device):
         return None
     return device if device_value(module, device).may_be() else None
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import methods_of
+from chirp_migrate.syntax.queries import dotted, is_name, methods_of
 
 _CONFIG_NAMES = ("config", "cfg")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -32,19 +28,20 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     owner, end = module.enclosing_class(node), module.span(node)[1]
     for name in _CONFIG_NAMES:
         if owner is not None and _has_self(function):
-            attribute = m.Attribute(m.Name("self"), m.Name(name))
+            attribute = f"self.{name}"
             if _is_read(module, function, attribute, node, end):
-                return f"self.{name}"
+                return attribute
             init = methods_of(owner).get("__init__")
-            given = matching(owner, m.AssignTarget(attribute))
+            targets = (one for one in walk(owner) if isinstance(one, cst.AssignTarget))
+            given = [one for one in targets if dotted(one.target) == attribute]
             if (
                 init is not None
                 and init is not function
                 and all(module.enclosing_function(one) is init for one in given)
                 and _is_read(module, init, attribute, init.body, module.span(init)[1])
             ):
-                return f"self.{name}"
-        if _is_read(module, function, m.Name(name), node, end):
+                return attribute
+        if _is_read(module, function, name, node, end):
             return name
     return None
 
@@ -53,15 +50,10 @@ def _has_self(function: cst.FunctionDef) -> bool:
     return bool(function.params.params) and function.params.params[0].name.value == "self"
 
 
-def _is_read(
-    module: Module, function: cst.FunctionDef, mapping: m.BaseMatcherNode, node: cst.CSTNode, end: int
-) -> bool:
+def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Whether ``function`` has surely read ``mapping`` before ``end``, if it has come to ``node``."""
-    get = m.Attribute(mapping, m.Name("get"))  # type: ignore[arg-type]
-    default = m.Integer() | m.Float() | m.Name("None") | m.Name("True") | m.Name("False")
-    plain = m.Arg(m.SimpleString(), keyword=None)
-    reads = matching(function.body, m.Call(get, [plain]) | m.Call(get, [plain, m.Arg(default, keyword=None)]))
-    given = [module.span(one)[0] for one in _bindings(function, mapping)]
+    reads = [one for one in walk(function.body) if isinstance(one, cst.Call) and _gets(one, mapping)]
+    given = [module.span(one)[0] for one in walk(function.body) if _binds(one, mapping)] if reads else []
     around = {node, *module.ancestors(node)}
     return any(
         module.span(read)[1] <= end
@@ -71,11 +63,24 @@ def _is_read(
     )
 
 
-def _bindings(function: cst.FunctionDef, name: m.BaseMatcherNode) -> Iterable[cst.CSTNode]:
-    """Where ``name`` gets another value, or none, in ``function``."""
-    target: Any = name
-    kinds = m.AssignTarget(target) | m.AnnAssign(target) | m.NamedExpr(target) | m.AugAssign(target) | m.Del(target)
-    return matching(function.body, kinds | m.For(target) | m.CompFor(target) | m.AsName(target))
+def _gets(call: cst.Call, mapping: str) -> bool:
+    """Whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
+    if dotted(call.func) != f"{mapping}.get" or any(one.keyword is not None for one in call.args):
+        return False
+    match [one.value for one in call.args]:
+        case [cst.SimpleString()] | [cst.SimpleString(), cst.Integer() | cst.Float()]:
+            return True
+        case [cst.SimpleString(), default]:
+            return is_name(default, "None", "True", "False")
+    return False
+
+
+def _binds(node: cst.CSTNode, name: str) -> bool:
+    """Whether a node gives ``name`` another value, or none."""
+    if isinstance(node, cst.AsName | cst.Del):
+        return dotted(node.name if isinstance(node, cst.AsName) else node.target) == name
+    kinds = cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.AugAssign | cst.For | cst.CompFor
+    return isinstance(node, kinds) and dotted(node.target) == name
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:

@@ -20,7 +20,7 @@ from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, U
 from chirp_migrate.analysis.qualified_names import LOADER, inherits, resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import dotted, method_called, own_nodes, parameters
 
 WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
 
@@ -261,10 +261,7 @@ class _Loading:
         followed = [
             found for one in calls for function in self.reading.functions_in(one.func) for found in walk(function)
         ]
-        return any(
-            isinstance(one, cst.Call) and isinstance(one.func, cst.Attribute) and one.func.attr.value in ("to", "cuda")
-            for one in (*calls, *followed)
-        )
+        return any(method_called(one) in ("to", "cuda") for one in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
         """Whether a context makes a stream current, also through a variable or ``partial``."""

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, parameters
+from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
 
 Unit = cst.ClassDef | cst.FunctionDef | cst.Module
 Function = cst.FunctionDef | cst.Lambda
@@ -67,8 +67,7 @@ class DataReading:
         """Whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
-        own = isinstance(node.value, cst.Name) and node.value.value == "self"
-        return any(self.methods(name) for name in _ITEMS) if own else self.is_data(node.value)
+        return any(map(self.methods, _ITEMS)) if is_on_self(node) else self.is_data(node.value)
 
     def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
@@ -158,7 +157,7 @@ class DataReading:
         return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
 
     def _definitions(self, node: cst.CSTNode) -> list[Function]:
-        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == "self":
+        if isinstance(node, cst.Attribute) and is_on_self(node):
             return self.methods(node.attr.value)
         found = self._module.scopes.lookup(node.value, node) if isinstance(node, cst.Name) else None
         return [] if found is None else [one.node for one in found[1] if isinstance(one.node, cst.FunctionDef)]

@@ -7,19 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, own_nodes
+from chirp_migrate.syntax.queries import dotted, is_name, method_called, own_nodes
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 _SET = r"\.\s*set_epoch\s*\("
-_SETS_EPOCH = m.Call(m.Attribute(attr=m.Name("set_epoch")))
 #: Position of ``sampler`` in ``DataLoader(…)`` and of ``shuffle`` in ``DistributedSampler(…)``.
 _POSITION = 3
 
@@ -109,11 +107,11 @@ def is_told_the_epoch(
     """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
     if re.search(_SET, module.text) is None and not backend_holds(project, _SET, "set_epoch"):
         return False
-    if matching(module.enclosing_function(loop) or module.tree, _SETS_EPOCH):
+    if any(method_called(one) == "set_epoch" for one in walk(module.enclosing_function(loop) or module.tree)):
         return True
     named = dotted(loader) or ""
     receivers = {sampler.name, named, f"{named}.sampler", f"{named}.batch_sampler"}
-    telling = (call.func for call in module.find(cst.Call) if m.matches(call, _SETS_EPOCH))
+    telling = (call.func for call in module.find(cst.Call) if method_called(call) == "set_epoch")
     if any(dotted(one.value) in receivers for one in telling if isinstance(one, cst.Attribute)):
         return True
     names = module.once(LoaderNames, project)

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import is_name
 
-_NOTHING = m.Name("False") | m.Name("None")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")
 _VALIDATION = re.compile(r"(?<![a-z])(?:val(?!u)|eval|test|dev(?![a-z])|infer|predict|holdout)")
@@ -37,12 +36,12 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     ``shuffle`` does. ``None`` also where the factory's method for it would mean something else than the call.
     """
     role = _by_names(module, call, arguments["dataset"])
-    given = {name for name, value in arguments.items() if not m.matches(value, _NOTHING)}
+    given = {name for name, value in arguments.items() if not is_name(value, "False", "None")}
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
     shuffle = arguments.get("shuffle")
     if role == "" and shuffle is not None:
-        role = "training" if m.matches(shuffle, m.Name("True")) else role
-        role = "validation" if m.matches(shuffle, m.Name("False")) and not samplers else role
+        role = "training" if is_name(shuffle, "True") else role
+        role = "validation" if is_name(shuffle, "False") and not samplers else role
     if role == "validation":
         return None if "drop_last" in given else LoaderRole(role)  # the method for it keeps every sample
     if role == "training" and (shuffle is not None or any(map(_constructs, samplers))):

@@ -14,13 +14,12 @@ from enum import IntEnum
 from functools import lru_cache
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import dotted, is_on_self, own_nodes, parameters
 
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
@@ -157,7 +156,7 @@ class LoaderNames:
 
     def _functions(self, module: Module, call: cst.Call, names: set[str]) -> Iterator[tuple[Module, cst.FunctionDef]]:
         """Definitions in the project of what is called: a function at top level, or a method of the same class."""
-        if m.matches(call.func, m.Attribute(m.Name("self"))):
+        if is_on_self(call.func):
             scope, name = module.enclosing_class(call), dotted(call.func) or ""
             yield from _definitions(module, scope, name.rpartition(".")[2])
             return

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import is_integer, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 #: What a machine can be asked.
@@ -16,7 +16,6 @@ _MACHINE_QUESTIONS = re.compile(
     r"os\.((process_)?cpu_count|sched_getaffinity)|multiprocessing\.cpu_count|builtins\.(min|max|int|bool|len|str)"
     r"|torch\.(cuda\.(is_available|device_count)|(backends\.mps|accelerator)\.is_available)"
 )
-_OFF = m.Name("False") | m.Name("None") | m.Integer("0")
 _DEPTH = 6
 
 
@@ -26,7 +25,8 @@ def follows_machine(module: Module, expression: cst.BaseExpression, depth: int =
     False is somebody's decision. Names must be local, and every value of theirs such a one; a parameter, an attribute
     of parsed arguments or a configuration entry is a setting, and stays under the user's control.
     """
-    return not m.matches(expression, _OFF) and _from_machine(module, expression, depth)
+    is_off = is_name(expression, "False", "None") or is_integer(expression, "0")
+    return not is_off and _from_machine(module, expression, depth)
 
 
 def _from_machine(module: Module, node: cst.BaseExpression, depth: int) -> bool:

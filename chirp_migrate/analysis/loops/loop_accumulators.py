@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import chain, takewhile
+from typing import TypeGuard
 
 import libcst as cst
-import libcst.matchers as m
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
@@ -27,9 +27,18 @@ from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
 from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.syntax.module import Module, matching
+from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, own_nodes
+from chirp_migrate.syntax.queries import (
+    Mention,
+    dotted,
+    holds,
+    is_name,
+    mention,
+    method_called,
+    names_below,
+    own_nodes,
+)
 
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
 _LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
@@ -38,8 +47,6 @@ _TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
 _INSPECTS = frozenset({"builtins.locals", "builtins.vars", "builtins.eval", "builtins.exec"})
 _SAME = frozenset({"detach", "mean", "sum"})
-_ITEM = m.Call(m.Attribute(attr=m.Name("item")), [])
-_DOUBLE = m.Call(m.Attribute(m.Call(m.Attribute(attr=m.Name("detach")), []), m.Name("double")), [])
 _EXACT = frozenset({"cpu", "cuda"})
 _DTENSORS = ("DTensor", "distribute_tensor", "loss_parallel")
 
@@ -85,22 +92,35 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     for one in sums:
         start, end = module.span(one.wait.node)
         value = module.source(one.wait.value).strip()
-        if m.matches(one.wait.node, _ITEM):  # what stands before it stays as it is written
+        if _is_item(one.wait.node):  # what stands before it stays as it is written
             start = module.text.rindex(".", start, module.span(one.wait.node.func)[1])
             value = ""
         elif not isinstance(one.wait.value, cst.Name | cst.Attribute | cst.Call):
             value = f"({value})"
-        detached = m.matches(one.wait.value, m.Call(m.Attribute(attr=m.Name("detach"))))
+        detached = method_called(one.wait.value) == "detach"
         suffix = "" if one.is_count else ".double()" if detached else ".detach().double()"
         edits.append(Edit(start, end, f"{value}{suffix}"))
     return [*edits, _numbers_again(module, loop, sums)]
+
+
+def _is_item(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+    """Whether it is ``….item()``."""
+    return isinstance(node, cst.Call) and method_called(node) == "item" and not node.args
+
+
+def _is_double(node: cst.CSTNode) -> bool:
+    """Whether it is ``….detach().double()``."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=cst.Call(args=[]) as detached), args=[]):
+            return method_called(node) == "double" and method_called(detached) == "detach"
+    return False
 
 
 def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
     """The sum that a wait is added to."""
     shown = " ".join(module.source(wait.node).split())
     function = wait.node.func
-    plain = m.matches(wait.node, _ITEM) and isinstance(function, cst.Attribute) and function.value is wait.value
+    plain = _is_item(wait.node) and isinstance(function, cst.Attribute) and function.value is wait.value
     if not (plain or isinstance(function, cst.Name)):
         raise NotProven(f"the loop waits at `{shown}`, too")
     node: cst.CSTNode = wait.node
@@ -128,30 +148,39 @@ def _is_count(module: Module, node: cst.BaseExpression) -> bool:
     """Whether a value is the sum of a comparison: a 64-bit integer."""
     if not isinstance(node, cst.Call):
         return False
-    compared: cst.BaseExpression
-    if not node.args and m.matches(node.func, m.Attribute(attr=m.Name("sum"))):
-        assert isinstance(node.func, cst.Attribute)
-        compared = node.func.value
-    elif len(node.args) == 1 and module.qualified_names(node.func) == {"torch.sum"}:
-        compared = node.args[0].value
-    else:
-        return False
-    if m.matches(compared, m.Call(m.Attribute(attr=m.Name("eq") | m.Name("ne")), [m.Arg()])):
-        return True
-    equal = m.ComparisonTarget(m.Equal() | m.NotEqual())
-    return m.matches(compared, m.Comparison(comparisons=[equal]))
+    match node:
+        case cst.Call(func=cst.Attribute(value=compared, attr=cst.Name(value="sum")), args=[]):
+            pass
+        case cst.Call(func=function, args=[one]) if module.qualified_names(function) == {"torch.sum"}:
+            compared = one.value
+        case _:
+            return False
+    match compared:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value="eq" | "ne")), args=[_]):
+            return True
+        case cst.Comparison(comparisons=[cst.ComparisonTarget(operator=cst.Equal() | cst.NotEqual())]):
+            return True
+    return False
 
 
 def _is_size(module: Module, there: DeviceLoop, node: cst.BaseExpression) -> bool:
     """Whether an expression is a number that tells the size of something: ``len(x)``, ``x.size(0)``, ``x.shape[0]``."""
-    size = m.Call(m.Attribute(attr=m.Name("size")), [m.Arg(m.Integer())])
-    shape = m.Subscript(m.Attribute(attr=m.Name("shape")), [m.SubscriptElement(m.Index(m.Integer()))])
-    if isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.len"}:
-        return True
-    if isinstance(node, cst.Name):
-        values = _values_in(module, there.loop, node.value)
-        return len(values) == 1 and not isinstance(values[0], cst.Name) and _is_size(module, there, values[0])
-    return isinstance(node, cst.Integer) or m.matches(node, size | shape)
+    match node:
+        case cst.Integer():
+            return True
+        case cst.Name(value=name):
+            values = _values_in(module, there.loop, name)
+            return len(values) == 1 and not isinstance(values[0], cst.Name) and _is_size(module, there, values[0])
+        case cst.Call(func=function) if module.qualified_names(function) == {"builtins.len"}:
+            return True
+        case cst.Call(args=[cst.Arg(value=cst.Integer())]):
+            return method_called(node) == "size"
+        case cst.Subscript(
+            value=cst.Attribute(attr=cst.Name(value="shape")),
+            slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer()))],
+        ):
+            return True
+    return False
 
 
 def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
@@ -162,11 +191,8 @@ def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
         values = _values_in(module, loop, node.value)
         if len(values) != 1:
             return False
-        whole = [m.ZeroOrMore(m.Arg(keyword=m.Name("retain_graph") | m.Name("create_graph")))]  # a number's gradient
-        backward = m.Call(m.Attribute(m.Name(node.value), m.Name("backward")), whole)
-        scale = m.Call(m.Attribute(attr=m.Name("scale")), [m.Arg(m.Name(node.value))])
-        scaled = m.Call(m.Attribute(scale, m.Name("backward")), whole)
-        return bool(matching(loop.body, backward | scaled)) or _is_loss(module, loop, values[0])
+        backward = any(_goes_backward(one, node.value) for one in walk(loop.body))
+        return backward or _is_loss(module, loop, values[0])
     if not isinstance(node, cst.Call):
         return False
     if resolves_to(module, node.func, _LOSS_FUNCTION):
@@ -181,19 +207,31 @@ def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
     )
 
 
+def _goes_backward(node: cst.CSTNode, loss: str) -> bool:
+    """Whether it is ``loss.backward()``, perhaps scaled: the gradient of one number."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=whence, attr=cst.Name(value="backward")), args=given):
+            match whence:
+                case cst.Call(args=[cst.Arg(value=scaled)]) if method_called(whence) == "scale":
+                    whence = scaled
+            plain = all(is_name(one.keyword, "retain_graph", "create_graph") for one in given)
+            return plain and is_name(whence, loss)
+    return False
+
+
 def _values_in(module: Module, loop: cst.For, name: str) -> list[cst.BaseExpression]:
     """Values that the body of a loop gives to a name; what is no plain assignment counts, as the name itself."""
     values: list[cst.BaseExpression] = []
     for node in own_nodes(loop.body):
         if isinstance(node, cst.Assign):
             for target in node.targets:
-                if m.matches(target.target, m.Name(name)):
+                if is_name(target.target, name):
                     values.append(node.value)
-                elif matching(target.target, m.Name(name)) and isinstance(target.target, cst.Tuple | cst.List):
+                elif names_below(target.target, name) and isinstance(target.target, cst.Tuple | cst.List):
                     values += [cst.Name(name), cst.Name(name)]
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.For | cst.AsName):
             target_node = node.name if isinstance(node, cst.AsName) else node.target
-            if matching(target_node, m.Name(name)):
+            if names_below(target_node, name):
                 values += [cst.Name(name), cst.Name(name)]
     return values
 
@@ -278,12 +316,13 @@ def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
 def _adds_the_same(module: Module, statement: cst.AugAssign, count: bool) -> bool:
     """Whether another loop adds to the sum what leaves it the kind of number that it is."""
     value = statement.value
-    sides = [value.left, value.right] if m.matches(value, m.BinaryOperation(operator=m.Multiply())) else [value]  # type: ignore[attr-defined]
+    multiplied = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+    sides = [value.left, value.right] if multiplied else [value]  # type: ignore[attr-defined]
     if not isinstance(statement.operator, cst.AddAssign) or (count and len(sides) > 1):
         return False
     if not count:
-        return any(m.matches(one, _ITEM | _DOUBLE) for one in sides)
-    if m.matches(value, _ITEM) and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        return any(_is_item(one) or _is_double(one) for one in sides)
+    if _is_item(value) and isinstance(value.func, cst.Attribute):
         value = value.func.value
     return _is_count(module, value)
 
