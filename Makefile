@@ -36,7 +36,7 @@ test-slow: $(STAMP)
 test-frameworks: $(STAMP)  ## trainings with Lightning, accelerate and others, before and after their migration
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test,frameworks]" requests
 	-$(BIN)/python -m pip install --quiet --no-deps torchvision==0.16.2
-	$(PYTEST) --dist load tests/frameworks
+	$(PYTEST) --numprocesses 0 tests/frameworks
 
 test-all: lint  ## lint, and all tests
 	$(PYTEST)

@@ -219,11 +219,11 @@ def test_arguments_of_a_dataloader_are_understood_at_run_time() -> None:
     assert isinstance(plain.sampler, SequentialSampler) and worker_processes(plain) == 0
 
 
-DTYPES = [torch.uint8, torch.uint16, torch.uint32, torch.bool, torch.bfloat16, torch.complex64]
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_of_every_dtype_come_as_pytorch_gives_them(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "bool", "bfloat16", "complex64"])
+def test_rows_of_every_dtype_come_as_pytorch_gives_them(name: str) -> None:
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        pytest.skip("this PyTorch has no such numbers")
     rows = torch.arange(12).reshape(6, 2).to(dtype)
     whole = TensorDataset(rows, rows)
     for dataset in (whole, Subset(whole, [3, 1, 5]), WorkerSafeArrayDataset(rows, rows)):

@@ -8,27 +8,46 @@ exactly once an epoch, and the random generators end in the same state. What is 
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-
-from chirp_migrate.cli.apply import apply
-
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "fixtures" / "frameworks"
+from forked import run_python
+from support import copy_of, run
 
 pytestmark = pytest.mark.slow
 
 Outcome = dict[str, Any]
+
+#: The processes are forked from one that has imported these: that takes longer than the trainings. Not torchvision and
+#: torchaudio, whose import may fail otherwise than because they are not there.
+IMPORTED = [
+    "accelerate",
+    "albumentations.pytorch",
+    "datasets",
+    "ignite.engine",
+    "lightning",
+    "skorch",
+    "torch._inductor.compile_fx",
+    "torch.distributed.run",
+    "transformers.models.bert.modeling_bert",
+    "transformers.trainer",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frameworks_imported() -> Iterator[None]:
+    """A process that has imported the frameworks, for all tests."""
+    multiprocessing.set_forkserver_preload(IMPORTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_ALBUMENTATIONS_UPDATE", "1")  # would ask the network, on import
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -36,52 +55,44 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """All programs before and after."""
     folder = tmp_path_factory.mktemp("frameworks")
     for name in ("before", "after"):
-        shutil.copytree(PROGRAMS, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    result = CliRunner().invoke(apply, [str(folder / "after"), "--no-scaffold"])
-    assert result.exit_code == 0, result.output
+        copy_of("frameworks", folder / name)
+    assert run("apply", folder / "after", "--no-scaffold").exit_code == 0
     return folder / "before", folder / "after"
 
 
-def needs(*modules: str) -> None:
-    """Skip where one of the modules cannot be imported; a wheel for CUDA may lack its libraries."""
-    for module in modules:
-        try:
-            pytest.importorskip(module, reason=f"{module} is not installed (make test-frameworks)")
-        except (OSError, RuntimeError) as error:
-            pytest.skip(f"{module} cannot be imported with this torch: {error}")
+def outcomes(
+    trees: Sequence[Path], commands: Callable[[Path], list[list[str]]], needed: Sequence[str] = ()
+) -> list[list[Outcome]]:
+    """What the ranks tell in each tree, each command in a process of its own and all at once.
 
-
-def outcomes(trees: Sequence[Path], commands: Callable[[Path], list[list[str]]]) -> list[list[Outcome]]:
-    """What the ranks tell in each tree, each command in a process of its own and all at once."""
-    running: list[subprocess.Popen[str]] = []
-    folders = []
-    for tree in trees:
-        folder = Path(tempfile.mkdtemp(dir=tree.parent))
-        folders.append(folder)
-        own = {"OUTCOMES": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        running += [
-            subprocess.Popen(
-                [sys.executable, "-W", "ignore", *command],
-                cwd=folder,
-                env={**os.environ, **own},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for command in commands(tree)
-        ]
+    Where a module that is ``needed`` cannot be imported, the test is skipped.
+    """
+    server = multiprocessing.get_context("forkserver")
+    folders = {tree: Path(tempfile.mkdtemp(dir=tree.parent)) for tree in trees}
+    running = [
+        server.Process(target=run_python, args=(command, tree, folder, needed))
+        for tree, folder in folders.items()
+        for command in commands(tree)
+    ]
+    for process in running:
+        process.start()
+    end = time.monotonic() + 300
     try:
         for process in running:
-            said, _ = process.communicate(timeout=300)
-            assert process.returncode == 0, said
+            process.join(end - time.monotonic())
+            assert process.exitcode == 0
     finally:
         for process in running:
             process.kill()
-    return [[json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] for folder in folders]
+    for folder in folders.values():
+        if (folder / "cannot-import").is_file():
+            pytest.skip((folder / "cannot-import").read_text())
+    return [[json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] for folder in folders.values()]
 
 
 def by_torchrun(*arguments: str) -> list[str]:
-    return ["-m", "torch.distributed.run", "--rdzv-backend", "c10d", *arguments]
+    """Ranks are forked from torchrun."""
+    return ["-m", "torch.distributed.run", "--rdzv-backend", "c10d", "--start-method", "fork", "--run-path", *arguments]
 
 
 def free_port() -> int:
@@ -101,7 +112,7 @@ def assert_same_training(before: list[Outcome], after: list[Outcome], samples: i
 
 
 @pytest.mark.parametrize(
-    ("program", "modules", "samples"),
+    ("program", "needed", "samples"),
     [
         ("with_accelerate", ["accelerate"], 48),
         ("with_transformers", ["transformers", "accelerate"], 24),
@@ -113,9 +124,8 @@ def assert_same_training(before: list[Outcome], after: list[Outcome], samples: i
         ("with_datasets", ["datasets"], 40),
     ],
 )
-def test_it_trains_the_same(trees: tuple[Path, Path], program: str, modules: list[str], samples: int) -> None:
-    needs(*modules)
-    before, after = outcomes(trees, lambda tree: [[str(tree / f"{program}.py")]])
+def test_it_trains_the_same(trees: tuple[Path, Path], program: str, needed: list[str], samples: int) -> None:
+    before, after = outcomes(trees, lambda tree: [[str(tree / f"{program}.py")]], needed)
     assert_same_training(before, after, samples)
 
 
@@ -126,14 +136,13 @@ def test_a_compiled_step_trains_the_same(trees: tuple[Path, Path]) -> None:
     assert_same_training(before, after, 40)
 
 
+def two_processes(program: str) -> Callable[[Path], list[list[str]]]:
+    options = ["--nproc-per-node", "2", "--rdzv-endpoint", "127.0.0.1:0"]
+    return lambda tree: [by_torchrun(*options, str(tree / program))]
+
+
 def test_two_processes_of_accelerate_share_the_samples(trees: tuple[Path, Path]) -> None:
-    needs("accelerate")
-    before, after = outcomes(
-        trees,
-        lambda tree: [
-            by_torchrun("--nproc-per-node", "2", "--rdzv-endpoint", "127.0.0.1:0", str(tree / "with_accelerate.py"))
-        ],
-    )
+    before, after = outcomes(trees, two_processes("with_accelerate.py"), ["accelerate"])
     assert len(after) == 2
     assert_same_training(before, after, 48)
 
@@ -154,20 +163,13 @@ def test_two_nodes_of_torchrun_share_the_samples(trees: tuple[Path, Path]) -> No
 
 
 def test_lightning_puts_its_sampler_into_our_loader(trees: tuple[Path, Path]) -> None:
-    needs("lightning")
-    before, after = outcomes(
-        trees,
-        lambda tree: [
-            by_torchrun("--nproc-per-node", "2", "--rdzv-endpoint", "127.0.0.1:0", str(tree / "with_lightning.py"))
-        ],
-    )
+    before, after = outcomes(trees, two_processes("with_lightning.py"), ["lightning"])
     assert [rank["loaders"] for rank in after] == [[["BatchedDataLoader", "DistributedSampler"]]] * 2
     assert_same_training(before, after, 40)
 
 
 def test_lightning_goes_on_in_the_middle_of_an_epoch(trees: tuple[Path, Path]) -> None:
-    needs("lightning")
-    before, (whole,) = outcomes(trees, lambda tree: [[str(tree / "with_lightning.py")]])
+    before, (whole,) = outcomes(trees, lambda tree: [[str(tree / "with_lightning.py")]], ["lightning"])
     assert_same_training(before, [whole], 40)
 
     ((resumed,),) = outcomes(trees[1:], lambda tree: [[str(tree / "with_lightning.py"), str(whole["checkpoint"])]])
