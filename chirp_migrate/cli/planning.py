@@ -16,8 +16,7 @@ from chirp_migrate.engine.migration import Migration, plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.document import PlanOptions
-from chirp_migrate.review.plan_file import PlanFile, read_options, read_plan
-from chirp_migrate.source.files import read_file
+from chirp_migrate.review.plan_file import PlanFile, load_plan, read_options
 
 __all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file", "reviewed_request"]
 
@@ -129,9 +128,4 @@ def read_plan_file(file: Path, request: Request) -> PlanFile:
     """
     if not request.is_bare:
         raise UsageProblem("--plan says what is done already: leave out the options that choose rules and files.")
-    root = root_of(request.path)
-    try:
-        data = read_file(file)
-    except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
-    return read_plan(data, str(file), root)
+    return load_plan(file, root_of(request.path))

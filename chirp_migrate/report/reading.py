@@ -15,7 +15,7 @@ from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.account import Ledger
-from chirp_migrate.review.plan_file import PlanFile, read_applied, read_document, read_plan
+from chirp_migrate.review.plan_file import PlanFile, load_plan, read_applied, read_document
 from chirp_migrate.review.selection import Choice, Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
@@ -76,11 +76,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None) ->
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
     """What a plan would do to the backend at ``path``."""
     root = root_of(path)
-    try:
-        data = read_file(plan_file)
-    except OSError as error:
-        raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give the file of a plan.") from None
-    found = read_plan(data, str(plan_file), root)
+    found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _verdict_in(verdict_file)
     run = _tell_plan(found)
     return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))

@@ -6,6 +6,7 @@ imported or run. Texts are as they stand in the sources: whoever shows them esca
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Finding, Skipped
@@ -13,7 +14,7 @@ from chirp_migrate.report.hunks import Section
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story"]
+__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "alike"]
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,11 @@ class RunStory:
     ledger: Ledger | None
     notes: tuple[str, ...]
 
+    @property
+    def findings(self) -> tuple[FindingStory, ...]:
+        """Everything that was found: what is rewritten, then what is not."""
+        return (*(one for file in self.files for hunk in file.hunks for one in hunk.findings), *self.reported)
+
 
 @dataclass(frozen=True)
 class Story:
@@ -129,3 +135,11 @@ class Story:
     def is_plan(self) -> bool:
         """Whether nothing of it is applied yet."""
         return any(run.number is None for run in self.runs)
+
+
+def alike(found: Iterable[FindingStory]) -> list[list[FindingStory]]:
+    """Findings that say the same, together; in the order of the first of each."""
+    kinds: dict[tuple[str, str], list[FindingStory]] = {}
+    for one in found:
+        kinds.setdefault((one.finding.rule, one.finding.message), []).append(one)
+    return list(kinds.values())

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["EntryTimes", "Figure", "all_together", "entry_times", "figures", "noticed", "waits_ms"]
+__all__ = ["EntryTimes", "Figure", "all_together", "entry_times", "figures", "noticed", "tone", "waits_ms"]
 
 _SIDES = ("before", "after", "cached")
+_TONES: dict[str, Literal["good", "open"]] = {
+    "faster": "good",
+    "faster, entry points undecided": "open",
+    "not shown to be faster": "open",
+    "model-bound": "open",
+}
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,11 @@ class Figure:
     method: str
     before: float | None
     after: float | None
+
+
+def tone(verdict: str) -> Literal["good", "open", "bad"]:
+    """What a verdict means to somebody who wanted it to be ``faster``."""
+    return _TONES.get(verdict, "bad")
 
 
 def all_together(report: VerifyReport) -> EntryTimes | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.plans.document import Replacement
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.source.diff import changed_lines
@@ -13,28 +13,13 @@ from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 
-__all__ = ["Replacement", "line_fixes"]
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """Lines of a file and what goes in their place.
-
-    Attributes:
-        start: 1-based line and column (code points, without byte order mark) of the first of them; the column is 1.
-        end: line and column just behind the last of them: the beginning of the next line or, where the file ends
-            without a newline, the end of the last one. The same as ``start`` where lines are only inserted.
-        text: the new lines with their newlines; empty where lines only go.
-    """
-
-    start: tuple[int, int]
-    end: tuple[int, int]
-    text: str
+__all__ = ["line_fixes"]
 
 
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
-    """For each hunk of a rewritten Python file the replacements that make it the file in which only that one is
-    accepted, with its imports and without what it leaves dead. Positions are those of the file as it is.
+    """For each hunk of a rewritten Python file the whole lines that make it the file in which only that one is
+    accepted, with its imports and without what it leaves dead. Positions are those of the file as it is, without byte
+    order mark; where it ends without a newline, behind its last character.
 
     Notebooks have none: lines of code are not lines of the file there. Nor has a hunk that changes the first line
     behind a byte order mark, since programs do not agree on whether the mark belongs to that line.

@@ -49,6 +49,7 @@ __all__ = [
     "PlanFile",
     "Written",
     "carried_over",
+    "load_plan",
     "plan_document",
     "read_applied",
     "read_document",
@@ -132,6 +133,20 @@ def read_document(data: bytes) -> PlanDocument:
     if found.get("schema") != SCHEMA:
         raise _Newer(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
     return read_as(found, PlanDocument)
+
+
+def load_plan(file: Path, root: Path) -> PlanFile:
+    """The plan in ``file`` for the tree at ``root``.
+
+    Raises:
+        UsageProblem: the file cannot be read; and see :func:`read_plan`.
+        Refused: see there.
+    """
+    try:
+        data = read_file(file)
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
+    return read_plan(data, str(file), root)
 
 
 def read_plan(data: bytes, name: str, root: Path) -> PlanFile:

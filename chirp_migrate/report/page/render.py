@@ -18,8 +18,8 @@ from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
-from chirp_migrate.report.story import FindingStory, Story
-from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed
+from chirp_migrate.report.story import FindingStory, Story, alike
+from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of, sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
@@ -38,12 +38,6 @@ _SWATCHES = {
     Status.OPT_IN: "proposed",
     Status.REFUSED: "refused",
     Status.REPORT: "listed",
-}
-_TONES = {
-    "faster": "good",
-    "faster, entry points undecided": "open",
-    "not shown to be faster": "open",
-    "model-bound": "open",
 }
 _DIFFERENCES_SHOWN = 20
 
@@ -139,25 +133,15 @@ def _moment(text: str) -> str:
 
 
 def _filters(story: Story) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    findings = [one.finding for one in _all_findings(story)]
+    findings = [one.finding for run in story.runs for one in run.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
     paths = dict.fromkeys(file.path for run in story.runs for file in run.files)
     safeties = [safety.value for safety in Safety if any(one.safety is safety for one in findings)]
     return [
         ("file", "File", [(path, path) for path in paths]),
-        (
-            "rule",
-            "Rule",
-            [(rule, f"{rule} {name}") for rule, name in rules],
-        ),
+        ("rule", "Rule", [(rule, f"{rule} {name}") for rule, name in rules]),
         ("safety", "Safety", [(safety, safety) for safety in safeties]),
     ]
-
-
-def _all_findings(story: Story) -> Iterator[FindingStory]:
-    for run in story.runs:
-        yield from (one for file in run.files for hunk in file.hunks for one in hunk.findings)
-        yield from run.reported
 
 
 def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
@@ -207,7 +191,7 @@ def _figures(found: VerifyReport) -> dict[str, Any]:
     )
     plots: list[Plot] = plots_of(found)
     return {
-        "tone": _TONES.get(found.verdict, "bad"),
+        "tone": tone(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
@@ -273,22 +257,14 @@ def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, int, list[lis
         which = f" (run {run.number})" if len(story.runs) > 1 else ""
         for title, found in sections(run.reported, lambda one: one.finding):
             by_file = [(path, list(group)) for path, group in groupby(found, key=lambda one: one.finding.path)]
-            yield title + which, [(path, len(own), _alike(own)) for path, own in by_file]
-
-
-def _alike(found: Sequence[FindingStory]) -> list[list[FindingStory]]:
-    """Findings that say the same, together; in the order of the first of each."""
-    kinds: dict[tuple[str, str], list[FindingStory]] = {}
-    for one in found:
-        kinds.setdefault((one.finding.rule, one.finding.message), []).append(one)
-    return list(kinds.values())
+            yield title + which, [(path, len(own), alike(own)) for path, own in by_file]
 
 
 def _rules(story: Story) -> list[tuple[str, str, str, str]]:
     """Every rule that has a say in this story: code, name, reason, and how safe it is."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
-    for one in _all_findings(story):
+    for one in (one for run in story.runs for one in run.findings):
         said.setdefault(one.finding.rule, one)
     found = []
     for code, one in sorted(said.items()):

@@ -9,7 +9,7 @@ from itertools import groupby
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, plain
 from chirp_migrate.plans.plan import Finding, Safety
-from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory
+from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, alike
 from chirp_migrate.report.terminal.diff import show_section
 from chirp_migrate.report.terminal.verdict_lines import when
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes, sections
@@ -51,10 +51,11 @@ def show_run(run: RunStory, screen: Screen) -> None:
 
 def _rules(run: RunStory, screen: Screen) -> None:
     """The rules that had something to say: what they did, and why."""
-    stories = [*(one for file in run.files for hunk in file.hunks for one in hunk.findings), *run.reported]
-    if stories:
+    if run.findings:
         screen.heading("Rules, and why they exist")
-    for code, of_rule in groupby(sorted(stories, key=lambda one: one.finding.rule), key=lambda one: one.finding.rule):
+    for code, of_rule in groupby(
+        sorted(run.findings, key=lambda one: one.finding.rule), key=lambda one: one.finding.rule
+    ):
         members = list(of_rule)
         first = members[0].finding
         counts = Counter(one.finding.status for one in members)
@@ -117,10 +118,7 @@ def _reported(stories: Iterable[FindingStory], screen: Screen) -> None:
         screen.heading(title)
         for path, of_file in groupby(of_title, key=lambda one: one.finding.path):
             screen.text(path, 2, "bold")
-            kinds: dict[tuple[str, str], list[FindingStory]] = {}
-            for one in of_file:
-                kinds.setdefault((one.finding.rule, one.finding.message), []).append(one)
-            for first, *more in kinds.values():
+            for first, *more in alike(of_file):
                 where = ", ".join(one.finding.place for one in (first, *more))
                 noun = "" if first.finding.cell is not None else "lines " if more else "line "
                 _finding(first.finding, screen, f"{noun}{where}")

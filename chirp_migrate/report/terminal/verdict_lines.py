@@ -7,7 +7,7 @@ import statistics
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import figure, sentence
 from chirp_migrate.report.terminal.probe import show_loading, show_training
-from chirp_migrate.report.verdict_rows import EntryTimes, Figure, all_together, entry_times, figures, noticed
+from chirp_migrate.report.verdict_rows import EntryTimes, Figure, all_together, entry_times, figures, noticed, tone
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
@@ -27,12 +27,7 @@ _MEANINGS = {
     "failed": "The project's own code failed, so nothing was compared.",
 }
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
-_COLOURS = {
-    "faster": _GREEN,
-    "faster, entry points undecided": _YELLOW,
-    "not shown to be faster": _YELLOW,
-    "model-bound": _YELLOW,
-}
+_STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
 #: Columns of a bar, and from which width on it gets the larger one, and there is room for perfect loading.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
@@ -41,7 +36,7 @@ _PERFECT, _WITH_PERFECT = ("model only", "perfect loading"), 100
 
 def style_of(verdict: str) -> str:
     """The style of a verdict on a terminal."""
-    return _COLOURS.get(verdict, _RED)
+    return _STYLES[tone(verdict)]
 
 
 def show_head(verdict: VerifyReport, screen: Screen) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.process.background_load import own_s
 from chirp_migrate.training.process.imports import enter_tree
 from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack, unpack
 
@@ -52,9 +53,7 @@ class Parent:
         Raises:
             SystemExit: the parent is gone, and with it whoever would want the result.
         """
-        times = os.times()
-        used = times.user + times.system + times.children_user + times.children_system
-        self._send(Ready(used, time.time()))
+        self._send(Ready(own_s(), time.time()))
         self._heard()
 
     def say(self, text: str) -> None:
