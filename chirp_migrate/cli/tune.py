@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, counts, option, output_options, path_argument
+from chirp_migrate.cli.options import Command, counts, gathered, option, output_options, path_argument
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -58,27 +58,32 @@ _kept = partial(option, group="What is kept")
     metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )
-@_tried(
-    "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-    callback=counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+@gathered(
+    "grid",
+    Grid,
+    _tried(
+        "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
+        callback=counts(0, _MOST_WORKERS), help="Numbers of worker processes to try; 0 is always tried.",
+    ),
+    _tried(
+        "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
+        callback=counts(1), help="Batches that each worker loads ahead.",
+    ),
+    _tried(
+        "--batch-sizes", default="", metavar="N,N,…",
+        callback=counts(1), help="Also measure what was picked at these batch sizes.",
+    ),
+    _tried(
+        "--time-budget", "seconds", metavar="SECONDS", type=click.FloatRange(1, 86_400), default=30.0,
+        show_default=True, help="Time for measuring; what loads slowly takes longer, and says so.",
+    ),
+    _tried(
+        "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
+        callback=lambda _context, _parameter, name: _LOADERS[name],
+        help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
+    ),
+    _tried("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too."),
 )  # fmt: skip
-@_tried(
-    "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-    callback=counts(1), help="Batches that each worker loads ahead.",
-)  # fmt: skip
-@_tried(
-    "--batch-sizes", default="", metavar="N,N,…",
-    callback=counts(1), help="Also measure what was picked at these batch sizes.",
-)  # fmt: skip
-@_tried(
-    "--time-budget", "seconds", metavar="SECONDS", type=click.FloatRange(1, 86_400), default=30.0, show_default=True,
-    help="Time for measuring; what loads slowly takes longer, and says so.",
-)  # fmt: skip
-@_tried(
-    "--loader", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
-    help="Measure PyTorch's loader or that of migrated code; auto: what the training has.",
-)  # fmt: skip
-@_tried("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too.")
 @_tried(
     "--timeout", type=click.FloatRange(1), metavar="SECONDS",
     help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
@@ -105,12 +110,7 @@ def tune(
     dataset: str,
     unaugmented: str,
     config_file: Path | None,
-    workers: tuple[int, ...],
-    prefetch: tuple[int, ...],
-    batch_sizes: tuple[int, ...],
-    seconds: float,
-    loader: str,
-    thread_safe: bool,
+    grid: Grid,
     timeout: float | None,
     plot: Path | None,
     save: bool,
@@ -127,7 +127,7 @@ def tune(
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: give the root of your project.")
     root = path.resolve()
-    if not prefetch:
+    if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
@@ -139,15 +139,15 @@ def tune(
         target = _documented_plot(root, config, output)
     request = Request(
         str(root),
-        Grid(workers, prefetch, batch_sizes, seconds, thread_safe, _LOADERS[loader]),
+        grid,
         dataset,
         unaugmented,
         config,
         profile=str(_profile(profile)) if save else "",
     )
-    timeout_s = max(600.0, 4 * seconds) if timeout is None else timeout
+    timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
-        with output.steps(seconds) as progress:
+        with output.steps(grid.seconds) as progress:
             findings = tune_tree(request, workload, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from support import run
+from support import LOADER, run, write_files
 
 from chirp_migrate.cli import main
 
@@ -22,6 +22,19 @@ def test_the_list_of_commands_takes_no_pytorch() -> None:
     assert done.returncode == 0, done.stderr
     assert all(f"\n  {name} " in done.stdout for name in main.list_commands(click.Context(main)))
     assert "..." not in done.stdout.partition("Commands:")[2]
+
+
+def test_migrating_a_file_takes_only_what_it_needs(tmp_path: Path) -> None:
+    root = write_files(tmp_path, {"train.py": LOADER})
+    heavy = ("torch", "numpy", "scipy", "psutil", "jinja2", "pygments", "tomlkit", "libcst.matchers", "libcst.codemod")
+    code = (
+        "import sys\nfrom chirp_migrate.cli import entry_point\n"
+        f"try:\n    entry_point(['apply', {str(root)!r}])\n"
+        f"finally:\n    print(*(name for name in {heavy} if name in sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+    assert "chirpid_patch" in (root / "train.py").read_text()
 
 
 @pytest.mark.parametrize(
