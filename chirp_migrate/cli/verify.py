@@ -14,7 +14,7 @@ import click
 from chirp_migrate.cli.options import Command, counts, option, output_options, path_argument
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.errors import UsageProblem
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
@@ -160,6 +160,9 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
     except WorkloadFailed as failure:
         _show_failure(path.resolve(), failure, output)
         return failure.exit_code
+    except ChirpMigrateError as error:
+        click.echo(f"chirp-migrate: {error}", err=True)
+        return error.exit_code
     except KeyboardInterrupt:
         click.echo("Interrupted: the processes are stopped and the temporary files removed.", err=True)
         return ExitCode.INTERRUPTED
