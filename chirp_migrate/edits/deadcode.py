@@ -112,9 +112,10 @@ class _Names:
     def _read(self, scope: str) -> set[str]:
         """Names that are read in a scope, those inside it included."""
         if scope not in self._loads:
-            tree = self._outline.tree
+            tree, inside = self._outline.tree, self._outline.inside
             functions = (one for one in self._outline.functions if self._scope((one, *self._around(one))) == scope)
-            self._loads[scope] = set().union(*map(_loads, functions)) if scope else _loads(tree) | _exported(tree)
+            read = (_loads([one, *inside(one)]) for one in functions)
+            self._loads[scope] = set().union(*read) if scope else _loads(inside(tree)) | _exported(tree)
         return self._loads[scope]
 
     def _around(self, node: ast.AST) -> list[_Definition]:
@@ -133,21 +134,25 @@ def _names_of(text: str) -> _Names:
     return _Names(text)
 
 
-def _loads(node: ast.AST) -> set[str]:
-    """Names that are read in ``node``, those in annotations written as strings included."""
+def _loads(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that are read in code, those in annotations written as strings included."""
     found: set[str] = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            if not isinstance(inner.ctx, ast.Store):
-                found.add(inner.id)
-        elif isinstance(inner, ast.Global | ast.Nonlocal):
-            found.update(inner.names)
-        elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Name):
-            found.add(inner.target.id)
-        for annotation in (getattr(inner, "annotation", None), getattr(inner, "returns", None)):
-            for constant in ast.walk(annotation) if isinstance(annotation, ast.AST) else ():
-                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-                    found.update(_WORD.findall(constant.value))
+    annotations: list[ast.expr | None] = []
+    for one in nodes:
+        match one:
+            case ast.Name(ctx=ast.Load() | ast.Del()):
+                found.add(one.id)
+            case ast.Global() | ast.Nonlocal():
+                found.update(one.names)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=annotation) | ast.AsyncFunctionDef(returns=annotation):
+                annotations.append(annotation)
+    for constant in (part for one in annotations if one is not None for part in ast.walk(one)):
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+            found.update(_WORD.findall(constant.value))
     return found
 
 

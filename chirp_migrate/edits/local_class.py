@@ -13,7 +13,7 @@ from chirp_migrate.edits.import_time import check_class
 from chirp_migrate.edits.movability import check_body, check_values
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import holds, is_name, is_super, methods_of, names_bound
 
@@ -97,7 +97,7 @@ class LocalClass:
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses itself by its name")
-        for one in (one for one in walk(self.node) if isinstance(one, cst.Attribute)):
+        for one in find_in(self.node, cst.Attribute):
             is_set = isinstance(self.module.parents[one], cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Del)
             if one.attr.value in _TELLING or (is_set and self._is_itself(one.value)):
                 raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")

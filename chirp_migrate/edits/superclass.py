@@ -25,7 +25,7 @@ from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.statements import block_deletion, line_deletion
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import assigned_pairs, is_name, is_on_self, is_super_init, methods_of
 
@@ -52,7 +52,7 @@ class DatasetClass:
     def assigned_outside_init(self, attribute: str) -> bool:
         """Whether a method other than ``__init__`` assigns ``self.<attribute>``."""
         others = (method for key, method in self.methods.items() if key != "__init__")
-        targets = (one.target for method in others for one in walk(method) if isinstance(one, cst.AssignTarget))
+        targets = (one.target for method in others for one in find_in(method, cst.AssignTarget))
         return any(is_on_self(target, attribute) for target in targets)
 
 

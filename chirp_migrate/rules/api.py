@@ -18,13 +18,14 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Safety
 from chirp_migrate.rules.base import Proposal, Rule, listed, quoted
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
     binds,
     dotted,
+    find_own,
     is_integer,
     is_name,
     is_on_self,
@@ -52,6 +53,8 @@ __all__ = [
     "Safety",
     "binds",
     "dotted",
+    "find_in",
+    "find_own",
     "inherits",
     "is_call_of",
     "is_integer",

@@ -23,9 +23,9 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    find_in,
     is_integer,
     runtime,
-    walk,
 )
 
 _FACTORY = "OptimalDataLoaderFactory"
@@ -102,7 +102,7 @@ class DataLoaderFactory(Rule):
 
 def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterator[Proposal]:
     """The proposal for one mention of the class, if it is more than a mention."""
-    offset, root = module.span(node)[0], next(one for one in walk(node) if isinstance(one, cst.Name))
+    offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     match use_of(module, project, node):
         case Named():
             return

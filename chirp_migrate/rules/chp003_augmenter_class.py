@@ -25,10 +25,10 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    find_in,
     is_on_self,
     methods_of,
     runtime,
-    walk,
 )
 
 #: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
@@ -118,7 +118,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             problem = str(reason)
         if problem is not None:
             return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
-        calls_made = [one.func for one in walk(methods[entry]) if isinstance(one, cst.Call)]
+        calls_made = [one.func for one in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         named = ", ".join(f'"{name}"' for name in called)
         calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
@@ -130,7 +130,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
     """``random``, ``torch`` and others must be the modules, and nothing may stand for Python's own functions."""
-    for call in (one for one in walk(node) if isinstance(one, cst.Call)):
+    for call in find_in(node, cst.Call):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled
         meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))

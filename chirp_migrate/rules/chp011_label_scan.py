@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_varia
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, LabelLoop, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, runtime, walk
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, find_in, is_name, runtime
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"
@@ -120,5 +120,5 @@ def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
 
 def _free_label(code: Iterable[cst.CSTNode]) -> str:
     """``label``, with a number behind it if the code already has that name."""
-    taken = {name.value for one in code for name in walk(one) if isinstance(name, cst.Name)}
+    taken = {name.value for one in code for name in find_in(one, cst.Name)}
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -24,10 +24,10 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    find_own,
     is_name,
     keywords,
     method_called,
-    own_nodes,
 )
 
 _TRANSFER = re.compile(r"\.\s*(to|cuda)\s*\((?![^()\n]*\bnon_blocking\b)")
@@ -99,7 +99,7 @@ def _in_loop(
     batch = Batch(module, loop, [target for target, _ in found])
     collated = all(_collates_tensors(loader) for _, loader in found)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
-    calls = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
+    calls = find_own(loop.body, cst.Call)
     for call in sorted(calls, key=lambda node: module.span(node)[0]):
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):

@@ -9,7 +9,18 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, last_name, own_nodes, walk
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    find_in,
+    last_name,
+    own_nodes,
+    walk,
+)
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -83,7 +94,7 @@ def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
     bound: set[str] = set()
     for node in (loop, *own_nodes(loop)):
         if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.For | cst.CompFor):
-            bound |= {one.value for one in walk(node.target) if isinstance(one, cst.Name)}
+            bound |= {one.value for one in find_in(node.target, cst.Name)}
         elif isinstance(node, cst.AsName):
-            bound |= {one.value for one in walk(node.name) if isinstance(one, cst.Name)}
+            bound |= {one.value for one in find_in(node.name, cst.Name)}
     return any(isinstance(one, cst.Name) and one.value in bound - {"self"} for one in walk(loader))

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
 from chirp_migrate.analysis.devices.cuda_use import cuda_uses, moves_to_cuda
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, walk
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, find_in
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
 _MOVES = re.compile(r"\.cuda\(|[\"']cuda")
@@ -55,7 +55,7 @@ def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
     for method in state.sampling:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
-        calls = (one for one in walk(method.function) if isinstance(one, cst.Call))
+        calls = find_in(method.function, cst.Call)
         moving = next((one for one in calls if moves_to_cuda(module, one)), None)
         if moving is not None:
             yield Proposal(

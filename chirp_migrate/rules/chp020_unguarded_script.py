@@ -9,8 +9,21 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name, own_nodes, walk
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    find_in,
+    find_own,
+    is_name,
+    last_name,
+    own_nodes,
+    walk,
+)
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
@@ -41,13 +54,15 @@ class UnguardedScript(Rule):
         return super().concerns(text, project) and _TOP_LEVEL.search(text) is not None
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a call that names workers stands in what runs when the module is imported."""
+        """Only where a call that names workers for a loader stands in what runs when the module is imported."""
         run: list[ast.AST] = [outline.tree]
         functions = {one.name: one for one in outline.tree.body if isinstance(one, _Function)}
         for scope in run:
             calls = [one for one in outline.inside(scope) if isinstance(one, ast.Call)]
             calls = [one for one in calls if next(a for a in outline.ancestors(one) if isinstance(a, _AROUND)) is scope]
-            if any(keyword.arg in _WORKERS for call in calls for keyword in call.keywords):
+            calls = [one for one in calls if not _may_be_guarded(outline, one)]
+            telling = (one for one in calls if any(keyword.arg in _WORKERS for keyword in one.keywords))
+            if any(may_build_loader(outline, project, one) for one in telling):
                 return True
             called = (functions.get(one.func.id) for one in calls if isinstance(one.func, ast.Name))
             run += [one for one in called if one is not None and one not in run]
@@ -72,6 +87,12 @@ class UnguardedScript(Rule):
                     "loader with workers built at import: under spawn and forkserver (macOS, Windows, Linux from "
                     'Python 3.14) each worker runs this again. Put it under `if __name__ == "__main__":`',
                 )
+
+
+def _may_be_guarded(outline: Outline, node: ast.AST) -> bool:
+    """See :func:`_is_guarded`."""
+    tests = (one.test for one in outline.ancestors(node) if isinstance(one, ast.If))
+    return any(last_name(part) == "__name__" for test in tests for part in (test, *outline.inside(test)))
 
 
 def _asks_for_workers(module: Module, loader: LoaderCall) -> bool:
@@ -116,8 +137,8 @@ def _loader_names(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCa
         if isinstance(scope, cst.FunctionDef) and any(id(node) in calls for node in own_nodes(scope))
     }
     names: set[str] = set()
-    for assign in (node for scope in run for node in own_nodes(scope) if isinstance(node, cst.Assign)):
-        made = [one for one in walk(assign.value) if isinstance(one, cst.Call)]
+    for assign in (node for scope in run for node in find_own(scope, cst.Assign)):
+        made = find_in(assign.value, cst.Call)
         if any(id(one) in calls or _is_call_of(one, makers) for one in made):
             targets = [part for target in assign.targets for part in walk(target.target)]
             names |= {part.value for part in targets if isinstance(part, cst.Name)}

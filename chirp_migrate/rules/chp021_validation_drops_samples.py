@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
@@ -28,9 +28,12 @@ class ValidationDropsSamples(Rule):
     trigger = ("drop_last",)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a call says so by name."""
-        given = (one.value for one in outline.find(ast.keyword) if one.arg == "drop_last")
-        return any(isinstance(one, ast.Constant) and one.value is True for one in given)
+        """Only where a call that may build a loader says so by name."""
+        given = [one for one in outline.find(ast.keyword) if one.arg == "drop_last"]
+        calls = (
+            outline.parents[one] for one in given if isinstance(one.value, ast.Constant) and one.value.value is True
+        )
+        return any(isinstance(one, ast.Call) and may_build_loader(outline, project, one) for one in calls)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""

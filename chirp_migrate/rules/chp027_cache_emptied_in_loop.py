@@ -10,7 +10,18 @@ import libcst as cst
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
 from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, own_nodes, quoted, resolves_to
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    find_own,
+    own_nodes,
+    quoted,
+    resolves_to,
+)
 
 _EMPTIES = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.(memory\.)?(empty_cache|ipc_collect)")
 _WAITS = re.compile(r"torch\.(cuda|xpu|mps|accelerator)\.synchronize")
@@ -47,7 +58,7 @@ class CacheEmptiedInLoop(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List such calls in loops over loaders, one finding a loop; not where errors are handled."""
         for loop, _ in batch_loops(module, project, of_one_sample=False):
-            calls = [one for one in own_nodes(loop.body) if isinstance(one, cst.Call)]
+            calls = find_own(loop.body, cst.Call)
             calls = [one for one in calls if is_each_step(module, loop, one)]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [one for one in calls if resolves_to(module, one, _EMPTIES, project)]

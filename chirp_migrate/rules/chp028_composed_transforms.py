@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import libcst as cst
 
@@ -56,8 +56,7 @@ class ComposedTransforms(Rule):
             isinstance(one, ast.ClassDef)
             and all(last_name(base) == "object" for base in one.bases)
             and not (one.keywords or one.decorator_list)
-            and functions_of(one).keys() >= {"__init__", "__call__"}
-            and len(functions_of(one)["__call__"].args.args) == 2
+            and _may_hand_on(functions_of(one))
             for one in outline.tree.body
         )
 
@@ -66,6 +65,19 @@ class ComposedTransforms(Rule):
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef) and (hands_on := handing_on(statement)) is not None:
                 yield _examine(module, project, statement, hands_on)
+
+
+def _may_hand_on(methods: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]) -> bool:
+    """Whether the two methods take one argument, and ``__call__`` returns in one or two steps."""
+    if not methods.keys() >= {"__init__", "__call__"}:
+        return False
+    steps = [one for one in methods["__call__"].body if not _is_text(one)]
+    plain = all(len(methods[name].args.args) == 2 for name in ("__init__", "__call__"))
+    return plain and len(steps) in (1, 2) and isinstance(steps[-1], ast.Return)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant | ast.JoinedStr)
 
 
 def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: DelegatingTransform) -> Proposal:

@@ -83,8 +83,18 @@ class CodeStyle:
             return after  # black would break a line for the comment behind it
         return self._written(after, text) or after
 
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], str | None]:
+        return {}
+
     def _written(self, code: str, text: str) -> str | None:
         """Lines as black would write them; None where it cannot, or indents otherwise."""
+        asked = code, self.longest_line(text)
+        if asked not in self._known:
+            self._known[asked] = self._formatted(*asked)
+        return self._known[asked]
+
+    def _formatted(self, code: str, longest: int) -> str | None:
         import black
 
         newline = "\r\n" if "\r\n" in code else "\n"
@@ -96,20 +106,20 @@ class CodeStyle:
         opens = lines.rstrip().endswith(":")
         inside = f"{' ' * _INDENT * (depth + 1)}pass\n" if opens else ""
         try:
-            written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(text))
+            written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
-                written = black.format_str(ended, mode=self._mode(text))
+                written = black.format_str(ended, mode=self._mode(longest))
         except (ValueError, AssertionError):  # not for black to read: a clause of a statement, or no Python
             return None
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
 
-    def _mode(self, text: str) -> black.Mode:
+    def _mode(self, longest: int) -> black.Mode:
         import black
 
         apart = ("line_length", "trailing_commas")
         options = {name: value for name, value in self._settings.items() if name not in apart}
-        return black.Mode(line_length=self.longest_line(text), **{"string_normalization": False, **options})
+        return black.Mode(line_length=longest, **{"string_normalization": False, **options})
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:

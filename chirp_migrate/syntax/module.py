@@ -13,6 +13,7 @@ import warnings
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from pathlib import PurePosixPath
@@ -36,7 +37,8 @@ _T = TypeVar("_T")
 _LAYOUT = re.compile(
     r"whitespace|leading_lines|lines_after|header|footer|[lr]par|[lr]bracket|[lr]brace|comma|equal|semicolon|indent"
 )
-
+#: Types of fields that hold no nodes.
+_TEXTS = (str, str | None, bool)
 
 #: What a name is set to where the module that provides it is missing.
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
@@ -88,6 +90,7 @@ class Module:
         self._analyses: dict[tuple[Any, tuple[Any, ...]], Any] = {}
         self._keeps = True
         self._known_spans: dict[cst.CSTNode, tuple[int, int]] = {}
+        self._qualified: dict[cst.CSTNode, set[str]] = {}
         syntax_tree(text)
         try:
             self.tree = cst.parse_module(text)
@@ -275,11 +278,16 @@ class Module:
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
-        """Fully qualified names ``node`` may stand for, relative imports made absolute.
+        """Fully qualified names ``node`` may stand for, relative imports made absolute; not to be changed.
 
         Names defined in this module come back prefixed with the module's own dotted name; a name that only
         ``import *`` can have brought comes back once for every module it may come from.
         """
+        if node not in self._qualified:
+            self._qualified[node] = self._names_for(node)
+        return self._qualified[node]
+
+    def _names_for(self, node: cst.CSTNode) -> set[str]:
         path = _path(node)
         if path is None:
             return set()
@@ -357,6 +365,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _statements([inner] if isinstance(inner, ast.stmt) else inner.body)
 
 
+@cache
 def module_name(path: str) -> str:
     """Dotted name of the module at a posix path relative to the root; a notebook's is one that nothing can import."""
     pure = PurePosixPath(path)
@@ -364,6 +373,7 @@ def module_name(path: str) -> str:
     return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
 
 
+@cache
 def package_name(path: str) -> str:
     """Dotted name of the package that relative imports of the module at ``path`` start from."""
     return ".".join(PurePosixPath(path).parent.parts)
@@ -398,10 +408,11 @@ def _never_loads(source: str) -> bool:
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
     """What reads the fields of a node that hold code, in order of the text."""
-    names = [name for name in kind.__dataclass_fields__ if not _LAYOUT.search(name)]
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda node: tuple(getattr(node, name) for name in names)
+    names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
+    if not names:
+        return lambda node: ()
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda node: (read(node),)
 
 
 @cache
@@ -428,7 +439,7 @@ def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
         if _IS_NODE[kind]:
             children.append(value)
         elif kind is tuple or kind is list:
-            children += [one for one in value if _IS_NODE[type(one)]]
+            children += value
     return children
 
 
@@ -439,3 +450,8 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         current = pending.pop()
         yield current
         pending += reversed(code_children(current))
+
+
+def find_in(node: cst.CSTNode, *types: type[Node]) -> list[Node]:
+    """Every node of just these types at or below ``node``, in order of the text."""
+    return [one for one in walk(node) if type(one) in types]  # type: ignore[misc]

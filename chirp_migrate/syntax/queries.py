@@ -7,7 +7,7 @@ from enum import Enum
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.module import Module, Node, code_children, walk
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
@@ -74,6 +74,11 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield current
         if type(current) not in _DEFINITIONS:
             pending += code_children(current)
+
+
+def find_own(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
+    """Of :func:`own_nodes` those of just these types."""
+    return [one for one in own_nodes(scope) if type(one) in types]  # type: ignore[misc]
 
 
 def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:

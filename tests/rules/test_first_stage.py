@@ -42,3 +42,36 @@ def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
 def test_loops_that_wait_for_their_batches_pass() -> None:
     text = (FIXTURES / "rules/CHP013/requires/known-loader.asynchronous.py").read_text(encoding="utf-8")
     assert "CHP024" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "return DataLoader(dataset, collate_fn=collate)",
+        "chosen = collate\n    return DataLoader(dataset, collate_fn=chosen)",
+        "def batched(samples):\n        return collate(samples)\n\n    return DataLoader(dataset, collate_fn=batched)",
+    ],
+)
+def test_a_default_that_goes_to_a_loader_passes(use: str) -> None:
+    imports = "from torch.utils.data import DataLoader\n\n\n"
+    text = f"{imports}def make(dataset, collate=lambda samples: samples):\n    {use}\n"
+    assert "CHP007" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
+
+
+def test_a_function_given_by_position_to_a_parameter_for_transforms_passes() -> None:
+    text = """\
+import torch
+
+
+class Images:
+    def __init__(self, files, transform):
+        self.files, self.transform = files, transform
+
+
+def make(files):
+    def grey(image):
+        return image.mean(0)
+
+    return Images(files, grey)
+"""
+    assert "CHP012" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}

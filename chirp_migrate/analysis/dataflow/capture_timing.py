@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind
 
@@ -115,9 +115,7 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
             return True
         first, carriers = statement, _targets(statement)
     start = module.span(first)[0]
-    lines = sorted(
-        (one for one in walk(loop) if isinstance(one, cst.SimpleStatementLine)), key=lambda one: module.span(one)[0]
-    )
+    lines = sorted(find_in(loop, cst.SimpleStatementLine), key=lambda one: module.span(one)[0])
     for line in (one for one in lines if module.span(one)[0] >= start):
         if holds(module, place, line):
             continue
@@ -125,7 +123,7 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
         if line is not first and not names & carriers:
             continue
         grown = (targets - carriers if line is not first else targets) & _read(line)
-        methods = (one.func for one in walk(line) if isinstance(one, cst.Call))
+        methods = (one.func for one in find_in(line, cst.Call))
         calls = (one.attr.value for one in methods if isinstance(one, cst.Attribute))
         if grown or any(map(_keeps, walk(line))) or any(_KEEPS.match(called) for called in calls):
             return True
@@ -147,7 +145,7 @@ def _targets(line: cst.CSTNode) -> set[str]:
 
 
 def _plain(target: cst.CSTNode) -> list[cst.Name]:
-    return [one for one in walk(target) if isinstance(one, cst.Name)]
+    return find_in(target, cst.Name)
 
 
 def _names(line: cst.CSTNode) -> set[str]:
@@ -156,7 +154,7 @@ def _names(line: cst.CSTNode) -> set[str]:
 
 def _read(line: cst.CSTNode) -> set[str]:
     """Names in a line outside of its targets."""
-    targets = {name for one in walk(line) if isinstance(one, cst.AssignTarget) for name in _plain(one)}
+    targets = {name for one in find_in(line, cst.AssignTarget) for name in _plain(one)}
     return {one.value for one in _plain(line) if one not in targets}
 
 

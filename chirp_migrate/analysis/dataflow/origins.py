@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, own_nodes, parameters
+from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, find_own, parameters
 
 _FOUND: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
@@ -51,6 +52,12 @@ def backend_holds(project: Project, pattern: str, *words: str) -> bool:
     return found[pattern]
 
 
+def set_from_outside(attribute: str) -> str:
+    """What matches where an attribute of that name is given a value, but for ``self.attribute = …``."""
+    name = re.escape(attribute)
+    return rf"\.{name}(?<!\bself\.{name})\s*=(?!=)"
+
+
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Where ``name`` gets its value, as ``binding_scope`` says, ``with … as name`` included."""
     scope = binding_scope(module, node, name)
@@ -63,7 +70,8 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 def _names_given(module: Module, scope: cst.CSTNode) -> dict[str, _Given]:
     """What the statements and clauses of a scope give to names; of a class, those of all its methods."""
     found: dict[str, _Given] = defaultdict(_Given)
-    for node in walk(scope) if isinstance(scope, cst.ClassDef) else own_nodes(scope):
+    giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
+    for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):
         if isinstance(node, cst.AnnAssign):
             given = found[dotted(node.target) or ""]
             given.annotations.append(node.annotation.annotation)

@@ -16,7 +16,7 @@ from typing import Any
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import walk
+from chirp_migrate.syntax.module import find_in
 
 #: Give up on bodies whose branches multiply beyond this many evaluated statements.
 _STATEMENT_LIMIT = 400
@@ -464,7 +464,7 @@ class Evaluator:
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
     """Every identifier that occurs in ``node``, attributes included."""
-    return {one.value for one in walk(node) if isinstance(one, cst.Name)}
+    return {one.value for one in find_in(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:

@@ -11,8 +11,8 @@ from chirp_migrate.analysis.dataflow.effects import effect
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.qualified_names import is_call_of
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import Mention, dotted, holds, mention, names_below, own_nodes, parameters
+from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.queries import Mention, dotted, find_own, holds, mention, names_below, parameters
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -74,7 +74,7 @@ def problem_of(
         name = dotted(node)
         return name is not None and _is_fresh(module, scope, name)
 
-    early = {str(dotted(part)) for one in read for part in walk(one) if isinstance(part, cst.Name | cst.Attribute)}
+    early = {str(dotted(part)) for one in read for part in find_in(one, cst.Name, cst.Attribute)}
     every = [one for statement in statements for one in walk(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
@@ -126,7 +126,7 @@ def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Whether every value of ``name`` in its function is a new container or number."""
     if name in parameters(scope):
         return False
-    shared = (one for one in own_nodes(scope) if isinstance(one, cst.Global | cst.Nonlocal))
+    shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = origins(module, scope, name)[0]
@@ -206,6 +206,6 @@ def _binds(module: Module, binder: cst.CSTNode, mention: cst.CSTNode, name: str)
         return bool(names_below(binder.target, name)) and holds(module, binder.body, mention)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
         first = holds(module, binder.for_in.iter, mention)  # evaluated outside of the comprehension
-        targets = (one.target for one in walk(binder) if isinstance(one, cst.CompFor))
+        targets = (one.target for one in find_in(binder, cst.CompFor))
         return not first and any(names_below(target, name) for target in targets)
     return False

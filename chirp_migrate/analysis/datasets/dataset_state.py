@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.origins import set_from_outside
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
@@ -158,7 +159,7 @@ class DatasetState:
                 yield from ((attribute, value, what) for value, what in found[:1])
 
     def _set_from_outside(self, attribute: str) -> bool:
-        return self.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*=(?!=)", attribute)
+        return self.project.search(set_from_outside(attribute), attribute)
 
     def _given_up(self, uses: list[Use]) -> bool:
         for use in uses:

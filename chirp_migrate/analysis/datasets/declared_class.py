@@ -31,7 +31,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_on_self, names_bound, only_methods
 
@@ -92,7 +92,7 @@ def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
-    assigns = [one for one in walk(methods["__init__"]) if isinstance(one, cst.Assign)] if "__init__" in methods else []
+    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (one for one in assigns if len(one.targets) == 1 and is_on_self(one.targets[0].target, attribute))
     return any(_LISTS_FILES.search(module.source(one)) for one in stores)
 
@@ -137,7 +137,7 @@ class _DeclaredReader:
         return None if name is None else f"`{name}` may be rebound"
 
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
-        for found in (one for one in walk(method.body) if isinstance(one, cst.Name)):
+        for found in find_in(method.body, cst.Name):
             owner = self._module.scopes.lookup(found.value, found)
             if not is_variable(self._module, found) or (owner is not None and owner[0].node is method):
                 continue

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
 from chirp_migrate.analysis.qualified_names import is_call_of
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binds, is_name, method_called, own_nodes
 
@@ -89,7 +89,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
-        named = [n for one in annotations for n in walk(one) if isinstance(n, cst.Name | cst.Attribute)]
+        named = [n for one in annotations for n in find_in(one, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
     return isinstance(value, cst.Call) and _maker(module, project, value) is value
 
@@ -109,7 +109,7 @@ def _maker(module: Module, project: Project, value: cst.BaseExpression) -> cst.C
 
 def _always_alike(module: Module, made: cst.Call) -> bool:
     """Whether a generator made anew is in the same state as before: it is seeded, or PyTorch's, with its fixed seed."""
-    calls = [one for one in walk(made) if isinstance(one, cst.Call)]
+    calls = find_in(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(one.args for one in calls)
 
 

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_on_self, is_super_init, names_below, own_nodes, parameters
 
@@ -52,7 +52,7 @@ def _only_stores(project: Project, qualified: str) -> bool:
         return False
     module, definition = found
     methods = [one for one in definition.body.body if isinstance(one, cst.FunctionDef)]
-    targets = (one.target for one in walk(definition) if isinstance(one, cst.AssignTarget))
+    targets = (one.target for one in find_in(definition, cst.AssignTarget))
     stored = {one.attr.value for one in targets if isinstance(one, cst.Attribute) and is_on_self(one)}
     own = {one.name.value for one in methods} | stored
     for position, statement in enumerate(definition.body.body):

@@ -11,10 +11,11 @@ from chirp_migrate.analysis.dataflow.onlookers import is_changed
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     dotted,
+    find_own,
     is_name,
     is_on_self,
     is_super,
@@ -77,7 +78,7 @@ class SampleTransforms:
             return
         for method in (self._methods[name] for name in self._running):
             local = names_bound(method) - {"self"}
-            found = {node for node in own_nodes(method.body) if isinstance(node, cst.Call) and self._makes(node)}
+            found = {node for node in find_own(method.body, cst.Call) if self._makes(node)}
             outermost = (call for call in found if not found.intersection(self._around(call, method)))
             for call in sorted(outermost, key=lambda one: self._module.span(one)[0]):
                 if not any(isinstance(one, cst.Name) and one.value in local for one in walk(call)):
@@ -108,12 +109,12 @@ class SampleTransforms:
         self._check_use(method, call)
         self._check_class(method)
         self._check_init()
-        names = {one.value for one in walk(call) if isinstance(one, cst.Name)} - {"self"}
+        names = {one.value for one in find_in(call, cst.Name)} - {"self"}
         shadowed = names_bound(self.init) & (names - attributes)
         if shadowed:
             raise NotOnce(f"`{min(shadowed)}` means something else in `__init__`")
         conditional = any(isinstance(one, _CONDITIONS) for one in self._around(call, method))
-        leaves = (module.span(one)[1] for one in own_nodes(method) if isinstance(one, cst.Return | cst.Raise))
+        leaves = (module.span(one)[1] for one in find_own(method, cst.Return, cst.Raise))
         returned = any(end < module.span(call)[0] for end in leaves)
         if attributes and (conditional or returned or not ENTRY.fullmatch(method.name.value)):
             raise NotOnce(f"it is only made under a condition, and `self.{min(attributes)}` may not fit otherwise")
@@ -203,7 +204,7 @@ class SampleTransforms:
         if init is None or not isinstance(init.body, cst.IndentedBlock) or init.decorators:
             raise NotOnce("the class has no `__init__` of the usual form")
         firsts = [next(iter(parameters(one)), "") for one in (init, method)]
-        named = {one.value for one in walk(definition.body) if isinstance(one, cst.Name)}
+        named = {one.value for one in find_in(definition.body, cst.Name)}
         if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
             raise NotOnce("the class defines how its attributes are set or read")
         if backend_holds(project, r"\b__new__\b", "__new__"):

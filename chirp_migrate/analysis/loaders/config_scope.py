@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, methods_of
+from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of
 
 _CONFIG_NAMES = ("config", "cfg")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -32,15 +32,12 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
             if _is_read(module, function, attribute, node, end):
                 return attribute
             init = methods_of(owner).get("__init__")
-            targets = (one for one in walk(owner) if isinstance(one, cst.AssignTarget))
-            given = [one for one in targets if dotted(one.target) == attribute]
-            if (
-                init is not None
-                and init is not function
-                and all(module.enclosing_function(one) is init for one in given)
-                and _is_read(module, init, attribute, init.body, module.span(init)[1])
-            ):
-                return attribute
+            if init is None or init is function:
+                pass
+            elif _is_read(module, init, attribute, init.body, module.span(init)[1]):
+                given = [one for one in find_in(owner, cst.AssignTarget) if dotted(one.target) == attribute]
+                if all(module.enclosing_function(one) is init for one in given):
+                    return attribute
         if _is_read(module, function, name, node, end):
             return name
     return None
@@ -52,7 +49,7 @@ def _has_self(function: cst.FunctionDef) -> bool:
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Whether ``function`` has surely read ``mapping`` before ``end``, if it has come to ``node``."""
-    reads = [one for one in walk(function.body) if isinstance(one, cst.Call) and _gets(one, mapping)]
+    reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
     given = [module.span(one)[0] for one in walk(function.body) if _binds(one, mapping)] if reads else []
     around = {node, *module.ancestors(node)}
     return any(
@@ -61,6 +58,11 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
         and _is_evaluated(module, read, around)
         for read in reads
     )
+
+
+def _looked_up(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
+    """Calls of a ``get`` in a function."""
+    return [one for one in find_in(function.body, cst.Call) if method_called(one) == "get"]
 
 
 def _gets(call: cst.Call, mapping: str) -> bool:

@@ -18,7 +18,7 @@ from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
 from chirp_migrate.analysis.qualified_names import LOADER, inherits, resolves_to
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, method_called, own_nodes, parameters
 
@@ -167,7 +167,7 @@ class _Loading:
         if name is None:
             return False
         values, _ = origins(self._module, scope_of(self._module, node, name), name)
-        calls = (part for one in values for part in walk(one.value) if isinstance(part, cst.Call))
+        calls = (part for one in values for part in find_in(one.value, cst.Call))
         if any(_stands_for(self._module, self._project, part.func, pattern) for part in calls):
             return True
         # A property or a parameter.
@@ -189,7 +189,7 @@ class _Loading:
         target = next((one.value for one in given if one.keyword is not None and one.keyword.value == "target"), None)
         run = self.reading.methods("run") if not given else [] if target is None else self.reading.functions_in(target)
         reached = [one for function in run for one in self.reading.followed(function)]
-        calls = [node for one in reached for node in walk(one) if isinstance(node, cst.Call)]
+        calls = [node for one in reached for node in find_in(one, cst.Call)]
         puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._queues(call.func)]
         if not puts or any(_trains(one) for one in reached):
             return False
@@ -257,7 +257,7 @@ class _Loading:
         """Whether a ``with`` makes a stream current and moves something to a device."""
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
-        calls = [one for one in walk(block.body) if isinstance(one, cst.Call)]
+        calls = find_in(block.body, cst.Call)
         followed = [
             found for one in calls for function in self.reading.functions_in(one.func) for found in walk(function)
         ]

@@ -9,7 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
 
@@ -147,7 +147,7 @@ class DataReading:
         """A function with those of the module, and of the same class, that it calls."""
         found = [function]
         for one in found:
-            for call in (node for node in walk(one) if isinstance(node, cst.Call)):
+            for call in find_in(one, cst.Call):
                 found += [new for new in self._definitions(call.func) if all(new is not old for old in found)]
         return found
 

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, method_called, own_nodes
+from chirp_migrate.syntax.queries import dotted, find_own, is_name, method_called
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
@@ -115,6 +115,6 @@ def is_told_the_epoch(
     if any(dotted(one.value) in receivers for one in telling if isinstance(one, cst.Attribute)):
         return True
     names = module.once(LoaderNames, project)
-    called: Iterable[cst.Call] = (node for node in own_nodes(loop.body) if isinstance(node, cst.Call))
+    called: Iterable[cst.Call] = find_own(loop.body, cst.Call)
     definitions = (one for call in called for one in names.functions(call))
     return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

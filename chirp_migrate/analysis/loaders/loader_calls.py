@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keywords
 
@@ -72,6 +74,11 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         arguments = keywords(call)
         arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
+
+
+def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
+    """Whether a call may be one of :func:`loader_calls`."""
+    return any(map(_LOADERS.fullmatch, project.possible_names(outline, call.func)))
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:

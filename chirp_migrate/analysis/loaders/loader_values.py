@@ -19,7 +19,7 @@ from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_on_self, own_nodes, parameters
+from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, parameters
 
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
@@ -146,7 +146,7 @@ class LoaderNames:
         if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self._functions(module, call, names):
-            returned = [n.value for n in own_nodes(function) if isinstance(n, cst.Return) and n.value is not None]
+            returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
             found = _either(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import is_name, own_nodes, parameters
+from chirp_migrate.syntax.queries import find_own, is_name, parameters
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
 _ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
@@ -119,7 +119,7 @@ def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -
     parent = module.parents.get(name)
     if isinstance(parent, cst.Attribute) and parent.attr is name:
         return set()
-    targets = [one for one in own_nodes(function) if isinstance(one, cst.Name) and one.value == name.value]
+    targets = [one for one in find_own(function, cst.Name) if one.value == name.value]
     bindings = [one for one in targets if isinstance(module.parents[one], _BINDINGS)]
     bindings = [one for one in bindings if getattr(module.parents[one], "target", None) is one]
     if not bindings:

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.devices.device_moves import is_dtype, moved_to
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import Mention, mention
 
 #: Methods and attributes that tell of a tensor what is the same on every device.
@@ -56,7 +56,7 @@ class _Reading:
     def uses(self) -> BatchUses:
         problems = []
         for name in sorted(
-            (one for one in walk(self._loop.body) if isinstance(one, cst.Name)),
+            find_in(self._loop.body, cst.Name),
             key=lambda one: self._module.span(one)[0],
         ):
             if mention(self._module, name) is not Mention.READ or self._batch.value(name) is None:
@@ -186,7 +186,7 @@ class _Reading:
             for one in walk(node.target)
             if isinstance(one, cst.Name)
         }
-        for name in {one.value for one in walk(self._target) if isinstance(one, cst.Name)} - bound:
+        for name in {one.value for one in find_in(self._target, cst.Name)} - bound:
             if is_read_outside(self._module, self._loop, name):
                 yield f"`{name}` may be used again behind the loop"
 

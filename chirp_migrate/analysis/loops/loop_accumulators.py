@@ -32,6 +32,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
     dotted,
+    find_own,
     holds,
     is_name,
     mention,
@@ -256,7 +257,7 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
             raise NotProven("the function is a generator or coroutine, and others run in between")
         if isinstance(node, cst.Call) and module.qualified_names(node.func) & _INSPECTS:
             raise NotProven("the function uses `locals()` or the like")
-    for call in (one for one in own_nodes(loop.body) if isinstance(one, cst.Call)):
+    for call in find_own(loop.body, cst.Call):
         if any(_CLOCKS.fullmatch(one) for one in module.qualified_names(call.func)):
             raise NotProven("its steps are timed, and would be timed before they are done")
 

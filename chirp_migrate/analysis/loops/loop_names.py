@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import assigned_pairs, holds, own_nodes
+from chirp_migrate.syntax.queries import assigned_pairs, find_own, holds
 
 COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
@@ -61,8 +61,7 @@ class LoopNames(ABC, Generic[T]):
 
     def _read_body(self) -> None:
         """Go through all that binds names in the body."""
-        nodes = [node for node in own_nodes(self._loop.body) if isinstance(node, _BINDING)]
-        for node in sorted(nodes, key=lambda one: self._module.span(one)[0]):
+        for node in sorted(find_own(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
             self._read(node)
 
     def _read(self, node: cst.CSTNode) -> None:

@@ -18,15 +18,9 @@ from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch
 from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames, statement_of
-from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.module import Module, code_children, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import (
-    Mention,
-    is_name,
-    keywords,
-    mention,
-    own_nodes,
-)
+from chirp_migrate.syntax.queries import Mention, is_name, keywords, mention, own_nodes
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: What may stand behind a wait and belongs to it: ``.cpu().numpy().tolist()``.
@@ -139,7 +133,7 @@ class DeviceLoop(LoopNames[bool]):
             if device is None:  # to_device(batch, device)
                 device = next((one.value for one in call.args if names_device(self._module, one.value)), None)
                 parts = [one.value for one in call.args]
-            names = (name for part in parts for name in walk(part) if isinstance(name, cst.Name))
+            names = (name for part in parts for name in find_in(part, cst.Name))
             if device is not None and any(
                 mention(self._module, one) is Mention.READ and self._batch.value(one) is not None for one in names
             ):
