@@ -33,7 +33,7 @@ from chirp_migrate.training.process import machine as machines
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
-_SECONDS = 1800
+_SECONDS = 3600
 
 
 @dataclass(frozen=True)
