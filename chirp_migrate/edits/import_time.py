@@ -7,15 +7,19 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.edits.signatures import check_annotations, stays
+from chirp_migrate.edits.signatures import check_annotations, is_ours, stays
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
-#: Decorators that do nothing besides making another method.
-_DECORATORS = re.compile(r"(builtins|functools|abc|typing|typing_extensions|torch)\..+|.+\.(setter|getter|deleter)")
+#: Decorators that make another method, and keep nothing that classes of several calls would share.
+_DECORATORS = re.compile(
+    r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
+    r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
+)
 
 
 def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
@@ -40,11 +44,11 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
             check_annotations(module, statement, offset)
             every = (*statement.params.posonly_params, *statement.params.params, *statement.params.kwonly_params)
             for parameter in every:
-                if not stays(module, parameter.default, offset):
+                if not stays(module, project, parameter.default, offset):
                     raise NotMovable(
                         f"the default of `{parameter.name.value}` would be made when the module is imported"
                     )
-        elif not _does_nothing(statement) and not _is_constant(module, statement, offset):
+        elif not _does_nothing(statement) and not _is_constant(module, project, statement, offset):
             raise NotMovable("its body does more than define methods, and would when the module is imported")
 
 
@@ -53,8 +57,8 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
     known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
-    if not known or not all(stays(module, one.value, offset) for one in given):
-        raise NotMovable("a decorator in it would be called when the module is imported")
+    if not known or not all(stays(module, project, one.value, offset) for one in given):
+        raise NotMovable("a decorator in it may keep something, for all calls when it is at module level")
 
 
 def _does_nothing(statement: cst.CSTNode) -> bool:
@@ -64,13 +68,13 @@ def _does_nothing(statement: cst.CSTNode) -> bool:
     return is_docstring(statement)
 
 
-def _is_constant(module: Module, statement: cst.CSTNode, offset: int) -> bool:
+def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
         if isinstance(small, cst.Pass):
             continue
-        if not isinstance(small, cst.Assign | cst.AnnAssign) or not stays(module, small.value, offset):
+        if not isinstance(small, cst.Assign | cst.AnnAssign) or not stays(module, project, small.value, offset):
             return False
         if isinstance(small, cst.AnnAssign):
             return False
@@ -94,12 +98,10 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if decisive(module.span(one.node)[0] for one in owner[1]) >= offset:
             raise NotMovable(f"`{name.value}` is defined further down in the module")
         path = dotted(expression) or name.value
+        if is_replaced(module, project, path):
+            raise NotMovable(f"other code gives `{path}` a value after the module is imported")
         is_attribute = path.startswith(f"{name.value}.")
         if is_attribute and any(
-            one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner[1]
+            one.kind is Kind.IMPORT and is_ours(module, project, one.qualified) for one in owner[1]
         ):
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
-
-
-def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])

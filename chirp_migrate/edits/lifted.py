@@ -9,6 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
 from chirp_migrate.analysis.dataflow.origins import backend_holds
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.movability import check_body, check_values
@@ -89,11 +90,14 @@ class Lifted:
         """
         given = self.node.params
         defaulted = [one for one in (*given.posonly_params, *given.params) if one.default is not None]
-        moving = [n for n, one in enumerate(defaulted) if not stays(self.module, one.default, self.place)]
+        moving = [n for n, one in enumerate(defaulted) if not self._stays(one)]
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable("a positional-only parameter has a default that is evaluated where the function stands")
-        return taken + [one for one in given.kwonly_params if not stays(self.module, one.default, self.place)]
+        return taken + [one for one in given.kwonly_params if not self._stays(one)]
+
+    def _stays(self, parameter: cst.Param) -> bool:
+        return stays(self.module, self.project, parameter.default, self.place)
 
     def check_calls(self, names: Collection[str]) -> None:
         """See that nothing that is called by one of ``names`` is given one of the bound parameters by its position.
@@ -115,23 +119,71 @@ class Lifted:
         if any(path != self.module.path for path, _ in self.project.matching(elsewhere, *names)):
             raise problem
 
-    def check_onlookers(self, uses: Iterable[cst.Name], *, replaced: bool = False) -> None:
+    def check_onlookers(self, uses: Iterable[cst.CSTNode], *, replaced: bool = False) -> None:
         """See that nothing can tell it from what it becomes.
 
         Args:
-            uses: where it is read by its name.
+            uses: where it stands, or is read by its name.
             replaced: whether that is another function than its own.
 
         Raises:
             NotMovable: something may.
         """
-        if any(isinstance(self.module.parents[use], cst.Attribute) for use in uses):
+        uses = list(uses)
+        if any(isinstance(step_of(self.module, use), Member) for use in uses):
             raise NotMovable("attributes of it are used")
+        if any(self._is_inspected(use) for use in uses):
+            raise NotMovable("`inspect` looks at it")
         if backend_holds(self.project, _LOOKS, *_LOOKED_AT):
             raise NotMovable("the project reads names or code of functions")
         holds = replaced or self.is_changed  # a deep copy copies what is bound as well; of a function, it does not
+        if holds and any(self._may_be_method(use) for use in uses):
+            raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
         if holds and backend_holds(self.project, _COPIES, "deepcopy", "__deepcopy__"):
             raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
+
+    def _is_inspected(self, use: cst.CSTNode) -> bool:
+        match step_of(self.module, use):
+            case Given(_, call):
+                return any(one.startswith("inspect.") for one in self.module.qualified_names(call.func))
+        return False
+
+    def _may_be_method(self, use: cst.CSTNode) -> bool:
+        """Whether it may be made an attribute of a class there, whose objects then call it with themselves first."""
+        module, step = self.module, step_of(self.module, use)
+        match step:
+            case Chosen(whole):
+                return self._may_be_method(whole)
+            case Assigned(targets):
+                owners = (one.value for one in targets if isinstance(one, cst.Attribute))
+                names = (one for one in targets if isinstance(one, cst.Name))
+                in_class = any(isinstance(module.scopes.scope_of(one).node, cst.ClassDef) for one in names)
+                return in_class or any(map(self._may_be_class, owners))
+            case Entry(_, display):
+                match step_of(module, display):
+                    case Given(_, cst.Call(func=cst.Name(value="type"))):
+                        return True
+            case Given(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
+                return given is argument and self._may_be_class(owner.value)
+        return False
+
+    def _may_be_class(self, owner: cst.BaseExpression) -> bool:
+        """Whether what an attribute is set on may be a class; what nothing says of, if this takes an object first."""
+        module = self.module
+        match owner:
+            case cst.Call(func=called):
+                return is_name(called, "type")
+            case cst.Name(value="cls") | cst.Attribute(attr=cst.Name(value="__class__")):
+                return True
+            case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)) if name[0].isupper():
+                return True
+            case cst.Name(value=name):
+                found = module.scopes.lookup(name, owner)
+                if found is not None and name == "self" and _owning_method(module, Capture(name, *found)) is not None:
+                    return False
+        given = self.node.params
+        positional = [*given.posonly_params, *given.params]
+        return len(positional) != 1 or positional[0].name.value == "self" or isinstance(given.star_arg, cst.Param)
 
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
         """A free name, of a method also in classes that share methods with its class.
@@ -149,7 +201,10 @@ class Lifted:
         )
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
-        while has_relatives and project.search(rf"\b{name}\b", name):
+        # Whoever has an object of any class may ask it for its attributes.
+        while project.search(
+            rf"\b{name}\b" if has_relatives else rf"""\b{name}(?<=\.{name})(?<!\bself\.{name})\b|["']{name}["']""", name
+        ):
             used.add(name)
             name = move.free_name(self.module, wishes, used)
         return name
@@ -207,4 +262,6 @@ def _owning_method(module: Module, captured: Capture) -> cst.FunctionDef | None:
         return None
     parameters = [*method.params.posonly_params, *method.params.params]
     is_first = bool(parameters) and parameters[0].name.value == "self" and len(captured.bindings) == 1
-    return method if is_first and isinstance(module.scopes.scope_of(method).node, cst.ClassDef) else None
+    owner = module.scopes.scope_of(method).node
+    makes_objects = isinstance(owner, cst.ClassDef) and not any(is_name(one.value, "type") for one in owner.bases)
+    return method if is_first and makes_objects else None

@@ -12,6 +12,7 @@ from chirp_migrate.analysis.dataflow.closures import Capture, mentions
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import dotted, find_own
 from chirp_migrate.syntax.scopes import Scope
 
 #: Names whose meaning depends on the function, or the class, they stand in.
@@ -20,11 +21,17 @@ _OF_CLASS = frozenset({"super", "__class__"})
 
 
 def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """See that nothing in a function or class depends on where it stands, besides the names it reads.
+    """See that nothing in a function or class depends on where it stands, besides the names it reads, nor the function
+    around on having it.
 
     Raises:
         NotMovable: something does.
     """
+    outer = module.enclosing_function(node)
+    for call in find_own(outer, cst.Call) if outer is not None else ():
+        word = dotted(call.func) or ""
+        if word in _OF_FUNCTION and module.scopes.lookup(word, call) is None:
+            raise NotMovable(f"`{word}` in the function around it may look at its names")
     for one in walk(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:

@@ -7,31 +7,39 @@ from collections.abc import Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.analysis.dataflow.onlookers import is_settled
 from chirp_migrate.edits.move_definition import NotMovable, whole_span
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
-def stays(module: Module, default: cst.BaseExpression | None, offset: int) -> bool:
-    """Whether a default is the same thing when it is evaluated at ``offset`` of the module instead."""
+def stays(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
+    """Whether a default is the same thing when it is evaluated at ``offset`` of the module, on import, instead."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
-        return stays(module, default.expression, offset)
+        return stays(module, project, default.expression, offset)
     if isinstance(default, cst.Tuple):
-        return all(stays(module, one.value, offset) for one in default.elements)
-    path = dotted(default)
-    owner = module.scopes.lookup(path.partition(".")[0], default) if path is not None else None
+        return all(stays(module, project, one.value, offset) for one in default.elements)
+    path = dotted(default) or ""
+    first, dot, _ = path.partition(".")
+    owner = module.scopes.lookup(first, default)
     if owner is None:
-        return path is not None and "." not in path and module.scopes.is_builtin(path)
+        return not dot and module.scopes.is_builtin(first)
     scope, places = owner
-    # An attribute of something that is no import may have another value by then.
-    fixed = len(places) == 1 and (places[0].kind is Kind.IMPORT or "." not in str(path))
-    return fixed and isinstance(scope.node, cst.Module) and module.span(places[0].node)[0] < offset
+    # An attribute may have another value by then, but for those of other packages' modules.
+    fixed = not dot or (places[0].kind is Kind.IMPORT and not is_ours(module, project, places[0].qualified))
+    return fixed and isinstance(scope.node, cst.Module) and is_settled(module, project, path, places, offset)
+
+
+def is_ours(module: Module, project: Project, qualified: str) -> bool:
+    """Whether an import is one of the project's own: such a module may not be imported to its end by then."""
+    return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
 def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
@@ -23,6 +24,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    dotted,
     find_in,
     is_integer,
     runtime,
@@ -37,8 +39,8 @@ _LEFT_ALONE = {
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the call that builds the loader is not seen; call "
     f"`{_FACTORY}.create_loader` there instead",
-    "replaced-by-test": "a test patches `{}` in this module, and would miss; patch "
-    f"`{_FACTORY}` there and migrate this by hand",
+    "replaced": "other code, such as a test, puts something else in the place of `{}`, and would miss; do so with "
+    f"`{_FACTORY}` and migrate this by hand",
     "no-dataset": "`DataLoader` call without a dataset: left alone",
     "too-many-arguments": "`DataLoader` call with more arguments than it takes, or one twice: left alone",
 }
@@ -55,7 +57,8 @@ class DataLoaderFactory(Rule):
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call gives no parameter twice, and no more positional arguments than there are.
     - `not-replaced`: no other file of the project holds the text of a `patch` or `setattr` that puts something else in
-      the place of the name in this module.
+      the place of the name in this module, and no file that of an assignment to an attribute of that name, or to
+      `DataLoader`, but of ``self``. What a `patch` of PyTorch's own does to modules that have imported it is nothing.
 
     A loader that is clearly for training or for validation is built by the factory's method for that: names say which
     (of the loader, its dataset, or the function that returns it), else a literal `shuffle`. There `num_workers` becomes
@@ -115,14 +118,25 @@ def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, 
         case _:
             message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
             proposal = Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
-    if proposal.edits and project.is_replaced(module, root.value):
-        proposal = _left_alone(offset, "replaced-by-test", root.value)
+    if proposal.edits and _is_replaced(module, project, node, root.value):
+        proposal = _left_alone(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
         # Imported where the class was, if that is in a function of a module that loads without torch.
         beside = local_import_edits(module, root, runtime(_FACTORY), project.import_style)
         needed = frozenset({runtime(_FACTORY)}) if beside is None else frozenset()
         proposal = replace(proposal, edits=(*proposal.edits, *(beside or ())), imports=needed)
     yield proposal
+
+
+def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: str) -> bool:
+    """Whether other code puts something else in the place of the class, in this module or in PyTorch."""
+    owner = module.scopes.lookup(root, node)
+    asked_again = isinstance(node, cst.Attribute) or owner is None or owner[0] is not module.scopes.module
+    return (
+        is_replaced(module, project, dotted(node) or root)
+        or is_replaced(module, project, "DataLoader")
+        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader")))
+    )
 
 
 def _left_alone(offset: int, why: str, what: str = "") -> Proposal:

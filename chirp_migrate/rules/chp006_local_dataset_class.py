@@ -29,10 +29,11 @@ class LocalDatasetClass(Rule):
     - `plain-bases`: its bases are named, known where it moves, and PyTorch's or torchvision's, or classes of the
       project over such, without ``__init_subclass__`` and methods that make, copy or look at objects and their
       attributes.
-    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch; these, defaults
-      and annotations are known where it moves, and the same.
+    - `plain-body`: its body holds methods and constants; decorators are those of Python and PyTorch that keep nothing;
+      these, bases, defaults and annotations are known where it moves, and the same: no other code gives a name of the
+      module another value, nor an attribute called so.
     - `placeless`: nothing in it depends on where it stands: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``.
+      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``.
     - `no-class-state`: it does not set attributes of itself, nor use itself by its name but for ``super`` and to read
       attributes.
     - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter is

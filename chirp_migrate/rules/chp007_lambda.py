@@ -24,23 +24,24 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Requires, of a lambda that goes to a loader, a dataset or a transform:
 
-    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars` or
-      `super`, no `__class__`, no name that is private to the class around.
+    - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`, which
+      the function around does not call either, or `super`, no `__class__`, no name private to the class around.
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
     - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
       no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.
     - `same-turn`: if such a name gets its value in a loop, nothing keeps the lambda beyond the turn; and it is not the
       variable of a comprehension.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
-    - `not-looked-at`: no attribute of it is used, and no file of the project has `.__name__` (but of a class),
-      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
-      `LambdaType`.
+    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, and no file of the project has
+      `.__name__` (but of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
+      `isroutine`, `FunctionType` or `LambdaType`.
     - `not-copied`: if values are bound to what takes its place, no file of the project has a `deepcopy` of anything but
       what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
     - `room-for-values`: then `partial` is `functools.partial` there, and it has no `**` that would take them.
     - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
       called as it is gives that parameter by position.
-    - `not-a-method`: if values are bound, it does not stand in the body of a class.
+    - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of a
+      class, or of what may be one and would call it with itself first.
 
     What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
     once, above it, and no call passes an argument by the name of its parameter.
@@ -90,7 +91,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     lifted.check()
     named, instead = _named(module, node), instead_of(module, project, node)
     reads = [use for name in named for use in reads_of(module, name, scope)]
-    lifted.check_onlookers(reads, replaced=instead is not None)
+    lifted.check_onlookers([node, *reads], replaced=instead is not None)
     left_over = move.left_over_imports(module, span, lifted.imports)
     match instead:
         case Forwarded(function):

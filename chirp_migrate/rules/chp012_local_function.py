@@ -28,7 +28,8 @@ class LocalFunction(Rule):
     """Requires, of a function inside a function that goes to a loader, a dataset or a transform:
 
     - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
-      `dir`, `eval`, `exec`, `locals`, `vars` or `super`, no `__class__`, no name that is private to the class around.
+      `dir`, `eval`, `exec`, `locals`, `vars`, which the function around does not call either, or `super`, no
+      `__class__`, no name private to the class around. It is no attribute of a class if values are bound to it.
     - `plain-definition`: it has no decorator but `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
       type parameters, and its name is not deleted.
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
@@ -37,9 +38,9 @@ class LocalFunction(Rule):
     - `same-turn`: if such a name gets its value in a loop, nothing keeps the function beyond the turn; and it is not
       the variable of a comprehension.
     - `one-import`: such a name that is imported there is so in one way only, and on every way there.
-    - `not-looked-at`: no attribute of it is used, and no file of the project has `.__name__` (but of a class),
-      `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or
-      `LambdaType`.
+    - `not-looked-at`: no attribute of it is used, `inspect` is not given it, and no file of the project has
+      `.__name__` (but of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
+      `isroutine`, `FunctionType` or `LambdaType`.
     - `not-copied`: if values are bound to it, no file of the project has a `deepcopy` of anything but what is called a
       model, its state, weights, parameters or configuration: the values would be copied as well.
     - `room-for-values`: then `partial` is `functools.partial` there, it has no `**` that would take them, and it does
@@ -106,12 +107,12 @@ def _lift(
     title = node.name.value
     lifted = Lifted(module, project, node, move.insertion_offset(module, node))
     uses = reads_of(module, title, module.scopes.scope_of(node))
-    _check_definition(module, node, uses)
+    _check_definition(lifted, node, uses)
     lifted.check()
     signatures.check_annotations(module, node, lifted.place)
     lifted.check_calls({title, purpose})
     lifted.check_onlookers(uses)
-    goes = _is_plain(module, node) and not lifted.is_changed
+    goes = _is_plain(module, node, uses) and not lifted.is_changed
     if lifted.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in lifted.bound]
@@ -142,11 +143,13 @@ def _lift(
     return Proposal(module.span(node.name)[0], message, move.joined(edits), imports)
 
 
-def _check_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
+def _check_definition(lifted: Lifted, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
+    module = lifted.module
     for one in node.decorators:
-        called = one.decorator.func if isinstance(one.decorator, cst.Call) else one.decorator
-        names = module.qualified_names(called)
-        if not names or not names <= _HARMLESS or captures(module, one):
+        call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
+        names = module.qualified_names(call.func)
+        same = all(signatures.stays(module, lifted.project, given.value, lifted.place) for given in call.args)
+        if not names or not names <= _HARMLESS or captures(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
         raise NotMovable("it has type parameters")
@@ -154,10 +157,11 @@ def _check_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.
         raise NotMovable("its name is deleted")
 
 
-def _is_plain(module: Module, node: cst.FunctionDef) -> bool:
-    """Whether the definition is the only one of its name, straight in the body of the function."""
-    scope = module.scopes.scope_of(node)
-    return len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
+def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
+    """Whether the definition is the only one of its name, straight in the body of the function, and all uses follow."""
+    scope, start = module.scopes.scope_of(node), module.span(node)[0]
+    is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
+    return is_only and all(module.span(use)[0] > start for use in uses)
 
 
 def _name(lifted: Lifted, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:

@@ -326,12 +326,13 @@ class Project:
                     end = clause.find(")") if clause.lstrip(" \t\\\r\n").startswith("(") else clause.find("\n")
                     yield from re.findall(r"\w+|\*", clause if end < 0 else clause[:end])
 
-    def is_replaced(self, module: Module, name: str) -> bool:
-        """Whether a file of the backend puts something else in the place of ``name`` in ``module``, as tests do.
+    def is_replaced(self, module: str, name: str, besides: str = "") -> bool:
+        """Whether a file other than ``besides`` puts something else in the place of ``name`` in a module, as tests do.
 
-        ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``.
+        ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")`` and ``setattr(train, "DataLoader", …)``,
+        the module by the last part of its name.
         """
-        return bool(self._replaced.get((module.name.rpartition(".")[2], name), set()) - {module.path})
+        return bool(self._replaced.get((module, name), set()) - {besides})
 
     @cached_property
     def _replaced(self) -> dict[tuple[str, str], set[str]]:

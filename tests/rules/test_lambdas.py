@@ -298,6 +298,25 @@ def test_a_method_name_is_free_in_related_classes() -> None:
     after, _ = migrate(text, other=other)
     assert "self.scale = self._Base_scale" in after
     assert "self.scale = self._scale" in migrate(text, other=other.replace("(Base)", "(Other)"))[0]
+    assert "self.scale = self._Base_scale" in migrate(text, other="thing._scale = 3\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("owner", "moves"),
+    [("type(ds)", False), ("Data", False), ("ds.__class__", False), ("ds", False), ("self", True), ("Data(ds)", True)],
+)
+def test_a_lambda_with_bound_values_is_no_method(owner: str, moves: bool) -> None:
+    text = f"class A(Dataset):\n    def f(self, ds, k):\n        {owner}.transform = lambda ds, x: x * k\n"
+    assert ("partial(_transform, k=k)" in migrate(text)[0]) is moves
+    text = "def f(ds, k):\n    setattr(ds, 'transform', lambda self: k)\n    ds.transform = lambda x: x * k\n"
+    assert "transform = partial(_transform, k=k)" in migrate(text)[0]
+
+
+def test_a_default_that_other_code_sets_is_bound_where_it_stood() -> None:
+    text = "SIZE = 3\ndef f(ds):\n    return g(ds, collate_fn=lambda b, size=SIZE: (b, size))\n"
+    assert "def _collate_fn(b, size=SIZE):" in migrate(text)[0]
+    for other in ("import a\na.SIZE = 4\n", "import a\nsetattr(a, 'SIZE', 4)\n", "vars(m)['SIZE'] = 4\n"):
+        assert "partial(_collate_fn, size=SIZE)" in migrate(text, other=other)[0]
 
 
 #: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.

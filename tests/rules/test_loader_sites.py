@@ -396,12 +396,23 @@ def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None
         ("monkeypatch.setattr(pkg.a, 'DataLoader', Fake)", True),
         ("monkeypatch.setattr('pkg.a.DataLoader', Fake)", True),
         ("patch.object(a, 'DataLoader')", True),
+        ("import torch.utils.data as tud\ntud.DataLoader = Traced", True),
+        ("def install(module):\n    module.DataLoader, module.Dataset = Traced, Data", True),
+        ("vars(a)['DataLoader'] = Traced", True),
+        ("setattr(a, 'DataLoader', Traced)", True),
         ("patch('torch.utils.data.DataLoader')", False),
         ("patch('pkg.b.DataLoader')", False),
         ("log('a.DataLoader')", False),
+        ("self.DataLoader = DataLoader if a.DataLoader == DataLoader else None", False),
     ],
 )
-def test_what_a_test_replaces_by_name_stays(test: str, replaced: bool) -> None:
+def test_what_other_code_replaces_by_name_stays(test: str, replaced: bool) -> None:
     text = f"{IMPORT}x = DataLoader(d)\n"
     after, findings = migrate(text, test_a=test)
-    assert (after == text) is replaced and reasons(findings) == ["replaced-by-test"] * replaced
+    assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
+
+
+def test_what_a_test_replaces_in_pytorch_stays_where_it_is_asked_for_again() -> None:
+    text = "import torch\nx = torch.utils.data.DataLoader(d)\n"
+    after, findings = migrate(text, test_a="patch('torch.utils.data.DataLoader')")
+    assert after == text and reasons(findings) == ["replaced"]

@@ -7,7 +7,10 @@ import textwrap
 import pytest
 import support
 
-HEADER = "import torch\nfrom torch.utils.data import Dataset\nimport pkg.base\nimport other\nfrom .base import Base\n"
+HEADER = (
+    "import functools\nimport torch\nfrom torch.utils.data import Dataset, Dataset as Patched\n"
+    "import pkg.base\nimport other\nfrom .base import Base\nSIZE = 3\n"
+)
 
 
 def migrate(body: str, base: str = "Dataset", top: str = "", end: str = "") -> tuple[str, list[str]]:
@@ -15,6 +18,7 @@ def migrate(body: str, base: str = "Dataset", top: str = "", end: str = "") -> t
     inner = textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8)
     text = f"{HEADER}{top}\n\ndef make(n, path):\n    class Local({base}):\n{inner}\n    return Local(){end}\n"
     package = {"__init__": "", "base": "from torch.utils.data import Dataset\nclass Base(Dataset): ...\n"}
+    package["main"] = "import a, other\na.SIZE += 2\na.Patched = 1\nother.SIZE = 5\n"
     after, findings = support.migrate("CHP006", text, path="pkg/a.py", **package)
     return after, support.reports(findings)
 
@@ -34,6 +38,10 @@ def test_a_class_whose_base_is_there_moves(base: str) -> None:
         ("def __len__(self, n=torch.rand(1)):\n    return 1", "Dataset", "the default of `n`"),
         ("def __len__(self, n=LATE):\n    return 1", "Dataset", "the default of `n`"),
         ("@late\ndef __len__(self):\n    return 1", "Dataset", "defined further down"),
+        ("@functools.lru_cache\ndef __len__(self):\n    return 1", "Dataset", "a decorator in it"),
+        ("size = other.SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
+        ("size = SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
+        ("def __len__(self):\n    return 1", "Patched", "other code gives `Patched`"),
         ("def __len__(self) -> Late:\n    return 1", "Dataset", "annotations use `Late`"),
     ],
 )

@@ -18,7 +18,7 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.syntax.project import Project
 
-HEADER = "from torch.utils.data import DataLoader, Dataset\n"
+HEADER = "import inspect\nfrom torch.utils.data import DataLoader, Dataset\n"
 
 
 def migrate(text: str, codes: str = "CHP012", **others: str) -> tuple[str, list[Finding]]:
@@ -343,7 +343,15 @@ def values(result: Any) -> Any:
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
         ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a call passes a parameter by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "attributes of it are used"),
+        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` looks at it"),
+        ("def collate(b):\n    return ds, b\nPlain.transform = collate", "as an attribute of a class it is a method"),
+        ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "as an attribute of a class it is a method"),
+        (
+            "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
+            "as an attribute of a class it is a method",
+        ),
         ("def collate(b):\n    return locals()", "`locals` in it depends on where it stands"),
+        ("def collate(b):\n    return b\nuse(locals())", "`locals` in the function around it may look at its names"),
         ("local = int\ndef collate(b: local):\n    return b", "its annotations use `local`"),
         ("def collate(b: Later):\n    return b", "its annotations use `Later`"),
         ("partial = ds\ndef collate(b):\n    return ds", "`partial`, which would bind"),
@@ -395,6 +403,13 @@ def test_private_names_of_a_class_stay_in_it() -> None:
 def test_functions_that_no_worker_needs_are_not_mentioned(text: str) -> None:
     after, findings = migrate(text)
     assert (after, findings) == (HEADER + text, [])
+
+
+def test_a_name_that_is_read_before_it_has_a_value_stays() -> None:
+    text = (
+        "def f(ds):\n    use(collate)\n    def collate(b):\n        return b\n    DataLoader(ds, collate_fn=collate)\n"
+    )
+    assert "    use(collate)\n    collate = _collate\n" in migrate(text)[0]
 
 
 def test_a_maker_may_be_called_in_another_module() -> None:

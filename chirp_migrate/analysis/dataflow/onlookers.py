@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, title: str) -> bool:
@@ -114,8 +119,19 @@ def is_quoted(project: Project, name: str) -> bool:
     return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
 
 
-def is_replaced(module: Module, project: Project, name: str) -> bool:
-    """Whether another file may give a top-level ``name`` of ``module`` another value."""
-    last = module.name.rpartition(".")[2]
-    owners = "|".join(map(re.escape, [last, *sorted(project.aliases(last))]))
-    return project.is_replaced(module, name) or project.search(rf"\b(?:{owners})\.{re.escape(name)}\s*=(?!=)", name)
+def is_replaced(module: Module, project: Project, path: str) -> bool:
+    """Whether other code may give a top-level name of ``module``, or an attribute of one, another value.
+
+    It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
+    """
+    owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
+    return project.is_replaced(owner, first, module.path) or backend_holds(project, set_from_outside(last), last)
+
+
+def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
+    """Whether the name that ``path`` begins with gets its one value at the top level of the module, above an offset,
+    and nothing replaces what the path stands for.
+    """
+    top = module.top_level_statement(bindings[0].node)
+    once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))
+    return once and module.span(top)[1] <= offset and not is_replaced(module, project, path)

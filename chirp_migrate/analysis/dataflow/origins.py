@@ -53,9 +53,13 @@ def backend_holds(project: Project, pattern: str, *words: str) -> bool:
 
 
 def set_from_outside(attribute: str) -> str:
-    """What matches where an attribute of that name is given a value, but for ``self.attribute = …``."""
+    """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
     name = re.escape(attribute)
-    return rf"\.{name}(?<!\bself\.{name})\s*=(?!=)"
+    return (
+        rf"\.{name}(?<!\bself\.{name})\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
+        rf"|(?m:^)[\w., \t]*\.{name}(?<!\bself\.{name})\s*,[\w., \t]*=(?!=)"
+        rf"""|(?<!\.)\bsetattr\s*\((?!self\b)[^,]*,\s*["']{name}["']|[)_]\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
+    )
 
 
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:

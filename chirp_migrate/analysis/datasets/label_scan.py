@@ -285,6 +285,7 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
 
 def _may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Whether code that runs in between may give a name, or an attribute of one, another value."""
+    path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
             return True
@@ -293,7 +294,7 @@ def _may_be_replaced(module: Module, project: Project, node: cst.BaseExpression)
     if _is_local(module, node):
         return False
     declared = any(one.name.value == node.value for one in module.find(cst.NameItem))
-    return declared or is_replaced(module, project, node.value) or project.search(r"\bglobals\s*\(\s*\)", "globals")
+    return declared or is_replaced(module, project, path) or project.search(r"\bglobals\s*\(\s*\)", "globals")
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:

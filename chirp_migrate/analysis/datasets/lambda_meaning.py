@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
-from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_replaced, passed_by_name
+from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_settled, passed_by_name
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -67,10 +67,9 @@ def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, u
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
-    (place, *more) = owner[1]
-    top = module.top_level_statement(place.node)
-    once = not more and (top is place.node or isinstance(top, cst.SimpleStatementLine))
-    return once and module.span(top)[1] <= module.span(node)[0] and not is_replaced(module, project, name)
+    around = module.parents[use]
+    path = (dotted(around) if isinstance(around, cst.Attribute) else None) or name
+    return is_settled(module, project, path, owner[1], module.span(node)[0])
 
 
 def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None:
