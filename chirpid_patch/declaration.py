@@ -73,7 +73,8 @@ def served(declared: Any, *, of_images: bool = False) -> Any:
     if declaration is None or declaration.of_images is not of_images:
         return declared
     state = vars(declared)
-    if any(name in state for name in declaration.methods) or not all(name in state for name in declaration.attributes):
+    replaced = any(name in state for name in (*declaration.methods, "__getitems__"))
+    if replaced or not all(name in state for name in declaration.attributes):
         return declared
     for name, method in declaration.held.items():
         value = state.get(name)
@@ -100,15 +101,17 @@ def _declaration_of(kind: type) -> Declaration | None:
     plain: object = object.__getattribute__
     if kind.__getattribute__ is not plain or hasattr(kind, "__getitems__"):
         return None
+    if "__getitem__" in declaration.methods and hasattr(kind, "__getattr__"):  # which is asked for __getitems__
+        return None
     if any(getattr(kind, name, None) is not method for name, method in declaration.methods.items()):
         return None
     names = (*declaration.attributes, *declaration.held)
-    if any(_is_computed(kind, name) for name in names):
+    if any(is_computed(kind, name) for name in names):
         return None
     return declaration
 
 
-def _is_computed(kind: type, name: str) -> bool:
+def is_computed(kind: type, name: str) -> bool:
     """Whether an attribute ``name`` of objects of ``kind`` is code of the class, such as a property."""
-    found = next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)
-    return hasattr(type(found), "__get__") and hasattr(type(found), "__set__")
+    found = type(next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None))
+    return hasattr(found, "__get__") and (hasattr(found, "__set__") or hasattr(found, "__delete__"))

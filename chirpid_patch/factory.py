@@ -151,6 +151,8 @@ class OptimalDataLoaderFactory:
 
         ``num_workers`` is what the caller would have had at most, as ``max_workers`` elsewhere.
         """
+        if num_workers is None:
+            DataLoader(dataset, num_workers=num_workers)  # raises: without a number it is max_workers that may be None
         given = {
             **options,
             "sampler": sampler,

@@ -154,6 +154,6 @@ class LoaderOptions:
         """Raise what ``DataLoader`` raises for arguments about workers, whether or not any are then used."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
         # Only whether there are workers matters; many would have it warn of too few CPUs.
-        workers = 1 if self.leaves_workers_open else min(self.asked_workers, 1)
+        workers = self.asked_workers if not self.leaves_workers_open and self.asked_workers < 1 else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

@@ -101,12 +101,16 @@ class WorkerSafeArrayDataset(BatchedDataset):
     def row_kinds(self) -> RowKinds | None:
         return [(self._stored_as(), self.x.shape[1:]), (self.y.dtype, self.y.shape[1:])]
 
+    @property
+    def count(self) -> int | None:
+        return len(self.x)
+
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Tensor, Tensor]:
         x = self.x[index].to(self._stored_as(), copy=True)
         return (x if self.divisor is None else x.div_(self.divisor)), self.y[index].clone()
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        positions = positions_of(indices, len(self))
+        positions = positions_of(indices, len(self.x)) if len(self.x) == len(self.y) else None
         if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
             return None
         rows = torch.tensor(positions)

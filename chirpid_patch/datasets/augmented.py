@@ -130,6 +130,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         kept = all(is_batchable(one) and works_in_place(one) for _, one in stages)
         return node_of(self.base_dataset).row_kinds if kept else None
 
+    @property
+    def count(self) -> int | None:
+        return node_of(self.base_dataset).count
+
     def set_training(self, training: bool) -> None:
         """Switch augmentation on or off."""
         self.training = training

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import is_in_memory, node_of
+from chirpid_patch.datasets.rows import is_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import Class, declares, served
@@ -133,7 +134,7 @@ def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) ->
     """
     below = served(dataset)
     rows = _pair_rows(below)
-    if rows is None or not _are_indices(indices) or not (_is_statistic(mean) and _is_statistic(std)):
+    if rows is None or not is_table(indices) or not (_is_statistic(mean) and _is_statistic(std)):
         return None
     view = WorkerSafeStandardizedDataset(below, indices, mean, std, eps=eps)
     view._cached = (mean, std + eps if eps else std), {}
@@ -154,15 +155,6 @@ def _gives_pairs(dataset: Any) -> bool:
     """Whether samples are rows of tensors in pairs, or those of a list, which may be looked at one by one."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
-
-
-def _are_indices(indices: Any) -> bool:
-    """Whether these are indices whose items can be asked for without anybody noticing."""
-    if type(indices) in (list, tuple, range):
-        return True
-    if type(indices) is np.ndarray:
-        return indices.ndim == 1 and indices.dtype.kind in "iu"
-    return type(indices) is Tensor and indices.ndim == 1 and indices.dtype is torch.int64
 
 
 def _is_statistic(value: Any) -> bool:

@@ -7,7 +7,7 @@ PyTorch that are understood have one. ``node_of`` finds that of any dataset.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from chirpid_patch.datasets.rows import gather, is_plain, map_indices, positions_of
-from chirpid_patch.declaration import served
+from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
+from chirpid_patch.declaration import is_computed, served
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms.off_cpu import sent
 
@@ -26,7 +26,7 @@ Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
 #: Iterables of indices that are all there before the first sample is read.
-WRITTEN_DOWN = frozenset({list, tuple, range, set, frozenset, np.ndarray, Tensor})
+WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class Node:
@@ -54,6 +54,11 @@ class Node:
     @property
     def row_kinds(self) -> RowKinds | None:
         """Dtypes and shapes of all samples, which are rows of tensors; None where that is not sure."""
+        return None
+
+    @property
+    def count(self) -> int | None:
+        """How many samples there are for indices from 0 on, whatever ``len`` says; None where that is not known."""
         return None
 
     @property
@@ -105,6 +110,11 @@ class BatchedDataset(Node, Dataset[Any]):
         """The sample at ``index``; ``key`` (of one sample) fixes its randomness, None draws it afresh."""
         raise NotImplementedError
 
+    @property
+    def chooses_freely(self) -> bool:
+        """Whether nobody notices when, where and how often it finds out which samples it has."""
+        return True
+
 
 class WrappingDataset(BatchedDataset):
     """A dataset over the samples of another one, which is ``base_dataset`` and, as old code calls it, ``dataset``."""
@@ -132,19 +142,48 @@ def is_shipped(dataset: Any) -> bool:
         isinstance(dataset, BatchedDataset)
         and kind.__getitem__ is BatchedDataset.__getitem__
         and kind.__getitems__ is BatchedDataset.__getitems__
-    )
-
-
-def is_exactly(dataset: Any, kind: Any) -> bool:
-    """Whether ``dataset`` reads its samples with the code of ``kind`` (it may be a subclass otherwise)."""
-    return (
-        isinstance(dataset, kind)
-        and type(dataset).__getitem__ is kind.__getitem__
-        and getattr(type(dataset), "__getitems__", None) is getattr(kind, "__getitems__", None)
+        and "__getitems__" not in vars(dataset)
+        and dataset.chooses_freely
     )
 
 
 # -- PyTorch's datasets
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) in (list, tuple)
+
+
+#: What samples of PyTorch's datasets are read from: attributes, with what they must hold.
+_READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
+    TensorDataset: {"tensors": _is_list},
+    Subset: {"indices": is_table, "dataset": lambda _: True},
+    ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
+}
+#: The methods that reading a sample asks for; of a ``ConcatDataset`` also its length, by negative indices.
+_READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
+
+
+def is_exactly(dataset: Any, kind: type) -> bool:
+    """Whether samples of ``dataset`` are read as those of ``kind`` are, and by nobody else's code.
+
+    It may be a subclass otherwise. What its samples are read from is then in attributes of its own.
+    """
+    own = type(dataset)
+    if own is not kind and not (issubclass(own, kind) and _changes_nothing(own, kind)):
+        return False
+    state = vars(dataset)
+    for name, fits in _READ_FROM[kind].items():
+        if name not in state or not fits(state[name]):
+            return False
+    return "__getitems__" not in state
+
+
+def _changes_nothing(own: type, kind: type) -> bool:
+    """Whether a subclass of ``kind`` reads samples by the same methods, from attributes that it does not compute."""
+    methods = (*_READ_WITH, "__len__") if kind is ConcatDataset else _READ_WITH
+    same = all(getattr(own, name, None) is getattr(kind, name, None) for name in methods)
+    return same and not any(is_computed(own, name) for name in _READ_FROM[kind])
 
 
 @dataclass(frozen=True)
@@ -182,8 +221,12 @@ class _Rows(Node):
     def row_kinds(self) -> RowKinds | None:
         return [(rows.dtype, rows.shape[1:]) for rows in self._dataset.tensors]
 
+    @property
+    def count(self) -> int | None:
+        return len(self._dataset.tensors[0]) if self._dataset.tensors else None
+
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        positions = positions_of(indices, len(self._dataset))
+        positions = _rows_at(self._dataset, indices)
         if positions is None:
             return None
         rows = torch.tensor(positions)
@@ -201,6 +244,10 @@ class _Chosen(Node):
     @property
     def row_kinds(self) -> RowKinds | None:
         return node_of(self._child).row_kinds
+
+    @property
+    def count(self) -> int | None:
+        return len(self._indices)
 
     @property
     def reads_batches(self) -> bool:
@@ -230,6 +277,10 @@ class _Joined(Node):
     def row_kinds(self) -> RowKinds | None:
         kinds = [node_of(part).row_kinds for part in self.children]
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+
+    @property
+    def count(self) -> int | None:
+        return len(self._dataset)
 
     @property
     def reads_batches(self) -> bool:
@@ -271,6 +322,12 @@ class _Joined(Node):
             for whole, column in zip(joined, batch, strict=True):
                 whole.index_copy_(0, places, column)
         return joined
+
+
+def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
+    """The rows at ``indices`` of a ``TensorDataset``; None where its tensors have not all of them."""
+    counts = set(map(len, dataset.tensors))
+    return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 
 
 def _is_gatherable(dataset: Any) -> bool:
@@ -325,7 +382,7 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     transforms: equal for the same ``key``). Indices the per-sample code would refuse give None, so that the
     caller's per-sample code raises the error.
     """
-    return node_of(dataset).read_batch(indices, key) if len(indices) else None
+    return node_of(dataset).read_batch(indices, key) if type(indices) in SEQUENCES and len(indices) else None
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
@@ -338,5 +395,5 @@ def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, 
         return None if mapped is None else tensors_behind(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
         return None
-    rows = positions_of(indices, len(dataset))
+    rows = _rows_at(dataset, indices)
     return None if rows is None else (dataset.tensors, rows)

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, is_shipped, joint_of
-
-#: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
-_INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, is_shipped, joint_of, node_of
+from chirpid_patch.datasets.rows import as_ints, is_integer
 
 
 def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: bool | None = None) -> list[Any]:
@@ -45,7 +43,9 @@ def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: b
         return [_label(sample, pairs) for sample in samples]
     if indices is None:
         if not hasattr(type(dataset), "__iter__"):
-            labels = _labels(dataset, range(len(dataset)), pairs)
+            rows = is_exactly(dataset, TensorDataset)
+            count = len(dataset.tensors[0]) if rows else node_of(dataset).count
+            labels = None if count is None else _labels(dataset, range(count), pairs)
             if labels is not None:
                 return labels
         return [_label(sample, pairs) for sample in dataset]
@@ -68,19 +68,8 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
     """The same indices, as ints where they come in an array: those are looked up fastest."""
-    whole = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
-    whole = whole or (type(indices) is Tensor and indices.dtype in _INDEX_DTYPES)
-    if whole and indices.ndim == 1:  # type: ignore[attr-defined]
-        ints: list[Any] = indices.tolist()  # type: ignore[attr-defined]
-        return ints
-    return list(indices)
-
-
-def _is_integer(index: Any) -> bool:
-    """Whether ``index`` means one sample, and the same one to lists, arrays and tensors."""
-    if type(index) is int or isinstance(index, np.integer):
-        return True
-    return type(index) is Tensor and index.ndim == 0 and index.dtype in _INDEX_DTYPES
+    ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
+    return list(indices) if ints is None else ints
 
 
 def _reads_apart(dataset: Any, pairs: bool) -> bool:
@@ -109,7 +98,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
     """The labels at ``indices`` of a dataset that reads them apart; None where one is refused, or not surely right."""
-    if not all(map(_is_integer, indices)):
+    if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):
         return _of_list(dataset, indices, pairs)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from functools import cache
-from operator import index as as_int
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -14,6 +14,12 @@ from torch.utils.data import get_worker_info
 from chirpid_patch.datasets.buffers import batch_memory, keep_freed_memory
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import off_cpu
+
+#: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
+_INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+#: Sequences that are looked at without anybody's code.
+SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
+_INT = {int}
 
 
 def is_plain(tensor: Any) -> bool:
@@ -39,30 +45,64 @@ def can_gather(dtype: torch.dtype) -> bool:
     return True
 
 
-def positions_of(indices: Sequence[Any], length: int) -> list[int] | None:
-    """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
-    if set(map(type, indices)) == {int} and min(indices) >= 0 and max(indices) < length:
+def is_integer(index: Any) -> bool:
+    """Whether ``index`` means one sample, and the same one to lists, arrays and tensors; a user's object does not."""
+    if type(index) is Tensor:
+        return index.ndim == 0 and index.dtype in _INDEX_DTYPES
+    return type(index) is int or isinstance(index, np.integer)
+
+
+def is_table(values: Any) -> bool:
+    """Whether items of ``values`` are found by integers, and asked for without anybody noticing.
+
+    What a list holds besides its first item is seen only where it is looked up.
+    """
+    kind = type(values)
+    if kind is np.ndarray:
+        return bool(values.ndim == 1 and values.dtype.kind in "iu")
+    if kind is Tensor:
+        return values.ndim == 1 and values.dtype in _INDEX_DTYPES
+    if kind in (list, tuple) and values:
+        return is_integer(values[0]) or type(values[0]) in (bool, str)
+    return kind in SEQUENCES
+
+
+def are_integers(indices: Any) -> bool:
+    """Whether all of ``indices`` are integers: no mask, no index of more dimensions, no object of a user's."""
+    kind = type(indices)
+    if kind is np.ndarray or kind is Tensor:
+        return is_table(indices)
+    return kind in SEQUENCES and (set(map(type, indices)) <= _INT or all(map(is_integer, indices)))
+
+
+def as_ints(indices: Any) -> list[int] | None:
+    """``indices`` as ints; None unless ``are_integers``."""
+    kind = type(indices)
+    if kind in SEQUENCES and set(map(type, indices)) == _INT:
         return list(indices)
-    positions = []
-    for index in indices:
-        # A bool indexes a tensor as a mask, not as 0 or 1.
-        if isinstance(index, bool) or (isinstance(index, Tensor) and index.dtype is torch.bool):
-            return None
-        try:
-            position = as_int(index)
-        except TypeError:
-            return None
-        if not -length <= position < length:
-            return None
-        positions.append(position % length)
-    return positions
+    if not are_integers(indices):
+        return None
+    return list(indices.tolist() if kind is np.ndarray or kind is Tensor else map(int, indices))
 
 
-def map_indices(table: Any, indices: Sequence[Any]) -> list[Any] | None:
-    """``[table[i] for i in indices]``; None if one is none of its places (the per-sample code raises then)."""
+def positions_of(indices: Any, length: int) -> list[int] | None:
+    """``indices`` as ints in 0..``length``-1; None if indexing with them would mean something else."""
+    positions = as_ints(indices)
+    if not positions:
+        return positions
+    lowest = min(positions)
+    if lowest < -length or max(positions) >= length:
+        return None
+    return positions if lowest >= 0 else [position % length for position in positions]
+
+
+def map_indices(table: Any, indices: Any) -> list[Any] | None:
+    """``[table[i] for i in indices]`` of a list or ``is_table``; None if one is none of its places."""
+    if not are_integers(indices):
+        return None
     try:
         return [table[index] for index in indices]
-    except (IndexError, KeyError, TypeError):
+    except IndexError:
         return None
 
 

@@ -46,13 +46,13 @@ def _sent_part(name: str, part: Any) -> Any:
 
 def _as_array(indices: Any) -> Any:
     """Indices that nobody else writes to; many integers of one kind as an array of them."""
-    if isinstance(indices, np.ndarray):
+    if type(indices) is np.ndarray:
         return indices.copy()
-    if isinstance(indices, Tensor):
+    if type(indices) is Tensor:
         return indices.clone()
     if type(indices) is list and len(indices) < _SHORTEST:
         return list(indices)
-    if not isinstance(indices, list | tuple) or len(indices) < _SHORTEST:
+    if type(indices) not in (list, tuple) or len(indices) < _SHORTEST:
         return indices
     kinds = set(map(type, indices))
     try:

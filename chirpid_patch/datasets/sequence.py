@@ -43,9 +43,13 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return node_of(self.data_list).row_kinds
 
     @property
+    def count(self) -> int | None:
+        return len(self.data_list) if self._is_listed else node_of(self.data_list).count
+
+    @property
     def _is_listed(self) -> bool:
         """Whether the samples exist already."""
-        return isinstance(self.data_list, list | tuple)
+        return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:
         return len(self.data_list)
@@ -57,7 +61,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return fetch_sample(self.data_list, index, key)
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        if type(self.data_list) not in (list, tuple):
+        if not self._is_listed:
             return fetch_batch(self.data_list, indices, key)
         samples = map_indices(self.data_list, indices)
         known = samples is not None and all(type(sample) in (list, tuple) for sample in samples)

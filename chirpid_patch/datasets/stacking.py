@@ -40,8 +40,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
         IndexError: an index that ``dataset`` refuses; and whatever reading a sample raises.
     """
     if indices is None:
-        plain = node_of(dataset).gathers and not hasattr(type(dataset), "__iter__")
-        stacked = _gathered(dataset, range(len(dataset)), columns=2) if plain else None
+        count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
+        stacked = None if count is None else _gathered(dataset, range(count), columns=2)
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
         indices = list(indices)  # reading rows does nothing that it could see

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, tensors_behind
-from chirpid_patch.datasets.rows import batch_like, gather, map_indices
+from chirpid_patch.datasets.rows import batch_like, gather, is_table, map_indices
 from chirpid_patch.datasets.samples import fetch_each, fetch_pairs, fetch_sample, stack_pairs
+from chirpid_patch.declaration import is_computed
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms import off_cpu
@@ -103,6 +104,15 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             return None
         dtype, shape = kinds[0]
         return kinds if self.keeps_rows(torch.empty((1, *shape), dtype=dtype, device="meta")) else None
+
+    @property
+    def count(self) -> int | None:
+        return len(self.indices)
+
+    @property
+    def chooses_freely(self) -> bool:
+        own = type(self)
+        return (own is WorkerSafeStandardizedDataset or not is_computed(own, "indices")) and is_table(self.indices)
 
     def keeps_rows(self, batch: Tensor) -> bool:
         """Whether standardising a batch of x like ``batch`` keeps its dtype and shape, and is the same one by one."""

@@ -57,13 +57,15 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._begin(loader, ask_again=True)
 
     def _begin(self, loader: Any, *, ask_again: bool) -> None:
+        kept_drawn = range(self._ahead)  # refuses a part of a worker, as starting it would
         if ask_again:  # an iterator with workers asks its sampler twice, and once more for each epoch it is kept
             super()._reset(loader)
         self._requests: EpochRequests = loader._epoch_requests(self._base_seed)
         self._undelivered: deque[Request] = deque()
         self._requests.skip(self._sampler_iter)
-        while len(self._undelivered) < self._ahead and self._draw():
-            pass
+        for _ in kept_drawn:
+            if not self._draw():
+                break
         if self._controller is not None:
             self._controller.begin_epoch()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from operator import index as as_int
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from chirpid_patch.datasets.rows import as_ints
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 logger = logging.getLogger("chirpid_patch")
@@ -76,17 +76,19 @@ class EpochRequests:
                 self._skipped = self.drawn
 
     def _request(self, indices: Any) -> Request:
-        if self._listed and not isinstance(indices, list | tuple):
+        if self._listed and type(indices) not in (list, tuple):
             indices = list(indices)
         self.drawn += 1
         return Request(indices, self._key(indices)) if self._keyed else Request(indices)
 
     def _key(self, indices: Any) -> RandomKey | None:
         """The key of a batch of integer indices; other indices have none."""
+        plain = as_ints(indices)
+        if plain is None:
+            return None
         try:
-            plain = indices if set(map(type, indices)) == {int} else [as_int(index) for index in indices]
             numbers = np.array(plain, dtype=np.int64)
-        except (TypeError, OverflowError):
+        except OverflowError:
             return None
         occurrences = np.zeros(len(numbers), dtype=np.int64) if self._seen is None else self._occurrences(plain)
         return RandomKey(*self._identity, numbers, occurrences)

@@ -136,7 +136,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             super().__init__(self._parts if seed is None else quiet(self._parts, seed))
         except Exception as error:
             # Between PyTorch's own checks of arguments and the first batch, only processes are made.
-            if self._is_started or "_worker_init_fn" not in vars(self):
+            if self._is_started or "_worker_init_fn" not in vars(self) or isinstance(loader.num_workers, float):
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error

@@ -20,7 +20,7 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.datasets.gather import fetch_batch
+from chirpid_patch.datasets.gather import fetch_batch, reads_batches
 
 SIZE = 12
 
@@ -51,6 +51,15 @@ class MetreSubset(Subset[Any]):
         return [self[index] for index in indices]
 
 
+def array_of_own() -> Any:
+    return np.array([Own(), Own()], dtype=object)
+
+
+def replaced(dataset: Any) -> Any:
+    dataset.tensors = (dataset.tensors[0], dataset.tensors[1][:2])
+    return dataset
+
+
 def standardized(base: Any) -> WorkerSafeStandardizedDataset:
     return WorkerSafeStandardizedDataset(base, np.arange(len(base))[::-1], 0.4, 0.3)
 
@@ -59,6 +68,7 @@ BATCHABLE: dict[str, Callable[[], Any]] = {
     "tensors": lambda: tensor_data(SIZE),
     "three tensors": lambda: TensorDataset(torch.rand(SIZE, 2), torch.arange(SIZE), torch.rand(SIZE, 3).double()),
     "one tensor": lambda: TensorDataset(torch.arange(SIZE, dtype=torch.uint8)),
+    "tensors of another length": lambda: Head(torch.rand(SIZE, 2), torch.arange(SIZE)),
     "strided tensors": lambda: TensorDataset(torch.rand(6, SIZE, 4).transpose(0, 1), torch.rand(2 * SIZE)[::2]),
     "half precision": lambda: TensorDataset(torch.rand(SIZE, 3).half(), torch.arange(SIZE)),
     "subset": lambda: Subset(tensor_data(2 * SIZE), list(range(0, 2 * SIZE, 2))),
@@ -77,7 +87,66 @@ BATCHABLE: dict[str, Callable[[], Any]] = {
     "sequence of standardized": lambda: WorkerSafeSequenceDataset(standardized(tensor_data(SIZE))),
 }
 
+
+class Head(TensorDataset):
+    """A subclass that says it has fewer samples than there are."""
+
+    def __len__(self) -> int:
+        raise AssertionError("gathering asks for a length that samples are not read by")
+
+
+class Growing(Subset[Any]):
+    """A subclass that computes its indices each time."""
+
+    @property
+    def indices(self) -> Any:
+        raise AssertionError("read on trial")
+
+    @indices.setter
+    def indices(self, indices: Any) -> None: ...
+
+
+class Delegating(TensorDataset):
+    """A subclass that is asked for what it has not."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("asked on trial")
+
+
+class Own:
+    """Indices of a class of the user's, and one index of it."""
+
+    def __len__(self) -> int:
+        raise AssertionError("read on trial")
+
+    __getitem__ = __index__ = __iter__ = __len__  # type: ignore[assignment]
+
+
+class ShortJoined(ConcatDataset[Any]):
+    """A subclass whose negative indices count from elsewhere."""
+
+    def __len__(self) -> int:
+        return 2
+
+
+def with_own_way(dataset: Any) -> Any:
+    dataset.__getitems__ = lambda indices: [dataset[index] for index in reversed(indices)]
+    return dataset
+
+
 NOT_BATCHABLE: dict[str, Callable[[], Any]] = {
+    "own way of many samples": lambda: with_own_way(tensor_data(SIZE)),
+    "own way of many standardized samples": lambda: with_own_way(standardized(tensor_data(SIZE))),
+    "subset of one with an own way": lambda: Subset(with_own_way(tensor_data(SIZE)), range(SIZE)),
+    "computed indices": lambda: Growing(tensor_data(SIZE), []),
+    "own indices": lambda: Subset(tensor_data(SIZE), Own()),  # type: ignore[arg-type]
+    "list of own indices": lambda: Subset(tensor_data(SIZE), [Own(), Own()]),  # type: ignore[list-item]
+    "indices of two dimensions": lambda: Subset(tensor_data(SIZE), torch.ones(SIZE).nonzero()),  # type: ignore[arg-type]
+    "bytes, which are masks": lambda: Subset(tensor_data(SIZE), torch.ones(2, dtype=torch.uint8)),  # type: ignore[arg-type]
+    "own indices of ours": lambda: WorkerSafeStandardizedDataset(tensor_data(SIZE), array_of_own(), 0.5, 0.2),
+    "delegating tensors": lambda: Delegating(torch.rand(SIZE, 2), torch.arange(SIZE)),
+    "joined otherwise": lambda: ShortJoined([tensor_data(3), tensor_data(3)]),
+    "tensors that were replaced": lambda: replaced(tensor_data(SIZE)),
     "user dataset": lambda: PairDataset(SIZE),
     "overridden tensors": lambda: Doubled(torch.rand(SIZE, 2), torch.arange(SIZE)),
     "overridden subset": lambda: MetreSubset(tensor_data(SIZE), range(SIZE)),
@@ -100,7 +169,9 @@ def test_a_batch_equals_its_collated_samples(name: str, indices: list[int]) -> N
 
 @pytest.mark.parametrize("name", NOT_BATCHABLE)
 def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> None:
-    assert fetch_batch(NOT_BATCHABLE[name](), [0, 1]) is None
+    dataset = NOT_BATCHABLE[name]()
+    assert fetch_batch(dataset, [0, 1]) is None
+    assert reads_batches(dataset) is (name == "tensors that were replaced")  # else by PyTorch, in its workers
 
 
 def test_concatenation_reads_parts_by_their_own_code() -> None:
@@ -125,7 +196,9 @@ def test_every_kind_of_index_is_understood_as_by_the_samples(indices: Any) -> No
     assert same(fetch_batch(dataset, indices), expected)
 
 
-@pytest.mark.parametrize("index", [SIZE, -SIZE - 1, True, 1.0, slice(2), "a"])
+@pytest.mark.parametrize(
+    "index", [SIZE, -SIZE - 1, True, 1.0, slice(2), "a", torch.tensor([1]), torch.tensor(1, dtype=torch.uint8), Own()]
+)
 def test_an_index_that_samples_refuse_or_read_otherwise_is_left_to_them(index: Any) -> None:
     assert fetch_batch(tensor_data(SIZE), [0, index]) is None
     assert fetch_batch(Subset(tensor_data(SIZE), range(SIZE)), [SIZE]) is None

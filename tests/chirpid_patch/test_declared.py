@@ -23,6 +23,7 @@ from chirpid_patch import (
     SpecAugment,
     augments,
     lists,
+    stack_samples,
     standardized_samples,
     standardizes,
 )
@@ -303,6 +304,31 @@ def test_a_method_replaced_later_is_the_one_that_reads(monkeypatch: pytest.Monke
     monkeypatch.setattr(Declared, "__getitem__", lambda self, idx: idx)
     assert served(dataset) is dataset
     assert same(list(BatchedDataLoader(dataset, batch_size=2)), [torch.tensor([0, 1])])
+
+
+def test_a_way_of_its_own_to_read_many_samples_is_the_one_that_reads() -> None:
+    dataset = Declared(rows(), [2, 1], 0.5, 2.0)
+    vars(dataset)["__getitems__"] = lambda indices: [dataset[index] for index in reversed(indices)]
+    assert served(dataset) is dataset
+    assert same(*(list(kind(dataset, batch_size=2)) for kind in (BatchedDataLoader, DataLoader)))
+
+
+def test_a_class_that_answers_for_what_it_has_not_is_asked_for_its_way_to_read_many_samples() -> None:
+    class Passing(Declared):
+        def __getattr__(self, name: str) -> Any:
+            return getattr(vars(self)["dataset"], name)
+
+    dataset = Passing(Subset(rows(), range(9)), [2, 1], 0.5, 2.0)
+    assert same(*(list(kind(dataset, batch_size=2)) for kind in (BatchedDataLoader, DataLoader)))
+
+
+def test_its_samples_are_stacked_until_an_index_is_refused_whatever_its_length_is() -> None:
+    class Shorter(Declared):
+        def __len__(self) -> int:
+            return 2
+
+    dataset = Shorter(rows(), [2, 1, 5], 0.5, 2.0)
+    assert same(stack_samples(dataset), torch.stack([x for x, _ in dataset]))
 
 
 def test_it_stays_the_class_it_was() -> None:

@@ -40,6 +40,13 @@ class Named(TensorDataset):
     title = "named"
 
 
+class Head(TensorDataset):
+    """A subclass that says it has fewer samples than iterating over it gives."""
+
+    def __len__(self) -> int:
+        return 2
+
+
 class Relabelled(WorkerSafeStandardizedDataset):
     """A subclass of ours with samples of its own."""
 
@@ -72,6 +79,7 @@ class Fields:
 LEAVES: dict[str, Callable[[], Any]] = {
     "tensors": lambda: tensor_data(SIZE),
     "subclass": lambda: Named(torch.rand(SIZE, 2), torch.arange(SIZE)),
+    "another length": lambda: Head(torch.rand(SIZE, 2), torch.arange(SIZE)),
     "one-hot labels": lambda: TensorDataset(torch.rand(SIZE, 2), torch.rand(SIZE, 3, dtype=torch.float64)),
     "strided labels": lambda: TensorDataset(torch.rand(SIZE, 2), torch.arange(2 * SIZE, dtype=torch.uint8)[::2]),
     "labels with gradients": lambda: TensorDataset(torch.rand(SIZE), torch.rand(SIZE, requires_grad=True)),

@@ -219,6 +219,18 @@ def test_arguments_of_a_dataloader_are_understood_at_run_time() -> None:
     assert isinstance(plain.sampler, SequentialSampler) and worker_processes(plain) == 0
 
 
+@pytest.mark.parametrize("workers", [None, "2", 1.5])
+@pytest.mark.parametrize("dataset", [tensor_data(6), PairDataset(6)], ids=["in memory", "read"])
+def test_a_number_of_workers_that_is_none_is_refused_as_by_pytorch(dataset: Any, workers: Any) -> None:
+    def refusal(make: Any) -> tuple[str, list[int]]:
+        torch.manual_seed(0)
+        with pytest.raises(TypeError) as refused:
+            list(make(dataset, batch_size=2, num_workers=workers))
+        return str(refused.value), torch.get_rng_state().tolist()
+
+    assert refusal(Factory.create_loader) == refusal(DataLoader)
+
+
 @pytest.mark.parametrize("name", ["uint8", "uint16", "uint32", "bool", "bfloat16", "complex64"])
 def test_rows_of_every_dtype_come_as_pytorch_gives_them(name: str) -> None:
     dtype = getattr(torch, name, None)

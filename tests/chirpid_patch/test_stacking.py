@@ -32,6 +32,13 @@ class Halved(TensorDataset):
         return x / 2, y
 
 
+class Head(TensorDataset):
+    """Says that it has fewer samples than iterating over it gives."""
+
+    def __len__(self) -> int:
+        return 2
+
+
 def channels_last() -> TensorDataset:
     images = torch.rand(SIZE, 3, 5, 4).to(memory_format=torch.channels_last)
     return TensorDataset(images, torch.arange(SIZE))
@@ -49,6 +56,10 @@ DATASETS: dict[str, Callable[[], Any]] = {
     "a part of a part": lambda: Subset(Subset(tensor_data(2 * SIZE), range(0, 2 * SIZE, 2)), list(range(SIZE))[::-1]),
     "parts": lambda: ConcatDataset([tensor_data(40), tensor_data(30)]),
     "channels last": channels_last,
+    "another length": lambda: Head(torch.rand(SIZE, 2), torch.arange(SIZE)),
+    "ours over another length": lambda: WorkerSafeAugmentedDataset(
+        Head(torch.rand(SIZE, 2), torch.arange(SIZE)), NOISE, training=False
+    ),
     "a subclass": lambda: Halved(torch.rand(SIZE, 2), torch.arange(SIZE)),
     "with gradients": lambda: TensorDataset(torch.rand(SIZE, 2, requires_grad=True), torch.arange(SIZE)),
     "the user's": lambda: PairDataset(SIZE),
