@@ -9,7 +9,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
-from chirp_migrate.analysis.loops.loop_accumulators import NotProven, summed_on_device
+from chirp_migrate.analysis.loops.loop_accumulators import summed_on_device
+from chirp_migrate.analysis.loops.loop_losses import NotProven
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
@@ -25,15 +26,18 @@ class ItemInLoop(Rule):
       device.
     - `only-added-up`: everything that waits for the device in each turn is a number added to a variable (``+=``):
       ``x.item()``, ``float(x)`` or ``int(x)``, by itself or times a number.
-    - `loss-or-count`: the number is a loss that a function or class of PyTorch makes, or from which the loop goes
-      ``backward()``, bound once in a turn; or the sum of a comparison with ``==`` or ``!=``.
+    - `loss-or-count`: the number is a loss, bound once in a turn before it is read: a function or class of PyTorch
+      makes it, reduced, or the loop went ``backward()`` from it, and no object of the project has an ``item`` of its
+      own. Or it is the sum of a comparison with ``==`` or ``!=``.
     - `size-of-batch`: what a loss is multiplied with is an integer, ``len(…)``, ``….size(n)`` or ``….shape[n]``.
     - `local-variable`: the sum is a plain variable of the function around the loop, and no function inside uses it.
     - `starts-as-number`: before the loop it is given 0 for counts, a float for losses, written out.
     - `only-read-behind`: nothing else in the loop uses it, nothing adds to it under another condition, and elsewhere
       it is only given such numbers or added to alike.
     - `float64-device`: for losses, the batches surely go to CUDA or the CPU.
-    - `one-number-loss`: for losses, the project names no ``reduction=`` but ``"mean"`` and ``"sum"``, and no DTensor.
+    - `one-number-loss`: for losses, the project names no ``reduction=`` but ``"mean"`` and ``"sum"``, no DTensor, and
+      no ``__torch_function__``.
+    - `one-device`: the batches of all turns go to one device, and ``torch.inference_mode`` is on for all or none.
     - `no-way-out`: nothing sees the sum before the loop is over: no ``try``, and no ``with`` but PyTorch's (other than
       streams), tqdm's and ``open`` around it, no ``yield``, ``await`` or look at local variables, no notebook's cell.
     - `not-compiled`: the function has no decorator but PyTorch's gradient modes and those for methods.

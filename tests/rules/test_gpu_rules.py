@@ -455,6 +455,9 @@ def test_what_is_not_proven_to_be_the_same_is_listed(body: str, reason: str | No
         ("criterion = nn.CrossEntropyLoss()", "total = sink", "does not start as a literal number"),
         ("def f(data", "@torch.compile\ndef f(data", "a decorator may compile"),
         ("    return total", "    total += sink\n    return total", "is changed elsewhere, too"),
+        ("    return total", "    total += loss.item() * sink\n    return total", "is changed elsewhere, too"),
+        ("y.to(device)", "y.to(f'cuda:{len(y)}')", "another one in each turn"),
+        ("= nn.CrossEntropyLoss()\n", "= sink\n    model = vars()\n", "`locals()` or the like"),
     ],
 )
 def test_what_is_around_the_loop_decides_too(old: str, new: str, reason: str) -> None:
@@ -477,6 +480,68 @@ def test_sums_that_outlive_an_error_stay_numbers(around: str, reason: str | None
     assert reason is None or reason in reports(findings)[0]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "nn.CrossEntropyLoss(reduce=False)",
+        "nn.CrossEntropyLoss(None, None, -100, None, 'none')",
+        "nn.CrossEntropyLoss(**sink)",
+        "nn.HuberLoss('none')",
+        "nn.CrossEntropyLoss()\n    if sink: [criterion] = sink",
+        "lambda a, b: F.mse_loss(a, b)",
+    ],
+)
+def test_a_loss_that_may_be_no_number_or_no_tensor_is_read_as_before(made: str) -> None:
+    text = sums("total += criterion(out, y).item()").replace("nn.CrossEntropyLoss()", made)
+    after, findings = migrate("CHP025", text)
+    assert after == text and "does not surely come from a loss" in reports(findings)[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class Loss:\n    def item(self): ...\n",
+        "class Loss:\n    item = property(float)\n",
+        "class Loss:\n    def __getattr__(self, name): ...\n",
+        "Loss = namedtuple('Loss', 'item backward')\n",
+        "loss = SimpleNamespace(item=float, backward=print)\n",
+        "def wrap(loss):\n    loss.item = float\n",
+    ],
+)
+def test_what_goes_backward_is_a_tensor_unless_the_project_has_something_like_one(other: str) -> None:
+    text = sums("total += loss.item()").replace("nn.CrossEntropyLoss()", "sink")
+    before = migrate("CHP025", text, other="for item in data: print(item.item())\n")[0]
+    assert "total += loss.detach().double().sum()\n" in before  # of one element, in whatever shape
+    after, findings = migrate("CHP025", text, other=other)
+    assert after == text and "`loss` may be no tensor" in reports(findings)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        loss.backward()\n", "        if sink:\n            loss.backward()\n"),
+        (
+            "        loss.backward()\n        total += loss.item()\n",
+            "        total += loss.item()\n        loss.backward()\n",
+        ),
+        ("        loss = criterion(out, y)\n", "        if sink:\n            loss = criterion(out, y)\n"),
+        ("        loss.backward()\n", "        def g():\n            loss.backward()\n"),
+    ],
+)
+def test_what_does_not_surely_happen_before_says_nothing_of_the_loss(old: str, new: str) -> None:
+    text = sums("total += loss.item()").replace("nn.CrossEntropyLoss()", "sink").replace(old, new)
+    after, findings = migrate("CHP025", text)
+    assert after == text and "does not surely come from a loss" in reports(findings)[0]
+
+
+def test_sums_are_made_in_one_inference_mode() -> None:
+    body = "with torch.inference_mode({}):\n    hits += (out.argmax(1) == y).sum().item()"
+    assert "hits = int(hits)" in migrate("CHP025", sums(body.format("")))[0]
+    text = sums(body.format("len(y) == 3"))
+    after, findings = migrate("CHP025", text)
+    assert after == text and "`torch.inference_mode` may not be on" in reports(findings)[0]
+
+
 def test_a_loss_that_is_spread_over_devices_is_put_together_where_it_was() -> None:
     text = sums("total += loss.item()")
     after, findings = migrate("CHP025", text, other="from torch.distributed.tensor import DTensor")
@@ -497,6 +562,15 @@ def test_counts_are_exact_on_every_device() -> None:
     text = text.replace('    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n', "")
     after, findings = migrate("CHP025", text)
     assert not reports(findings) and "hits = int(hits)" in after
+
+
+def test_other_objects_of_the_project_may_be_counted_otherwise() -> None:
+    text = sums("hits += (out == y).sum().item()")
+    after, findings = migrate("CHP025", text, other="class Hits:\n    def item(self): ...\n")
+    assert after == text and "`(out == y).sum()` may be no tensor" in reports(findings)[0]
+    text = sums("total += loss.item() * x.size(0)")
+    after, findings = migrate("CHP025", text, other="class Batch:\n    def size(self, n): ...\n")
+    assert after == text and "`x.size(0)` is not surely the batch size" in reports(findings)[0]
 
 
 def test_two_loops_may_use_one_name() -> None:

@@ -21,49 +21,50 @@ from typing import TypeGuard
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
-from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.loops.loop_losses import NotProven, as_float64, lets_errors_pass, refuse_own_items, value_in
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
-from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, is_call_of, resolves_to
+from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, resolves_to
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
     dotted,
     find_own,
     holds,
-    is_name,
+    is_integer,
     mention,
     method_called,
     names_below,
     own_nodes,
 )
 
-_LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?\w+Loss")
-_LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
-#: Context managers that let exceptions pass, and leave the device's stream as it is.
-_TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
-_INSPECTS = frozenset({"builtins.locals", "builtins.vars", "builtins.eval", "builtins.exec"})
-_SAME = frozenset({"detach", "mean", "sum"})
+_INSPECTS = frozenset(f"builtins.{one}" for one in ("locals", "vars", "globals", "eval", "exec"))
+_OWN_SIZE = r"\bdef\s+(size|shape)\b|\bself\.(size|shape)\s*="
 _EXACT = frozenset({"cpu", "cuda"})
-_DTENSORS = ("DTensor", "distribute_tensor", "loss_parallel")
-
-
-class NotProven(Exception):
-    """The sums are not surely the same; the message says why, as half a sentence."""
+_OTHER_TENSORS = ("DTensor", "distribute_tensor", "loss_parallel", "__torch_function__", "__torch_dispatch__")
 
 
 @dataclass(frozen=True)
 class _Sum:
-    """One ``name += …item()``."""
+    """One ``name += …item()``.
+
+    Attributes:
+        suffix: what stands behind the tensor then; nothing behind counts.
+    """
 
     name: str
     statement: cst.AugAssign
     wait: Wait
-    is_count: bool
+    suffix: str
+
+    @property
+    def is_count(self) -> bool:
+        return not self.suffix
 
 
 def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits: list[Wait]) -> list[Edit]:
@@ -77,18 +78,20 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
         NotProven: where one of them is no such sum, or could be noticed.
     """
     loop = there.loop
-    sums = [_sum(module, there, wait) for wait in waits]
+    sums = [_sum(module, project, there, wait) for wait in waits]
     _look_around(module, loop, sums)
+    if any(_is_bound(loop, name.value) for device in there.moves.values() for name in find_in(device, cst.Name)):
+        raise NotProven("the device may be another one in each turn")
     if any(not one.is_count for one in sums):
-        if backend_holds(project, r"\breduction\s*=(?!\s*['\"](mean|sum)['\"])", "reduction"):
+        if backend_holds(project, r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
-        if backend_holds(project, rf"\b({'|'.join(_DTENSORS)})\b", *_DTENSORS):
-            raise NotProven("the loss may be a `DTensor`")
+        if backend_holds(project, rf"\b({'|'.join(_OTHER_TENSORS)})\b", *_OTHER_TENSORS):
+            raise NotProven("the loss may be a `DTensor`, or another tensor that does as it likes")
         kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
             raise NotProven("the device may lack float64 (MPS), and would round the sums differently")
     for name in dict.fromkeys(one.name for one in sums):
-        _look_at(module, loop, name, [one for one in sums if one.name == name])
+        _look_at(module, project, loop, name, [one for one in sums if one.name == name])
     edits: list[Edit] = []
     for one in sums:
         start, end = module.span(one.wait.node)
@@ -98,8 +101,7 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
             value = ""
         elif not isinstance(one.wait.value, cst.Name | cst.Attribute | cst.Call):
             value = f"({value})"
-        detached = method_called(one.wait.value) == "detach"
-        suffix = "" if one.is_count else ".double()" if detached else ".detach().double()"
+        suffix = one.suffix.removeprefix(".detach()") if method_called(one.wait.value) == "detach" else one.suffix
         edits.append(Edit(start, end, f"{value}{suffix}"))
     return [*edits, _numbers_again(module, loop, sums)]
 
@@ -109,15 +111,7 @@ def _is_item(node: cst.CSTNode) -> TypeGuard[cst.Call]:
     return isinstance(node, cst.Call) and method_called(node) == "item" and not node.args
 
 
-def _is_double(node: cst.CSTNode) -> bool:
-    """Whether it is ``….detach().double()``."""
-    match node:
-        case cst.Call(func=cst.Attribute(value=cst.Call(args=[]) as detached), args=[]):
-            return method_called(node) == "double" and method_called(detached) == "detach"
-    return False
-
-
-def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
+def _sum(module: Module, project: Project, there: DeviceLoop, wait: Wait) -> _Sum:
     """The sum that a wait is added to."""
     shown = " ".join(module.source(wait.node).split())
     function = wait.node.func
@@ -137,12 +131,14 @@ def _sum(module: Module, there: DeviceLoop, wait: Wait) -> _Sum:
         raise NotProven(f"`{module.source(parent.target).strip()}` is no plain variable, and other code may read it")
     turned = module.qualified_names(function) if isinstance(function, cst.Name) else set()  # int(…), float(…)
     if factor is None and turned <= {"builtins.int"} and _is_count(module, wait.value):
-        return _Sum(name, parent, wait, True)
-    if factor is not None and not _is_size(module, there, factor):
+        refuse_own_items(project, f"`{module.source(wait.value).strip()}`")
+        return _Sum(name, parent, wait, "")
+    if factor is not None and not _is_size(module, project, there.loop, factor, parent):
         raise NotProven(f"`{module.source(factor).strip()}` is not surely the batch size")
-    if turned & {"builtins.int"} or not _is_loss(module, there.loop, wait.value):
-        raise NotProven(f"`{shown}` does not surely come from a loss of `torch.nn`")
-    return _Sum(name, parent, wait, False)
+    suffix = "" if turned & {"builtins.int"} else as_float64(module, project, there.loop, wait.value, parent)
+    if not suffix:
+        raise NotProven(f"`{shown}` does not surely come from a loss of `torch.nn` that is one number")
+    return _Sum(name, parent, wait, suffix)
 
 
 def _is_count(module: Module, node: cst.BaseExpression) -> bool:
@@ -164,14 +160,16 @@ def _is_count(module: Module, node: cst.BaseExpression) -> bool:
     return False
 
 
-def _is_size(module: Module, there: DeviceLoop, node: cst.BaseExpression) -> bool:
+def _is_size(module: Module, project: Project, loop: cst.For, node: cst.BaseExpression, at: cst.CSTNode) -> bool:
     """Whether an expression is a number that tells the size of something: ``len(x)``, ``x.size(0)``, ``x.shape[0]``."""
+    if not isinstance(node, cst.Integer | cst.Name) and backend_holds(project, _OWN_SIZE, "size", "shape"):
+        return isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.len"}
     match node:
         case cst.Integer():
             return True
         case cst.Name(value=name):
-            values = _values_in(module, there.loop, name)
-            return len(values) == 1 and not isinstance(values[0], cst.Name) and _is_size(module, there, values[0])
+            value = value_in(module, loop, name, at)
+            return value is not None and _is_size(module, project, loop, value, module.parents[value])
         case cst.Call(func=function) if module.qualified_names(function) == {"builtins.len"}:
             return True
         case cst.Call(args=[cst.Arg(value=cst.Integer())]):
@@ -184,59 +182,6 @@ def _is_size(module: Module, there: DeviceLoop, node: cst.BaseExpression) -> boo
     return False
 
 
-def _is_loss(module: Module, loop: cst.For, node: cst.BaseExpression) -> bool:
-    """Whether a value is surely a floating-point tensor: it is gone back from, or a loss of PyTorch's makes it."""
-    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
-        node = node.func.value
-    if isinstance(node, cst.Name):
-        values = _values_in(module, loop, node.value)
-        if len(values) != 1:
-            return False
-        backward = any(_goes_backward(one, node.value) for one in walk(loop.body))
-        return backward or _is_loss(module, loop, values[0])
-    if not isinstance(node, cst.Call):
-        return False
-    if resolves_to(module, node.func, _LOSS_FUNCTION):
-        return True
-    name = dotted(node.func)
-    made = origins(module, scope_of(module, node.func, name), name)[0] if name is not None else []
-    return bool(made) and all(
-        isinstance(one.value, cst.Call)
-        and one.part is None
-        and any(_LOSS.fullmatch(n) for n in module.qualified_names(one.value.func))
-        for one in made
-    )
-
-
-def _goes_backward(node: cst.CSTNode, loss: str) -> bool:
-    """Whether it is ``loss.backward()``, perhaps scaled: the gradient of one number."""
-    match node:
-        case cst.Call(func=cst.Attribute(value=whence, attr=cst.Name(value="backward")), args=given):
-            match whence:
-                case cst.Call(args=[cst.Arg(value=scaled)]) if method_called(whence) == "scale":
-                    whence = scaled
-            plain = all(is_name(one.keyword, "retain_graph", "create_graph") for one in given)
-            return plain and is_name(whence, loss)
-    return False
-
-
-def _values_in(module: Module, loop: cst.For, name: str) -> list[cst.BaseExpression]:
-    """Values that the body of a loop gives to a name; what is no plain assignment counts, as the name itself."""
-    values: list[cst.BaseExpression] = []
-    for node in own_nodes(loop.body):
-        if isinstance(node, cst.Assign):
-            for target in node.targets:
-                if is_name(target.target, name):
-                    values.append(node.value)
-                elif names_below(target.target, name) and isinstance(target.target, cst.Tuple | cst.List):
-                    values += [cst.Name(name), cst.Name(name)]
-        elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.For | cst.AsName):
-            target_node = node.name if isinstance(node, cst.AsName) else node.target
-            if names_below(target_node, name):
-                values += [cst.Name(name), cst.Name(name)]
-    return values
-
-
 def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     """Refuse where what is around the loop, or around a sum in it, could notice, or do otherwise than it reads."""
     function = module.enclosing_function(loop)
@@ -246,8 +191,7 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     for ancestor in chain.from_iterable(inside):
         if isinstance(ancestor, cst.Try | cst.TryStar):
             raise NotProven("the `try` around the loop could see the sums before it is over")
-        items = ancestor.items if isinstance(ancestor, cst.With) else ()
-        if not all(is_call_of(module, one.item, _TRANSPARENT) for one in items):
+        if isinstance(ancestor, cst.With) and not lets_errors_pass(module, ancestor):
             raise NotProven("the `with` around the loop could go on before it is over")
     decorators = function.decorators if function is not None else ()
     if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in decorators):
@@ -255,14 +199,31 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     for node in own_nodes(function if function is not None else module.tree):
         if isinstance(node, cst.Yield | cst.Await):
             raise NotProven("the function is a generator or coroutine, and others run in between")
-        if isinstance(node, cst.Call) and module.qualified_names(node.func) & _INSPECTS:
+    for call in module.find(cst.Call) if function is None else find_in(function, cst.Call):
+        if module.qualified_names(call.func) & _INSPECTS:
             raise NotProven("the function uses `locals()` or the like")
     for call in find_own(loop.body, cst.Call):
         if any(_CLOCKS.fullmatch(one) for one in module.qualified_names(call.func)):
             raise NotProven("its steps are timed, and would be timed before they are done")
+        if any(one.endswith(".inference_mode") for one in module.qualified_names(call.func)) and (
+            call.args or not isinstance(module.parents[call], cst.WithItem)
+        ):
+            raise NotProven("`torch.inference_mode` may not be on in every turn")
 
 
-def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None:
+def _is_bound(loop: cst.For, name: str) -> bool:
+    """Whether a loop gives a name a value."""
+    bound: list[cst.CSTNode] = [loop.target]
+    for node in own_nodes(loop.body):
+        match node:
+            case cst.AssignTarget(target=target) | cst.AnnAssign(target=target) | cst.NamedExpr(target=target):
+                bound.append(target)
+            case cst.For(target=target) | cst.AsName(name=target):
+                bound.append(target)
+    return any(names_below(one, name) for one in bound)
+
+
+def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: list[_Sum]) -> None:
     """Refuse where something else in the loop sees a sum, or where it does not start as a plain number."""
     found = module.scopes.lookup(name, loop)
     function = module.enclosing_function(loop)
@@ -270,6 +231,8 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
     if found is None or found[0].node is not home:
         raise NotProven(f"`{name}` is global or nonlocal")
     scope = found[0]
+    if function is None and project.imported_elsewhere(module, name):
+        raise NotProven(f"other files may use `{name}`")
     kinds = {one.is_count for one in sums}
     blocks = {module.parents[module.parents[one.statement]] for one in sums}
     if len(kinds) > 1 or len(blocks) > 1:
@@ -289,10 +252,10 @@ def _look_at(module: Module, loop: cst.For, name: str, sums: list[_Sum]) -> None
             continue
         value = _value_for(module, use)
         if value is not None:
-            if not isinstance(value, cst.Integer if kinds == {True} else cst.Float):
+            if not (is_integer(value, "0") if kinds == {True} else isinstance(value, cst.Float)):
                 raise NotProven(f"`{name}` does not start as a literal number of that type")
         elif isinstance(parent, cst.AugAssign) and parent.target is use:
-            if not _adds_the_same(module, parent, kinds == {True}):
+            if not _adds_the_same(module, project, parent, kinds == {True}):
                 raise NotProven(f"`{name}` is changed elsewhere, too")
         elif mention(module, use) is not Mention.READ:
             raise NotProven(f"`{name}` is changed elsewhere, too")
@@ -314,18 +277,17 @@ def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
     return next(one.value for one, target in zip(value.elements, around.elements, strict=True) if target is parent)
 
 
-def _adds_the_same(module: Module, statement: cst.AugAssign, count: bool) -> bool:
+def _adds_the_same(module: Module, project: Project, statement: cst.AugAssign, count: bool) -> bool:
     """Whether another loop adds to the sum what leaves it the kind of number that it is."""
     value = statement.value
-    multiplied = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
-    sides = [value.left, value.right] if multiplied else [value]  # type: ignore[attr-defined]
-    if not isinstance(statement.operator, cst.AddAssign) or (count and len(sides) > 1):
+    loop = next((one for one in module.ancestors(statement) if isinstance(one, cst.For)), None)
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply) and loop and not count:
+        items = [one for one in (value.left, value.right) if _is_item(one)]
+        sizes = [one for one in (value.left, value.right) if _is_size(module, project, loop, one, statement)]
+        return isinstance(statement.operator, cst.AddAssign) and len(items) == len(sizes) == 1
+    if not isinstance(statement.operator, cst.AddAssign) or not _is_item(value):
         return False
-    if not count:
-        return any(_is_item(one) or _is_double(one) for one in sides)
-    if _is_item(value) and isinstance(value.func, cst.Attribute):
-        value = value.func.value
-    return _is_count(module, value)
+    return not count or (isinstance(value.func, cst.Attribute) and _is_count(module, value.func.value))
 
 
 def _numbers_again(module: Module, loop: cst.For, sums: list[_Sum]) -> Edit:

@@ -1,0 +1,177 @@
+"""Whether a number that a loop reads is a loss: one floating-point number in a tensor of PyTorch's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import takewhile
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of, set_from_outside
+from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.queries import (
+    dotted,
+    find_own,
+    holds,
+    is_name,
+    keywords,
+    method_called,
+    names_below,
+    own_nodes,
+)
+
+_LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?(?!AdaptiveLog)\w+Loss")
+_LOSS_FUNCTION = re.compile(r"torch\.nn\.functional\.(\w*loss|\w*cross_entropy\w*|kl_div)")
+#: Losses whose ``reduction`` comes before what others have there.
+_REDUCTION_FIRST = re.compile(r".*\.(HuberLoss|huber_loss)")
+#: Context managers that let exceptions pass, and leave the device's stream as it is.
+_TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
+_SAME = frozenset({"detach", "mean", "sum"})
+_ITEM = re.compile(r"\bitem\b|\b__getattr(ibute)?__\b")
+
+
+class NotProven(Exception):
+    """The sums are not surely the same; the message says why, as half a sentence."""
+
+
+def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseExpression, at: cst.CSTNode) -> str:
+    """What is written behind a loss to have it as float64, without dimensions; "" where it is not surely a loss.
+
+    A loss of PyTorch's makes it, or the loop went back from it before: that only a tensor of one number can, and what
+    the project makes to look like one.
+
+    Args:
+        at: the statement that reads it.
+
+    Raises:
+        NotProven: only the last is in doubt.
+    """
+    if method_called(node) in _SAME and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        return "" if node.args else as_float64(module, project, loop, node.func.value, at)
+    if isinstance(node, cst.Name):
+        value = value_in(module, loop, node.value, at)
+        if value is None:
+            return ""
+        changed = any(is_name(one.target, node.value) for one in find_own(loop.body, cst.AugAssign))
+        known = "" if changed else as_float64(module, project, loop, value, module.parents[value])
+        if known:
+            return known
+        backward = [one for one in own_nodes(loop.body) if _goes_backward(one, node.value)]
+        if not any(_has_run(module, loop, one, at) for one in backward):
+            return ""
+        refuse_own_items(project, f"`{node.value}`")
+        return ".detach().double().sum()"
+    return ".detach().double()" if isinstance(node, cst.Call) and _is_made_by_torch(module, project, node) else ""
+
+
+def refuse_own_items(project: Project, shown: str) -> None:
+    """Refuse what may be an object of the project's that looks like a tensor."""
+    if any(_gives_item(text) for _, text in project.matching(_ITEM)):
+        raise NotProven(f"{shown} may be no tensor: the project has objects with an `item` of their own")
+
+
+def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:
+    """Whether a call gives a loss of PyTorch's, as one number."""
+    if resolves_to(module, call.func, _LOSS_FUNCTION):
+        return _is_reduced(module, call, 3)
+    name = dotted(call.func)
+    made = origins(module, scope_of(module, call.func, name), name)[0] if name is not None else []
+    return (
+        name is not None
+        and bool(made)
+        and _is_given(module, project, call, name) == len(made)
+        and all(
+            one.part is None and is_call_of(module, one.value, _LOSS) and _is_reduced(module, one.value, 1)
+            for one in made
+        )
+    )
+
+
+def _is_given(module: Module, project: Project, call: cst.Call, name: str) -> int | None:
+    """How many values what is called gets anywhere; ``None`` where others may give it some."""
+    first, _, attribute = name.rpartition(".")
+    if first == "self":
+        written = re.compile(rf"\.\s*{attribute}\s*([:,][^=\n]*)?=(?!=)|setattr\s*\([^)\n]*['\"]{attribute}\b")
+        return sum(len(written.findall(text)) for _, text in project.matching(written, attribute))
+    found = module.scopes.lookup(name, call)
+    if first or found is None:
+        return None
+    shared = found[0] is module.scopes.module and backend_holds(project, set_from_outside(name), name)
+    return None if shared else len(found[1])
+
+
+def _is_reduced(module: Module, call: cst.CSTNode, positional: int) -> bool:
+    """Whether what is called or made so is one number, with so many arguments by position that do not decide on it."""
+    assert isinstance(call, cst.Call)
+    given, limit = keywords(call), positional - resolves_to(module, call.func, _REDUCTION_FIRST)
+    known = not any(one.star for one in call.args) and len(call.args) - len(given) <= limit and "reduce" not in given
+    reduction = given.get("reduction")
+    literal = reduction.evaluated_value if isinstance(reduction, cst.SimpleString) else None
+    return known and (reduction is None or literal in ("mean", "sum"))
+
+
+def _goes_backward(node: cst.CSTNode, loss: str) -> bool:
+    """Whether it is ``loss.backward()``, perhaps scaled: the gradient of one number."""
+    match node:
+        case cst.Expr(value=cst.Call(func=cst.Attribute(value=whence, attr=cst.Name(value="backward")), args=given)):
+            match whence:
+                case cst.Call(args=[cst.Arg(value=scaled)]) if method_called(whence) == "scale":
+                    whence = scaled
+            plain = all(is_name(one.keyword, "retain_graph", "create_graph") for one in given)
+            return plain and is_name(whence, loss)
+    return False
+
+
+def _gives_item(text: str) -> bool:
+    """Whether code may give objects of its own an ``item``."""
+    try:
+        nodes = list(ast.walk(syntax_tree(text)))
+    except UnparsableModule:
+        return True
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name="item" | "__getattr__" | "__getattribute__") | ast.keyword(arg="item"):
+                return True
+            case ast.Attribute(attr="item", ctx=ast.Store()) | ast.Constant(value="item"):
+                return True
+            case ast.Constant(value=str(words)) if {"item", "backward"} <= set(re.findall(r"\w+", words)):
+                return True
+            case ast.ClassDef(body=statements):
+                names = (one for part in statements for one in ast.walk(part) if isinstance(one, ast.Name))
+                if any(one.id == "item" and isinstance(one.ctx, ast.Store) for one in names):
+                    return True
+    return False
+
+
+def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
+    """The one value that the body of a loop gives to a name in each turn before ``at``; ``None`` if that is not so."""
+    shared = [one for one in module.find(cst.NameItem) if is_name(one.name, name)]  # global, nonlocal
+    values: list[cst.BaseExpression | None] = [None] * len(shared)
+    for node in own_nodes(loop.body):
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                if is_name(target.target, name):
+                    values.append(node.value if _has_run(module, loop, node, at) else None)
+                elif names_below(target.target, name) and isinstance(target.target, cst.Tuple | cst.List):
+                    values.append(None)
+        elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.For | cst.AsName):
+            target_node = node.name if isinstance(node, cst.AsName) else node.target
+            values += [None] if names_below(target_node, name) else []
+    return values[0] if len(values) == 1 else None
+
+
+def _has_run(module: Module, loop: cst.For, node: cst.CSTNode, at: cst.CSTNode) -> bool:
+    """Whether one statement of a loop's body has run in the same turn when another one does."""
+    around = takewhile(lambda one: one is not loop, module.ancestors(node))
+    suites = [one for one in around if isinstance(one, cst.BaseSuite)]
+    return module.span(node)[0] < module.span(at)[0] and all(
+        holds(module, one, at) or lets_errors_pass(module, module.parents[one]) for one in suites
+    )
+
+
+def lets_errors_pass(module: Module, node: cst.CSTNode) -> bool:
+    """Whether it is a ``with`` that neither goes on after an error nor leaves the device's stream."""
+    return isinstance(node, cst.With) and all(is_call_of(module, one.item, _TRANSPARENT) for one in node.items)
