@@ -6,7 +6,8 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_read
+from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.closures import Capture, is_read
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.signatures import check_annotations, is_ours, stays
@@ -97,6 +98,8 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(one.node)[0] for one in owner[1]) >= offset:
             raise NotMovable(f"`{name.value}` is defined further down in the module")
+        if not has_value(module, module.top_level_statement(expression), Capture(name.value, *owner)):
+            raise NotMovable(f"`{name.value}` may not be defined when the module is imported")
         path = dotted(expression) or name.value
         if is_replaced(module, project, path):
             raise NotMovable(f"other code gives `{path}` a value after the module is imported")

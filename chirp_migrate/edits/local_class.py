@@ -102,6 +102,10 @@ class LocalClass:
             if one.attr.value in _TELLING or (is_set and self._is_itself(one.value)):
                 raise NotMovable(f"`{self.module.source(one)}` in it is about this one class")
 
+        for call in find_in(self.node, cst.Call):
+            if is_name(call.func, "setattr", "delattr") and call.args and self._is_itself(call.args[0].value):
+                raise NotMovable(f"`{self.module.source(call)}` in it is about this one class")
+
     def _is_itself(self, node: cst.BaseExpression) -> bool:
         """Whether an expression stands for the class."""
         match node:

@@ -18,15 +18,19 @@ from chirp_migrate.syntax.scopes import Scope
 #: Names whose meaning depends on the function, or the class, they stand in.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
+#: Files in which pytest looks for tests.
+_TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 
 
 def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
     """See that nothing in a function or class depends on where it stands, besides the names it reads, nor the function
-    around on having it.
+    around on having it, nor the module on having it not.
 
     Raises:
         NotMovable: something does.
     """
+    if "__getattr__" in module.scopes.module.bindings:
+        raise NotMovable("the module's `__getattr__` answers for names that the module does not have")
     outer = module.enclosing_function(node)
     for call in find_own(outer, cst.Call) if outer is not None else ():
         word = dotted(call.func) or ""
@@ -85,7 +89,12 @@ def outer_name(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
-    """Whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there."""
+    """Whether a name of a function's ``scope`` is free around it and in the module, and nothing reads it there.
+
+    What pytest takes for a test at the top of a module, by its name, is read.
+    """
+    if re.match("test|Test", name) and _TESTS.search(module.path) is not None:
+        return False
     outer = scope.parent
     while outer is not None:
         if name in outer.bindings:

@@ -10,7 +10,7 @@ from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.analysis.dataflow.onlookers import is_settled
 from chirp_migrate.edits.move_definition import NotMovable, whole_span
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name
 from chirp_migrate.syntax.scopes import Kind
@@ -52,6 +52,8 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
         return
     own = [node.returns, *(part for part in _pieces(node.params) if isinstance(part, cst.Param))]
     found = [one.annotation if isinstance(one, cst.Param) else one for one in own]
+    if any(find_in(one, cst.Call) for one in found if one is not None):
+        raise NotMovable("its annotations call something")
     for name in (name for one in found if one is not None for name in walk(one)):
         if not isinstance(name, cst.Name) or not is_read(module, name):
             continue

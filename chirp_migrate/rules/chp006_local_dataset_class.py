@@ -33,7 +33,8 @@ class LocalDatasetClass(Rule):
       these, bases, defaults and annotations are known where it moves, and the same: no other code gives a name of the
       module another value, nor an attribute called so.
     - `placeless`: nothing in it depends on where it stands: ``eval``, ``vars``, ``nonlocal``, ``__dict__``,
-      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``.
+      ``__qualname__``; nor does the function around call ``dir``, ``eval``, ``exec``, ``locals`` or ``vars``, and the
+      module has no ``__getattr__``.
     - `no-class-state`: it does not set attributes of itself, nor use itself by its name but for ``super`` and to read
       attributes.
     - `captured-in-methods`: what it takes from the function is read in the bodies of methods, whose first parameter is
@@ -46,7 +47,8 @@ class LocalDatasetClass(Rule):
       its own for it, one from a base is not needed, and no method makes, copies or looks at objects and their
       attributes.
 
-    Where its name is taken it moves under another one. Objects of it then have attributes for what was captured.
+    Where its name is taken, or one that pytest collects, it moves under another one. Objects of it then have attributes
+    for what was captured.
     """
 
     code = "CHP006"
@@ -95,7 +97,8 @@ def _moving(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         raise NotMovable("it is used as a value there")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
-    name = title if is_free else move.free_name(module, [title], taken)
+    wish = f"_{title}" if title.startswith("Test") else title
+    name = title if is_free else move.free_name(module, [wish], taken)
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = reads_of(module, title, local.scope) if name != title else []

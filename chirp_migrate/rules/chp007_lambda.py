@@ -25,7 +25,8 @@ class PicklableFunction(Rule):
     """Requires, of a lambda that goes to a loader, a dataset or a transform:
 
     - `own-scope`: nothing in it depends on where it stands: no call of `dir`, `eval`, `exec`, `locals`, `vars`, which
-      the function around does not call either, or `super`, no `__class__`, no name private to the class around.
+      the function around does not call either, or `super`, no `__class__`, no name private to the class around, no
+      `__getattr__` in the module.
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.
     - `bound-once`: each name that it takes from the functions around has its value before it on every way there, gets
       no other one after it, is not deleted, not rebound by an inner function and not the name of an exception.

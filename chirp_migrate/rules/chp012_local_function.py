@@ -29,7 +29,8 @@ class LocalFunction(Rule):
 
     - `own-scope`: nothing in it depends on where it stands: no `nonlocal` name of the functions around, no call of
       `dir`, `eval`, `exec`, `locals`, `vars`, which the function around does not call either, or `super`, no
-      `__class__`, no name private to the class around. It is no attribute of a class if values are bound to it.
+      `__class__`, no name private to the class around, no `__getattr__` in the module. It is no attribute of a class
+      if values are bound to it.
     - `plain-definition`: it has no decorator but `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
       type parameters, and its name is not deleted.
     - `no-local-helper`: it uses no local function, class or lambda: those would have to move first.

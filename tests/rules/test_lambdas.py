@@ -315,7 +315,8 @@ def test_a_lambda_with_bound_values_is_no_method(owner: str, moves: bool) -> Non
 def test_a_default_that_other_code_sets_is_bound_where_it_stood() -> None:
     text = "SIZE = 3\ndef f(ds):\n    return g(ds, collate_fn=lambda b, size=SIZE: (b, size))\n"
     assert "def _collate_fn(b, size=SIZE):" in migrate(text)[0]
-    for other in ("import a\na.SIZE = 4\n", "import a\nsetattr(a, 'SIZE', 4)\n", "vars(m)['SIZE'] = 4\n"):
+    setting = ["a.SIZE = 4", "setattr(a, 'SIZE', 4)", "vars(a)['SIZE'] = 4", "a.__dict__.update(X=1, SIZE=4)"]
+    for other in [*setting, "for a.SIZE in (3, 4): use()", "with use() as a.SIZE: use()"]:
         assert "partial(_collate_fn, size=SIZE)" in migrate(text, other=other)[0]
 
 

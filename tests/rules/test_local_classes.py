@@ -51,6 +51,31 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
     assert "    class Local(" in after and len(reasons) == 1 and reason in reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("body", "base", "top", "reason"),
+    [
+        ("size = 3", "Maybe", "if n:\n    from torch.utils.data import Dataset as Maybe", "`Maybe` may not be defined"),
+        ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
+        ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
+        ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call something"),
+        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "is about this one class"),
+    ],
+)
+def test_what_looks_at_a_class_or_module_keeps_it_where_it_is(body: str, base: str, top: str, reason: str) -> None:
+    after, reasons = migrate(body, base, top)
+    assert "    class Local(" in after and len(reasons) == 1 and reason in reasons[0]
+
+
+def test_what_moves_is_no_test() -> None:
+    text = (
+        "from torch.utils.data import DataLoader, Dataset\n\n\ndef test_f(n):\n    class TestData(Dataset):\n"
+        "        def __len__(self):\n            return n\n\n    def test_batch(batch):\n        return batch\n\n"
+        "    return DataLoader(TestData(), collate_fn=test_batch)\n"
+    )
+    after = support.migrate("CHP006 CHP012", text, path="tests/test_a.py")[0]
+    assert "\nclass _TestData(Dataset):" in after and "\ndef _test_batch(batch):" in after
+
+
 @pytest.mark.parametrize("base", ["Base", "Dataset"])
 def test_what_is_captured_does_not_meet_attributes_of_others(base: str) -> None:
     body = "def __init__(self):\n    super().__init__()\n\ndef __len__(self):\n    return n"

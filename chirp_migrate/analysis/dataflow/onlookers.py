@@ -57,6 +57,8 @@ def is_assigned(project: Project, attribute: str) -> bool:
     return project.search(rf"\.\s*{re.escape(attribute)}\s*(?:[-+*/@]|//|\*\*)?=(?!=)", attribute)
 
 
+#: What a module may set its own names by.
+_OWN_NAMES = re.compile(r"\bglobals\s*\(")
 #: By what an attribute can be assigned whose name is a string.
 _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
@@ -134,4 +136,9 @@ def is_settled(module: Module, project: Project, path: str, bindings: Sequence[B
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))
-    return once and module.span(top)[1] <= offset and not is_replaced(module, project, path)
+    return (
+        once
+        and module.span(top)[1] <= offset
+        and _OWN_NAMES.search(module.text) is None
+        and not is_replaced(module, project, path)
+    )

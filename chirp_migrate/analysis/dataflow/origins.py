@@ -58,6 +58,7 @@ def set_from_outside(attribute: str) -> str:
     return (
         rf"\.{name}(?<!\bself\.{name})\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
         rf"|(?m:^)[\w., \t]*\.{name}(?<!\bself\.{name})\s*,[\w., \t]*=(?!=)"
+        rf"|\b(?:for|as|del)\s+[\w.]*\.{name}(?<!\bself\.{name})\b|[)_]\s*\.\s*update\s*\([^)]*\b{name}\b"
         rf"""|(?<!\.)\bsetattr\s*\((?!self\b)[^,]*,\s*["']{name}["']|[)_]\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
     )
 
