@@ -40,6 +40,7 @@ _TRANSFORMERS = r"(?m)^\s*(import|from)\s+transformers\b"
 #: A ``to`` of the project itself that would not take the argument.
 _OWN_TO = (
     r"def\s+(to|cuda)\s*\(\s*\w+\b(?![^)]*(non_blocking|\*))|\b(to|cuda)\s*=(?!=)|setattr\([^)]*['\"](to|cuda)['\"]"
+    r"|\b__getattr(ibute)?__\b[\s\S]{0,500}['\"](to|cuda)['\"]"
 )
 
 

@@ -36,7 +36,7 @@ class ItemInLoop(Rule):
       it is only given such numbers or added to alike.
     - `float64-device`: for losses, the batches surely go to CUDA or the CPU.
     - `one-number-loss`: for losses, the project names no ``reduction=`` but ``"mean"`` and ``"sum"``, no DTensor, and
-      no ``__torch_function__``.
+      neither ``__torch_function__`` nor opacus, whose loss is an object of its own.
     - `one-device`: the batches of all turns go to one device, and ``torch.inference_mode`` is on for all or none.
     - `no-way-out`: nothing sees the sum before the loop is over: no ``try``, and no ``with`` but PyTorch's (other than
       streams), tqdm's and ``open`` around it, no ``yield``, ``await`` or look at local variables, no notebook's cell.
@@ -69,7 +69,7 @@ class ItemInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Keep the sums of a loop on the device; list what else reads a number in every step."""
-        for loop, targets in batch_loops(module, project):
+        for loop, targets in reversed(list(batch_loops(module, project))):  # what stands behind two: of the inner first
             there = DeviceLoop(module, loop, targets)
             waits = there.waits() if there.moves else []
             numbers = [one for one in waits if one.kind is WaitKind.NUMBER]

@@ -456,6 +456,7 @@ def test_what_is_not_proven_to_be_the_same_is_listed(body: str, reason: str | No
         ("def f(data", "@torch.compile\ndef f(data", "a decorator may compile"),
         ("    return total", "    total += sink\n    return total", "is changed elsewhere, too"),
         ("    return total", "    total += loss.item() * sink\n    return total", "is changed elsewhere, too"),
+        ("total, hits, seen = 0.0, 0, 0", "if sink:\n        total = 0.0", "may have no value behind a loop"),
         ("y.to(device)", "y.to(f'cuda:{len(y)}')", "another one in each turn"),
         ("= nn.CrossEntropyLoss()\n", "= sink\n    model = vars()\n", "`locals()` or the like"),
     ],
@@ -502,7 +503,7 @@ def test_a_loss_that_may_be_no_number_or_no_tensor_is_read_as_before(made: str) 
     [
         "class Loss:\n    def item(self): ...\n",
         "class Loss:\n    item = property(float)\n",
-        "class Loss:\n    def __getattr__(self, name): ...\n",
+        "class Loss:\n    def __getattr__(self, name): return {'item': print}[name]\n",
         "Loss = namedtuple('Loss', 'item backward')\n",
         "loss = SimpleNamespace(item=float, backward=print)\n",
         "def wrap(loss):\n    loss.item = float\n",
@@ -542,9 +543,13 @@ def test_sums_are_made_in_one_inference_mode() -> None:
     assert after == text and "`torch.inference_mode` may not be on" in reports(findings)[0]
 
 
-def test_a_loss_that_is_spread_over_devices_is_put_together_where_it_was() -> None:
+@pytest.mark.parametrize(
+    "other",
+    ["from torch.distributed.tensor import DTensor", "import opacus", "class T:\n    def __torch_function__(cls): ..."],
+)
+def test_a_loss_that_may_be_no_plain_tensor_is_read_where_it_was(other: str) -> None:
     text = sums("total += loss.item()")
-    after, findings = migrate("CHP025", text, other="from torch.distributed.tensor import DTensor")
+    after, findings = migrate("CHP025", text, other=other)
     assert after == text and "`DTensor`" in reports(findings)[0]
 
 
@@ -566,11 +571,19 @@ def test_counts_are_exact_on_every_device() -> None:
 
 def test_other_objects_of_the_project_may_be_counted_otherwise() -> None:
     text = sums("hits += (out == y).sum().item()")
-    after, findings = migrate("CHP025", text, other="class Hits:\n    def item(self): ...\n")
+    hits = "class Hits:\n    def __eq__(self, other): ...\n    def item(self): ...\n"
+    after, findings = migrate("CHP025", text, other=hits)
     assert after == text and "`(out == y).sum()` may be no tensor" in reports(findings)[0]
     text = sums("total += loss.item() * x.size(0)")
     after, findings = migrate("CHP025", text, other="class Batch:\n    def size(self, n): ...\n")
     assert after == text and "`x.size(0)` is not surely the batch size" in reports(findings)[0]
+
+
+def test_what_is_summed_in_a_loop_inside_another_is_read_behind_it() -> None:
+    inner = "for a, b in DataLoader(data):\n    a, b = a.to(device), b.to(device)\n    total += F.mse_loss(a, b).item()"
+    after, findings = migrate("CHP025", sums(f"hits += (out == y).sum().item()\n{inner}"))
+    assert not reports(findings)
+    assert "        total = float(total)\n    hits = int(hits)\n    return" in after
 
 
 def test_two_loops_may_use_one_name() -> None:

@@ -119,6 +119,7 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ("from transformers import AutoModel", "BatchEncoding"),
         ("DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'", "MPS"),
         ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` lacks it"),
+        ("def __getattr__(self, name):\n    if name == 'to':\n        return self.move", "whose `to` lacks it"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:

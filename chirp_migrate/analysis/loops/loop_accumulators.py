@@ -24,7 +24,14 @@ from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.loops.loop_losses import NotProven, as_float64, lets_errors_pass, refuse_own_items, value_in
+from chirp_migrate.analysis.loops.loop_losses import (
+    NotProven,
+    as_float64,
+    has_run,
+    lets_errors_pass,
+    refuse_own_items,
+    value_in,
+)
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
 from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, resolves_to
 from chirp_migrate.plans.plan import Edit
@@ -44,9 +51,11 @@ from chirp_migrate.syntax.queries import (
 
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
 _INSPECTS = frozenset(f"builtins.{one}" for one in ("locals", "vars", "globals", "eval", "exec"))
+_OWN_EQUALITY = r"\bdef\s+(__eq__|__ne__|eq|ne)\b"
 _OWN_SIZE = r"\bdef\s+(size|shape)\b|\bself\.(size|shape)\s*="
 _EXACT = frozenset({"cpu", "cuda"})
-_OTHER_TENSORS = ("DTensor", "distribute_tensor", "loss_parallel", "__torch_function__", "__torch_dispatch__")
+#: Words for what goes ``backward()`` and has an ``item()``, and is no plain tensor.
+_OTHER_TENSORS = ("opacus", "DTensor", "distribute_tensor", "loss_parallel", "__torch_function__", "__torch_dispatch__")
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
         if backend_holds(project, r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
         if backend_holds(project, rf"\b({'|'.join(_OTHER_TENSORS)})\b", *_OTHER_TENSORS):
-            raise NotProven("the loss may be a `DTensor`, or another tensor that does as it likes")
+            raise NotProven("the loss may be a `DTensor`, or another object that is no plain tensor")
         kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
             raise NotProven("the device may lack float64 (MPS), and would round the sums differently")
@@ -131,7 +140,8 @@ def _sum(module: Module, project: Project, there: DeviceLoop, wait: Wait) -> _Su
         raise NotProven(f"`{module.source(parent.target).strip()}` is no plain variable, and other code may read it")
     turned = module.qualified_names(function) if isinstance(function, cst.Name) else set()  # int(…), float(…)
     if factor is None and turned <= {"builtins.int"} and _is_count(module, wait.value):
-        refuse_own_items(project, f"`{module.source(wait.value).strip()}`")
+        if backend_holds(project, _OWN_EQUALITY, "__eq__", "__ne__", "eq", "ne"):
+            refuse_own_items(project, f"`{module.source(wait.value).strip()}`")
         return _Sum(name, parent, wait, "")
     if factor is not None and not _is_size(module, project, there.loop, factor, parent):
         raise NotProven(f"`{module.source(factor).strip()}` is not surely the batch size")
@@ -238,6 +248,7 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
     if len(kinds) > 1 or len(blocks) > 1:
         raise NotProven(f"`{name}` is added to in several ways")
     added = {one.statement for one in sums}
+    is_set = False
     for use in (one for one in module.named(name) if is_variable(module, one)):
         owner = module.scopes.lookup(name, use)
         if owner is None or owner[0] is not scope:
@@ -254,11 +265,14 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
         if value is not None:
             if not (is_integer(value, "0") if kinds == {True} else isinstance(value, cst.Float)):
                 raise NotProven(f"`{name}` does not start as a literal number of that type")
+            is_set = is_set or has_run(module, home, use, loop)
         elif isinstance(parent, cst.AugAssign) and parent.target is use:
             if not _adds_the_same(module, project, parent, kinds == {True}):
                 raise NotProven(f"`{name}` is changed elsewhere, too")
         elif mention(module, use) is not Mention.READ:
             raise NotProven(f"`{name}` is changed elsewhere, too")
+    if not is_set:
+        raise NotProven(f"`{name}` may have no value behind a loop without a batch")
 
 
 def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:

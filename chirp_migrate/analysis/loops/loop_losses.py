@@ -30,7 +30,7 @@ _REDUCTION_FIRST = re.compile(r".*\.(HuberLoss|huber_loss)")
 #: Context managers that let exceptions pass, and leave the device's stream as it is.
 _TRANSPARENT = re.compile(r"torch\.(?!cuda\.[sS]tream).+|tqdm\..+|builtins\.open")
 _SAME = frozenset({"detach", "mean", "sum"})
-_ITEM = re.compile(r"\bitem\b|\b__getattr(ibute)?__\b")
+_ITEM = re.compile(r"\bitem\b")
 
 
 class NotProven(Exception):
@@ -60,7 +60,7 @@ def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseEx
         if known:
             return known
         backward = [one for one in own_nodes(loop.body) if _goes_backward(one, node.value)]
-        if not any(_has_run(module, loop, one, at) for one in backward):
+        if not any(has_run(module, loop, one, at) for one in backward):
             return ""
         refuse_own_items(project, f"`{node.value}`")
         return ".detach().double().sum()"
@@ -69,7 +69,7 @@ def as_float64(module: Module, project: Project, loop: cst.For, node: cst.BaseEx
 
 def refuse_own_items(project: Project, shown: str) -> None:
     """Refuse what may be an object of the project's that looks like a tensor."""
-    if any(_gives_item(text) for _, text in project.matching(_ITEM)):
+    if any(_gives_item(text) for _, text in project.matching(_ITEM, "item")):
         raise NotProven(f"{shown} may be no tensor: the project has objects with an `item` of their own")
 
 
@@ -133,7 +133,7 @@ def _gives_item(text: str) -> bool:
         return True
     for node in nodes:
         match node:
-            case ast.FunctionDef(name="item" | "__getattr__" | "__getattribute__") | ast.keyword(arg="item"):
+            case ast.FunctionDef(name="item") | ast.keyword(arg="item"):
                 return True
             case ast.Attribute(attr="item", ctx=ast.Store()) | ast.Constant(value="item"):
                 return True
@@ -154,7 +154,7 @@ def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.B
         if isinstance(node, cst.Assign):
             for target in node.targets:
                 if is_name(target.target, name):
-                    values.append(node.value if _has_run(module, loop, node, at) else None)
+                    values.append(node.value if has_run(module, loop, node, at) else None)
                 elif names_below(target.target, name) and isinstance(target.target, cst.Tuple | cst.List):
                     values.append(None)
         elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.For | cst.AsName):
@@ -163,9 +163,9 @@ def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.B
     return values[0] if len(values) == 1 else None
 
 
-def _has_run(module: Module, loop: cst.For, node: cst.CSTNode, at: cst.CSTNode) -> bool:
-    """Whether one statement of a loop's body has run in the same turn when another one does."""
-    around = takewhile(lambda one: one is not loop, module.ancestors(node))
+def has_run(module: Module, scope: cst.CSTNode, node: cst.CSTNode, at: cst.CSTNode) -> bool:
+    """Whether one statement in a loop or function has run, in the same turn or call, when another one does."""
+    around = takewhile(lambda one: one is not scope, module.ancestors(node))
     suites = [one for one in around if isinstance(one, cst.BaseSuite)]
     return module.span(node)[0] < module.span(at)[0] and all(
         holds(module, one, at) or lets_errors_pass(module, module.parents[one]) for one in suites
