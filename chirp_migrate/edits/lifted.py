@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.edits import move_definition as move
@@ -191,9 +192,10 @@ class Lifted:
         For a method only those of ``taken`` count that stand behind ``self.``.
         """
         owner = None if self.method is None else self.module.enclosing_class(self.method)
-        if owner is None:
-            return move.free_name(self.module, wishes, taken)
         project = self.project
+        if owner is None:
+            set_elsewhere = {wish for wish in wishes if is_replaced(self.module, project, wish)}
+            return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         bases = {name for base in owner.bases for name in project.resolved_names(self.module, base.value)}
         subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
         has_relatives = any(project.class_definition(base) is not None for base in bases) or project.search(

@@ -9,6 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture, mentions
+from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
@@ -102,4 +103,5 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         outer = outer.parent
     owners = (module.scopes.lookup(name, one) for one in mentions(module, name))
     is_read = any(one is None or isinstance(one[0].node, cst.Module) for one in owners)
-    return not is_read and not module.scopes.is_builtin(name) and not project.imported_elsewhere(module, name)
+    elsewhere = project.imported_elsewhere(module, name) or is_replaced(module, project, name)
+    return not is_read and not module.scopes.is_builtin(name) and not elsewhere

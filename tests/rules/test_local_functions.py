@@ -500,6 +500,12 @@ def test_a_star_import_elsewhere_does_not_get_new_names() -> None:
     assert "def _collate(batch):" in after and "collate_fn=_collate)" in after
 
 
+def test_names_that_other_files_set_are_not_free() -> None:
+    text = "def make(ds):\n    def collate(b):\n        return b\n    return DataLoader(ds, collate_fn=collate)\n"
+    after, _ = migrate(text, other="import a\nsetattr(a, 'collate', 3)\na._collate = 4\n")
+    assert "def _make_collate(b):" in after
+
+
 def test_names_and_lines_stay_readable() -> None:
     outer = "test_that_batches_of_sentences_are_padded_to_the_same_length"
     body = "        return batch, padding_token, maximum_length, tokenizer_name, ignored_label, NUMBER\n"
