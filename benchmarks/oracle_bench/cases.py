@@ -40,8 +40,9 @@ class Case:
 
     @property
     def workers(self) -> int:
-        """Worker processes that it asks for."""
-        return int(self.options.get("num_workers", 0))
+        """Worker processes that it asks for; 0 where what it says is no number of them."""
+        asked = self.options.get("num_workers", 0)
+        return asked if isinstance(asked, int) else 0
 
     @property
     def is_stream(self) -> bool:
@@ -70,7 +71,7 @@ class Case:
         elif kind == "batches":
             arguments["batch_sampler"] = parts.OwnBatches(n, *rest)
         elif kind == "list":
-            arguments["sampler"] = [place % n for place in (3, 0, 0, 5, 1)] if n else []
+            arguments["sampler"] = parts.INDICES[rest[0]]([place % n for place in (3, 0, 0, 5, 1)] if n else [])
         elif kind == "subset":
             arguments["sampler"] = SubsetRandomSampler(range(0, n, 2), generator=arguments.get("generator"))
         elif kind == "weighted":
@@ -80,14 +81,10 @@ class Case:
 
 def _made(named: tuple[Any, ...]) -> Any:
     kind, *arguments = named
-    if kind == "tensors":
-        return parts.tensors(arguments[0])
-    if kind in ("TensorsAgain", "TensorsOtherwise"):
-        return parts.tensors(arguments[0], getattr(parts, kind))
     if kind == "subset":
-        return parts.subset(_made(arguments[0]))
+        return parts.subset(_made(arguments[0]), arguments[1])
     if kind == "joined":
-        return parts.joined(_made(arguments[0]), _made(arguments[1]))
+        return parts.joined(_made(arguments[0]), _made(arguments[1]), arguments[2])
     return getattr(parts, kind)(*arguments)
 
 
@@ -112,17 +109,15 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
         ("Dynamic", n),
         ("Shapes", n, lot.choice(_SHAPES)),
         ("Shapes", n, lot.choice(_SHAPES)),
-        ("tensors", n),
-        ("TensorsAgain", n),
-        ("TensorsOtherwise", n),
+        *(("tensors", n, lot.choice(parts.TENSORS).__name__) for _ in range(4)),
         ("Stream", n, lot.random() < 0.5),
     ]
     if depth < 2:
         inner = [one for one in (_dataset(lot, depth + 1), _dataset(lot, depth + 1)) if one[0] != "Stream"]
         if inner:
-            kinds.append(("subset", inner[0]))
+            kinds += 3 * [("subset", inner[0], lot.choice(sorted(parts.INDICES)))]
         if len(inner) == 2:
-            kinds.append(("joined", *inner))
+            kinds += 2 * [("joined", *inner, lot.random() < 0.2)]
     return lot.choice(kinds)
 
 
@@ -140,7 +135,9 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
     elif order == "own":
         sampler = ("own", lot.random() < 0.5, lot.choice([None, None, None, 0, 4]))
     elif order == "batches":
-        sampler = ("batches", lot.choice(["list", "tuple", "tensor", "array"]), lot.random() < 0.3)
+        sampler = ("batches", lot.choice(sorted(parts.INDICES)), lot.random() < 0.3)
+    elif order == "list":
+        sampler = ("list", lot.choice(sorted(parts.INDICES)))
     elif order != "none":
         sampler = (order,)
     if order != "batches" or lot.random() < 0.1:
@@ -169,7 +166,9 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
         elif lot.random() < 0.1:
             method = "fork"
     if lot.random() < 0.02:
-        options[lot.choice(["num_workers", "timeout"])] = -1
+        options["timeout"] = -1
+    if lot.random() < 0.04:
+        options["num_workers"] = lot.choice([-1, None, "2", 1.5])
     collate = lot.choice([None, None, None, *parts.COLLATE])
     if collate == "draws" and not options.get("in_order", True):
         collate = None

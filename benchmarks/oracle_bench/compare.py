@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .cases import Case
+from .parts import GATHERED
 
-_IN_MEMORY = ("tensors", "TensorsAgain")
+_IN_MEMORY = ("TensorDataset", "TensorsAgain", "TensorsShorter")
 
 
 def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], side: str) -> list[str]:
@@ -25,9 +26,11 @@ def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], sid
 
 def is_in_memory(dataset: tuple[Any, ...]) -> bool:
     """Whether a named dataset is one over tensors, read by PyTorch's code alone."""
-    if dataset[0] in ("subset", "joined"):
-        return all(map(is_in_memory, dataset[1:]))
-    return dataset[0] in _IN_MEMORY
+    if dataset[0] == "subset":
+        return dataset[2] in GATHERED and is_in_memory(dataset[1])
+    if dataset[0] == "joined":
+        return not dataset[3] and all(map(is_in_memory, dataset[1:3]))
+    return dataset[0] == "tensors" and dataset[2] in _IN_MEMORY
 
 
 def _is_read_to_its_end(case: Case, expected: dict[str, Any]) -> bool:

@@ -280,19 +280,161 @@ class TensorsOtherwise(TensorDataset):
         return tuple(tensor[index] * 2 for tensor in self.tensors)
 
 
-def tensors(n: int, kind: type[TensorDataset] = TensorDataset) -> Any:
+class TensorsShorter(TensorDataset):
+    """Says that it has fewer samples than it has rows."""
+
+    def __len__(self) -> int:
+        return super().__len__() // 2
+
+
+class TensorsComputed(TensorDataset):
+    """Computes its tensors whenever they are asked for."""
+
+    @property
+    def tensors(self) -> Any:
+        log("tensors")
+        return tuple(tensor + 1 for tensor in self.held)
+
+    @tensors.setter
+    def tensors(self, tensors: Any) -> None:
+        self.held = tensors
+
+
+class TensorsAsked(TensorDataset):
+    """Answers for attributes that it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        log(f"attribute {name}")
+        raise AttributeError(name)
+
+
+class TensorsLooked(TensorDataset):
+    """Notices which attributes it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "tensors":
+            log(f"attribute {name}")
+        return super().__getattribute__(name)
+
+
+class TensorsBackwards(TensorDataset):
+    """Each has a way of its own to read many samples."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        super().__init__(*tensors)
+        self.__getitems__ = self.many
+
+    def many(self, indices: Any) -> list[Any]:
+        """The samples, the last one first."""
+        log(f"many {list(map(int, indices))}")
+        return [self[index] for index in reversed(indices)]
+
+
+#: Kinds of datasets over tensors.
+TENSORS: tuple[type[TensorDataset], ...] = (
+    TensorDataset, TensorsAgain, TensorsShorter, TensorsOtherwise, TensorsComputed, TensorsAsked, TensorsLooked,
+    TensorsBackwards,
+)  # fmt: skip
+
+
+def tensors(n: int, kind: str = "TensorDataset") -> Any:
     """A dataset over tensors."""
-    return kind(torch.arange(n * 4, dtype=torch.float32).reshape(n, 2, 2), torch.arange(n))
+    made = next(one for one in TENSORS if one.__name__ == kind)
+    return made(torch.arange(n * 4, dtype=torch.float32).reshape(n, 2, 2), torch.arange(n))
 
 
-def subset(dataset: Any) -> Any:
+class Index:
+    """An index of a class of the user's."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __repr__(self) -> str:
+        return f"Index({self.place})"
+
+    def __index__(self) -> int:
+        log(f"index {self.place}")
+        return self.place
+
+
+class OwnIndices:
+    """Indices of a class of the user's, which may draw them."""
+
+    def __init__(self, places: list[int], draws: bool) -> None:
+        self.places, self.draws = places, draws
+
+    def __len__(self) -> int:
+        log("indices len")
+        return len(self.places)
+
+    def __getitem__(self, place: Any) -> int:
+        log(f"indices {int(place)}")
+        found = self.places[place]  # which says where they end
+        return random.choice(self.places) if self.draws else found
+
+
+class ListedIndices(list[int]):
+    """Indices in a list that notices what it is asked for."""
+
+    def __getitem__(self, place: Any) -> Any:
+        log(f"indices {int(place)}")
+        return super().__getitem__(place)
+
+
+class ComputedSubset(Subset[Any]):
+    """Computes its indices whenever they are asked for."""
+
+    @property
+    def indices(self) -> Any:
+        log("indices")
+        return self.places
+
+    @indices.setter
+    def indices(self, places: Any) -> None:
+        self.places = places
+
+
+#: What the indices of a subset may be, or a sampler gives, made from places.
+INDICES: dict[str, Any] = {
+    "list": list,
+    "tuple": tuple,
+    "array": np.array,
+    "tensor": lambda places: torch.tensor(places, dtype=torch.int64),
+    "numbers": lambda places: [
+        (int, np.int64, np.uint8, torch.tensor)[turn % 4](place) for turn, place in enumerate(places)
+    ],
+    "negative": lambda places: [place - max(places) - 1 for place in places],
+    "column": lambda places: torch.tensor(places, dtype=torch.int64).reshape(-1, 1),
+    "mixed": lambda places: [torch.tensor([place]) if place % 5 == 4 else place for place in places],
+    "bytes": lambda places: torch.tensor(places, dtype=torch.uint8),
+    "mask": lambda places: np.array(places) % 2 == 0,
+    "objects": lambda places: [Index(place) for place in places],
+    "own": lambda places: OwnIndices(places, draws=False),
+    "drawn": lambda places: OwnIndices(places, draws=True),
+    "listed": ListedIndices,
+    "computed": list,
+}
+#: Those that a subset's samples are gathered by.
+GATHERED = ("list", "tuple", "array", "tensor", "numbers", "negative", "mixed")
+
+
+def subset(dataset: Any, indices: str) -> Any:
     """Every other sample, from the back."""
-    return Subset(dataset, list(range(len(dataset)))[::-2])
+    kind = ComputedSubset if indices == "computed" else Subset
+    return kind(dataset, INDICES[indices](list(range(len(dataset)))[::-2]))
 
 
-def joined(first: Any, second: Any) -> Any:
+class JoinedShorter(ConcatDataset[Any]):
+    """Says that it has fewer samples, from which negative indices count."""
+
+    def __len__(self) -> int:
+        log("len")
+        return super().__len__() // 2
+
+
+def joined(first: Any, second: Any, shorter: bool) -> Any:
     """Two datasets, one after the other."""
-    return ConcatDataset([first, second])
+    return (JoinedShorter if shorter else ConcatDataset)([first, second])
 
 
 class Own(Sampler[int]):
@@ -329,7 +471,7 @@ class OwnBatches(Sampler[Any]):
             batch = list(range(start, min(start + 3, self.n)))
             if self.repeats:
                 batch[-1] = batch[0]
-            yield {"list": list, "tuple": tuple, "tensor": torch.tensor, "array": np.array}[self.kind](batch)
+            yield INDICES[self.kind](batch)
 
 
 def as_list(samples: Any) -> Any:
