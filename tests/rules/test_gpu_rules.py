@@ -499,6 +499,22 @@ def test_a_loss_that_may_be_no_number_or_no_tensor_is_read_as_before(made: str) 
 
 
 @pytest.mark.parametrize(
+    ("maker", "other", "is_known"),
+    [
+        ("__init__", "", True),
+        ("set_up", "", False),
+        ("__init__", "def change(trainer):\n    trainer.criterion = print\n", False),
+    ],
+)
+def test_an_attribute_is_a_loss_if_it_always_is(maker: str, other: str, is_known: bool) -> None:
+    made = f"class T:\n  def {maker}(self):\n    self.criterion = nn.CrossEntropyLoss()\n\n  def f(self, data"
+    text = sums("total += criterion(out, y).item()").replace("= criterion(", "= self.criterion(")
+    head, body = text.replace("    criterion = nn.CrossEntropyLoss()\n", "").split("def f(data")
+    text = f"{head}{made}{body}"
+    assert ("double()" in migrate("CHP025", text, other=other)[0]) == is_known
+
+
+@pytest.mark.parametrize(
     "other",
     [
         "class Loss:\n    def item(self): ...\n",

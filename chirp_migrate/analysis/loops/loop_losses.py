@@ -17,6 +17,7 @@ from chirp_migrate.syntax.queries import (
     find_own,
     holds,
     is_name,
+    is_on_self,
     keywords,
     method_called,
     names_below,
@@ -79,6 +80,9 @@ def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:
         return _is_reduced(module, call, 3)
     name = dotted(call.func)
     made = origins(module, scope_of(module, call.func, name), name)[0] if name is not None else []
+    if is_on_self(call.func):  # one that is not made in `__init__` may be the class's own until then
+        makers = (module.enclosing_function(one.value) for one in made)
+        made = made if any(one is not None and one.name.value == "__init__" for one in makers) else []
     return (
         name is not None
         and bool(made)
