@@ -49,6 +49,14 @@ class UnparsableModule(Exception):
 
 
 @lru_cache(maxsize=4)
+def _is_deeper(tree: ast.AST, limit: int) -> bool:
+    level: list[ast.AST] = [tree]
+    while level and limit:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        limit -= 1
+    return bool(level)
+
+
 def syntax_tree(text: str) -> ast.Module:
     """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
 
@@ -61,6 +69,8 @@ def syntax_tree(text: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "invalid escape sequence" is for the one who runs the code
             tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            if sys.version_info < (3, 11) and _is_deeper(tree, 3 * sys.getrecursionlimit()):
+                raise RecursionError  # as newer ones do by themselves
     except (RecursionError, MemoryError) as error:
         raise UnparsableModule("expressions nested too deeply to be read") from error
     except SyntaxError as error:

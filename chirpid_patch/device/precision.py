@@ -52,9 +52,7 @@ def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
     scaling = chosen.type == "cuda" and torch.cuda.is_available() and dtype is torch.float16
-    if hasattr(torch.amp, "GradScaler"):  # torch >= 2.3
-        return torch.amp.GradScaler("cuda", enabled=scaling)
-    return torch.cuda.amp.GradScaler(enabled=scaling)
+    return torch.amp.GradScaler("cuda", enabled=scaling)
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
-            **({} if in_order else {"in_order": False}),  # torch >= 2.6
+            in_order=in_order,
         )
         if prefetch_threads is not None and prefetch_threads < 0:
             raise ValueError(f"prefetch_threads must be a number of threads, 0 or more, not {prefetch_threads}")

@@ -183,7 +183,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     @property
     def taken(self) -> int:
         """Batches of this epoch that the loop was given, or that failed. Raises ValueError where they have no order."""
-        if not getattr(self, "_in_order", True):
+        if not self._in_order:
             raise ValueError("batches come in no order (in_order=False)")
         return self._requests.drawn - len(self._task_info)
 

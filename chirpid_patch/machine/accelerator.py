@@ -7,9 +7,5 @@ import torch
 
 def pinning_device() -> str | None:
     """Type of the device that copies from pinned memory ("cuda", …), or None. Apple's MPS does not."""
-    if hasattr(torch, "accelerator"):  # torch >= 2.6
-        current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        kind = None if current is None else current.type
-    else:
-        kind = "cuda" if torch.cuda.is_available() else None
-    return None if kind == "mps" else kind
+    current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return None if current is None or current.type == "mps" else current.type
