@@ -81,15 +81,18 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 @click.command()
 @click.option("--rounds", default=30, show_default=True, help="Epochs of each loader, at least.")
 @click.option("--seconds-each", default=30.0, show_default=True, help="Seconds for each kind of work, at least.")
+@click.option("--only", default="", help="Only work whose name contains this.")
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign.md.")
-def main(rounds: int, seconds_each: float, check: bool, save: bool) -> None:
+def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -> None:
     """Print the time of our loader as a multiple of PyTorch's."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     settings = conditions()
     print(f"{made_by(settings)}.")
     rows, goals = [], []
     for name, (dataset, options) in WORK.items():
+        if only not in name:
+            continue
         makers = {"torch": DataLoader, "ours": OptimalDataLoaderFactory.create_loader}
         loaders = {kind: make(dataset, shuffle=True, **options) for kind, make in makers.items()}
         ratios: list[float] = []
