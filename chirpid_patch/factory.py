@@ -27,6 +27,7 @@ from chirpid_patch.loading.batch_timer import TimedBatches, tell, tell_waits
 from chirpid_patch.loading.limits import way_of_loading
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.placement import Placement
+from chirpid_patch.loading.told import Told
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
@@ -386,19 +387,19 @@ class _PlainDataLoader(DataLoader[Any]):
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
-        self.benchmark = benchmark
-        self.placement = placement
+        self.benchmark = self._benchmark = benchmark
+        self.placement = self._placement = placement
 
-    @property
-    def device(self) -> torch.device | None:
-        """Where batches come; None: where the dataset has its samples."""
-        return None if self.placement is None else self.placement.device
+    device = Told[torch.device | None](
+        lambda loader: None if loader._placement is None else loader._placement.device,
+        "Where batches come; None: where the dataset has its samples.",
+    )
 
     def __iter__(self) -> Any:
         batches: Any = super().__iter__()
-        if self.placement is not None:
-            batches = self.placement.deliver(self, batches)
-        return TimedBatches(batches, tell_waits) if self.benchmark else batches
+        if self._placement is not None:
+            batches = self._placement.deliver(self, batches)
+        return TimedBatches(batches, tell_waits) if self._benchmark else batches
 
 
 def _original(options: LoaderOptions) -> DataLoader[Any]:

@@ -9,6 +9,7 @@ Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test f
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts nothing but the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
 | ``UntypedStorage._new_shared`` | a worker gathers its batch in the memory that it is handed over in | the batch is copied there once more |
+| ``_utils.collate.default_collate_fn_map`` | whether someone changed how tensors, numbers or tuples are put together | samples are read one by one |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | transforms that declare what they do are called for each sample |
 | ``torch.autograd._profiler_enabled`` | no range is opened where no profiler looks | ranges are always opened |
@@ -20,6 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader
@@ -56,16 +58,28 @@ def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor in shared memory; in ordinary memory where that cannot be asked for."""
     make = getattr(torch.UntypedStorage, "_new_shared", None)
     if make is None:
-        return torch.empty(tuple(shape), dtype=dtype)
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     size = math.prod(shape)
-    flat = torch.empty(0, dtype=dtype).set_(make(size * dtype.itemsize), 0, (size,), (1,))
+    flat = torch.empty(0, dtype=dtype, device="cpu").set_(make(size * dtype.itemsize), 0, (size,), (1,))
     return flat.view(tuple(shape))
+
+
+#: What samples are made of where they are put together at once.
+_COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
+
+
+def collates_as_published() -> bool:
+    """Whether ``default_collate`` does what PyTorch wrote; its table of functions is everybody's to extend."""
+    collation = _utils.collate
+    table = getattr(collation, "default_collate_fn_map", {object: None})
+    others = [kinds for kinds, function in table.items() if getattr(function, "__module__", "") != collation.__name__]
+    return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
 
 
 def version(tensor: Tensor) -> object:
     """A value that is another one after each in-place operation of PyTorch on ``tensor``."""
     if tensor.is_inference():
-        return 0  # those count nothing
+        return object()  # those count nothing
     return getattr(tensor, "_version", object())
 
 

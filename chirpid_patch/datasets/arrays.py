@@ -113,7 +113,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
         positions = positions_of(indices, len(self.x)) if len(self.x) == len(self.y) else None
         if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
             return None
-        rows = torch.tensor(positions)
+        rows = torch.tensor(positions, device="cpu")
         dtype = self._stored_as()
         if dtype == self.x.dtype:
             batch = gather(self.x, rows)

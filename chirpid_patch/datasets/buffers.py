@@ -58,7 +58,9 @@ class Buffers:
         for number, block in reversed(list(self._kept.items())):  # what came back last is still in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
-        return torch.empty(size, dtype=torch.uint8).numpy()  # PyTorch's alignment, so that sums come out the same
+        return torch.empty(
+            size, dtype=torch.uint8, device="cpu"
+        ).numpy()  # PyTorch's alignment, so that sums come out the same
 
     def _give_back(self, block: _Block) -> None:
         if self.kept_bytes + block.nbytes <= _MOST_KEPT_BYTES:
@@ -72,10 +74,12 @@ def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised contiguous CPU tensor that shares memory with nothing its receiver can see."""
     size = math.prod(shape) * dtype.itemsize
     if size < _SMALLEST_BYTES:
-        return torch.empty(tuple(shape), dtype=dtype)
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     storage = torch.frombuffer(_buffers.lend(size), dtype=dtype).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    return torch.empty(0, dtype=dtype).set_(storage, 0, tuple(shape), strides)  # a tensor of its own, no view
+    return torch.empty(0, dtype=dtype, device="cpu").set_(
+        storage, 0, tuple(shape), strides
+    )  # a tensor of its own, no view
 
 
 def keep_freed_memory(batch_bytes: int) -> None:

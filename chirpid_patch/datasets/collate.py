@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from chirpid_patch.torch_private import collates_as_published
+
 __all__ = ["collate_pairs", "stacks_samples"]
 
 
@@ -22,4 +24,4 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
     """Whether ``collate`` (None: PyTorch's own) puts samples together as reading a batch at once would."""
-    return collate is None or collate is default_collate or collate is collate_pairs
+    return collate is collate_pairs or ((collate is None or collate is default_collate) and collates_as_published())

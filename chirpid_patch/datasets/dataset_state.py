@@ -11,7 +11,7 @@ from chirpid_patch.torch_private import version
 
 #: Attributes of datasets so named hold what was computed from the others.
 _DERIVED = "_cached_"
-#: Longer sequences (of indices, of samples) count as one thing.
+#: Longer sequences (of indices, of samples) count as one thing, unless they are of tensors or datasets.
 _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
@@ -20,17 +20,39 @@ def dataset_state(value: Any) -> Any:
     """A value that compares equal as long as the samples of a dataset surely stay the same.
 
     It follows attributes of datasets and transforms, and in-place operations of PyTorch on the tensors behind them.
-    It does not see writes to a long sequence of indices, or through NumPy to memory that a tensor shares.
+    It does not see writes to a long sequence of indices or samples, nor those that no tensor counts: through NumPy to
+    memory that it shares, or through ``Tensor.data``.
     """
+    return _state(value, ())
+
+
+def _state(value: Any, within: tuple[Any, ...]) -> Any:
+    """The state of ``value``, a part of the objects ``within``, to one of which it may refer again."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
-        return id(value), version(value)
+        return _Same(value), version(value)
+    if any(value is outer for outer in within):
+        return _Same(value)
+    inside = (*within, value)
     if isinstance(value, nn.Module):
-        return id(value), *((name, dataset_state(part)) for name, part in vars(value).items() if name[0] != "_")
+        return _Same(value), *((name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_")
     if isinstance(value, Dataset):
         parts = vars(value).items()
-        return id(value), *((name, dataset_state(part)) for name, part in parts if not name.startswith(_DERIVED))
-    if isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS:
-        return id(value), *map(dataset_state, value)
-    return id(value)
+        return _Same(value), *((name, _state(part, inside)) for name, part in parts if not name.startswith(_DERIVED))
+    if isinstance(value, list | tuple) and (len(value) <= _MOST_ITEMS or isinstance(value[0], Tensor | Dataset)):
+        return _Same(value), *(_state(part, inside) for part in value)
+    return _Same(value)
+
+
+class _Same:
+    """Equal to another one of the very same object, which it keeps: its place in memory is no other's meanwhile."""
+
+    __slots__ = ("value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value

@@ -229,7 +229,7 @@ class _Rows(Node):
         positions = _rows_at(self._dataset, indices)
         if positions is None:
             return None
-        rows = torch.tensor(positions)
+        rows = torch.tensor(positions, device="cpu")
         return [gather(tensor, rows) for tensor in self._dataset.tensors]
 
 

@@ -22,26 +22,31 @@ from chirpid_patch.transforms.spectrograms import is_batchable
 _SHORTEST = 1024
 
 
-def sent_copy(dataset: Any) -> Any:
+def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """``dataset`` as it is now: this package's datasets, PyTorch's over them, their indices and transforms copied.
 
     Tensors, arrays and samples are not copied, nor is anything of another kind: those stay the very same objects. No
     method of the user's is called. Indices come as the same Python or NumPy integers.
     """
+    made = {} if _made is None else _made  # a dataset may refer to its own splits
+    if id(dataset) in made:
+        return made[id(dataset)]
     kinds = (Subset, ConcatDataset)
-    if not (is_shipped(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)):
+    known = is_shipped(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
+    if not known or hasattr(type(dataset), "__del__"):  # whose end the caller's own would share
         return dataset
-    twin = object.__new__(type(dataset))
-    twin.__dict__.update({name: _sent_part(name, part) for name, part in vars(dataset).items()})
+    made[id(dataset)] = twin = object.__new__(type(dataset))
+    twin.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
     return twin
 
 
-def _sent_part(name: str, part: Any) -> Any:
+def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:
     if name == "indices":
         return _as_array(part)
     if type(part) is list:
-        return [copy.deepcopy(one) if name == "transforms" and is_batchable(one) else sent_copy(one) for one in part]
-    return sent_copy(part)
+        kept = name == "transforms"
+        return [copy.deepcopy(one) if kept and is_batchable(one) else sent_copy(one, made) for one in part]
+    return sent_copy(part, made)
 
 
 def _as_array(indices: Any) -> Any:

@@ -98,12 +98,12 @@ def _gathered(dataset: Any, indices: Sequence[Any], columns: int | None = None) 
     if found is not None:
         tensors, rows = found
         fits = tensors and tensors[0].is_contiguous() and columns in (None, len(tensors))
-        return tensors[0].index_select(0, torch.tensor(rows)) if fits else None
+        return tensors[0].index_select(0, torch.tensor(rows, device="cpu")) if fits else None
     first = dataset[indices[0]]
     x = first[0]
     if type(x) is not Tensor or not x.is_contiguous() or columns not in (None, len(first)):
         return None
-    stacked = torch.empty((len(indices), *x.shape), dtype=x.dtype)
+    stacked = torch.empty((len(indices), *x.shape), dtype=x.dtype, device=x.device)
     for start in range(0, len(indices), _AT_ONCE):
         batch = fetch_batch(dataset, indices[start : start + _AT_ONCE])
         if not isinstance(batch, list) or not isinstance(batch[0], Tensor) or batch[0].dtype is not x.dtype:

@@ -149,7 +149,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
             return None
         found = tensors_behind(self.base_dataset, mapped)
         if found is not None and len(found[0]) == 2:
-            (xs, ys), rows = found[0], torch.tensor(found[1])
+            (xs, ys), rows = found[0], torch.tensor(found[1], device="cpu")
             batch = self._standardized_rows(xs, rows)
             return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
         pairs, samples = fetch_pairs(self.base_dataset, mapped, key), []

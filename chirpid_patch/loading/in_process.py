@@ -9,20 +9,17 @@ from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request
+from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import LoaderParts, quiet
 from chirpid_patch.torch_private import SingleProcessIterator, pin_batch, profiler_enabled
-
-#: So many requests more are drawn at once where the sampler's draws do not depend on the moment: between two steps of
-#: the training each draw would find the CPU's caches filled with other things.
-_DRAWN_AT_ONCE = 15
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """An epoch of a loader, read in this process: PyTorch's own iterator, which draws as the original's would have.
 
     ``ahead`` index batches are kept drawn in advance, as a loader with workers keeps them; 0 draws each when it is
-    needed, except that threads may draw a whole epoch of ``free`` requests ahead where the sampler's draws do not
-    depend on the moment (0: they do). ``reader`` reads batches as a whole; None has PyTorch's code read the samples.
+    needed, except for threads, where the sampler's draws do not depend on the moment. ``reader`` reads batches as a
+    whole; None has PyTorch's code read the samples.
     ``controller`` says how many threads of ``threads`` load ahead; None: none may.
 
     ``seed`` is the base seed where it was drawn before: then nothing more is drawn than for a next epoch.
@@ -35,14 +32,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         *,
         reader: BatchReader | None,
         ahead: int,
-        free: int,
         controller: LoadController | None,
         threads: KeptThreads,
         seed: int | None = None,
     ) -> None:
         self._reader = reader
         self._ahead = ahead
-        self._free = free
+        self._parts = parts
+        self._free: int | None = None
         self._controller = controller
         self._threads = threads
         self._queue: PrefetchQueue | None = None
@@ -62,6 +59,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             super()._reset(loader)
         self._requests: EpochRequests = loader._epoch_requests(self._base_seed)
         self._undelivered: deque[Request] = deque()
+        self._free = None
         self._requests.skip(self._sampler_iter)
         for _ in kept_drawn:
             if not self._draw():
@@ -96,8 +94,6 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _next_data(self) -> Any:
         if not self._undelivered and not self._draw():
             raise StopIteration
-        if len(self._undelivered) == 1 and not self._ahead:
-            self._is_drawn(_DRAWN_AT_ONCE)  # or as many as the epoch, or the sampler, allows
         batch = self._read_here() if self._controller is None else self._load_ahead(self._controller)
         return pin_batch(batch, self._pin_memory_device) if self._pin_memory else batch
 
@@ -139,6 +135,8 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         """Whether the request that many places after the next one is drawn, or may be, and now is."""
         while len(self._undelivered) <= position:
             # Short of the epoch's end: what a sampler does there happens when the loop gets there.
+            if self._free is None:
+                self._free = tasks_drawn_freely(self._parts)
             if self._requests.drawn >= self._free or not self._draw():
                 return False
         return True

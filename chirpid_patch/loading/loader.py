@@ -24,6 +24,7 @@ from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.loading.source import parts_of
+from chirpid_patch.loading.told import Told
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.loading.workers import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.machine.accelerator import pinning_device
@@ -128,12 +129,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.thread_safe = thread_safe
         self.keep_workers = keep_workers
         self.most_workers = most_workers
-        self.benchmark = benchmark
-        self.placement = placement
-        self.epochs = epochs
+        self.benchmark = self._benchmark = benchmark  # who sets one of these has an attribute, and changes nothing
+        self.placement = self._placement = placement
+        self.epochs = self._epochs = epochs
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
-            self._controller.worker_count = WorkerCount(self.worker_processes, most_workers)
+            self._controller.worker_count = WorkerCount(self._workers(), most_workers)
         self._stays: str | None = self._why_workers_stay()
         self._lost_workers = False
         self._threads = KeptThreads()
@@ -159,31 +160,25 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def decision(self, decision: str) -> None:
         self._decision = decision
 
-    @property
-    def device(self) -> torch.device | None:
-        """Where batches come; None: where the dataset has its samples."""
-        return None if self.placement is None else self.placement.device
+    def _workers(self) -> int:
+        return 0 if self.in_process or self._without_workers else self.num_workers
 
-    @property
-    def overlap(self) -> LoadController:
-        """How many threads load ahead in this process, and why."""
-        return self._controller
-
-    @property
-    def adjusting(self) -> str:
-        """Why the number of workers is what it is, or why it stays."""
+    def _why_so_many(self) -> str:
         count = self._controller.worker_count
         return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
 
-    @property
-    def worker_processes(self) -> int:
-        """How many worker processes read: ``num_workers``, or none."""
-        return 0 if self.in_process or self._without_workers else self.num_workers
-
-    @property
-    def lost_workers(self) -> bool:
-        """Whether a worker process died, or none could be started."""
-        return self._lost_workers
+    device = Told[torch.device | None](
+        lambda loader: None if loader._placement is None else loader._placement.device,
+        "Where batches come; None: where the dataset has its samples.",
+    )
+    overlap = Told[LoadController](
+        lambda loader: loader._controller, "How many threads load ahead in this process, and why."
+    )
+    adjusting = Told[str](_why_so_many, "Why the number of workers is what it is, or why it stays.")
+    worker_processes = Told[int](_workers, "How many worker processes read: ``num_workers``, or none.")
+    lost_workers = Told[bool](
+        lambda loader: loader._lost_workers, "Whether a worker process died, or none could be started."
+    )
 
     # -- iteration
 
@@ -193,18 +188,18 @@ class BatchedDataLoader(DataLoader[_T_co]):
             workers = self._controller.next_workers()
             if workers is not None:
                 self._change_workers(workers)
-        if self.epochs is not None:
-            self._epochs_begun = self.epochs.begin(self)
+        if self._epochs is not None:
+            self._epochs_begun = self._epochs.begin(self)
         with warnings.catch_warnings():
             if follows_load:  # more workers than CPUs stay only where they were faster
                 warnings.filterwarnings("ignore", message="This DataLoader will create")
             batches = self._begin_epoch()
-        if self.benchmark:
+        if self._benchmark:
             batches = TimedBatches(batches, tell_waits)
-        if self.placement is not None:
-            batches = self.placement.deliver(self, batches)
-        if self.epochs is not None:
-            batches = self.epochs.count(self, batches)
+        if self._placement is not None:
+            batches = self._placement.deliver(self, batches)
+        if self._epochs is not None:
+            batches = self._epochs.count(self, batches)
         return self._controller.watch(batches) if follows_load else batches
 
     def _begin_epoch(self) -> Iterator[Any]:
@@ -227,7 +222,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             outside.restore()
 
     def _make_iterator(self) -> Iterator[Any]:
-        keep = self.keep_workers and self.worker_processes and not self.persistent_workers
+        keep = self.keep_workers and self._workers() and not self.persistent_workers
         batches = self._with_kept_workers() if keep else super().__iter__()
         self._latest = weakref.ref(batches)
         return batches
@@ -236,7 +231,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not IS_COMPLETE or isinstance(self.dataset, IterableDataset):
             return super()._get_iterator()
         seed, self._kept_seed = self._kept_seed, None
-        if self.worker_processes:
+        if self._workers():
             try:
                 return self._start_workers(seed)
             except WorkersNotStartedError as error:
@@ -263,8 +258,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return WorkerIterator(self, reads_batches=reads_batches(self.dataset), keep=keep, seed=seed)
 
     def _iterate_here(self, seed: int | None) -> InProcessIterator:
-        if self.placement is not None:
-            self.placement.begin_epoch(self.dataset)
+        if self._placement is not None:
+            self._placement.begin_epoch(self.dataset)
         for_threads = self.thread_safe or (stacks_samples(self.collate_fn) and is_in_memory(self.dataset))
         pinned = self.pin_memory and pinning_device() is not None
         return InProcessIterator(
@@ -272,7 +267,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
             parts_of(self, num_workers=0, pin_memory=pinned, **({"timeout": 0} if self.num_workers else {})),
             reader=self._reader(sent=self.num_workers > 0) if for_threads or reads_batches(self.dataset) else None,
             ahead=self.num_workers * (self.prefetch_factor or 0),
-            free=tasks_drawn_freely(self) if for_threads else 0,
             controller=self._controller if for_threads else None,
             threads=self._threads,
             seed=seed,
@@ -280,7 +274,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """How this process reads a batch as a whole; ``sent``: from the dataset as a worker would have been sent it."""
-        placed = None if self.placement is None else self.placement.reader(self)
+        placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
             return placed
         dataset = sent_copy(self.dataset) if sent else self.dataset
@@ -292,7 +286,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(
             seed=seed,
             epoch=self._epochs_begun - 1,
-            rank=current_rank() if self.epochs is None else self.epochs.rank,
+            rank=current_rank() if self._epochs is None else self._epochs.rank,
             keyed=batches and node_of(self.dataset).keyed,
             counted=self._draws_repeatedly,
             listed=batches and (self.thread_safe or reads_batches(self.dataset)),
@@ -325,10 +319,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return None
 
     def _change_workers(self, workers: int) -> None:
-        before = self.worker_processes
+        before = self._workers()
         if workers == before:
             return
-        if self.lost_workers:
+        if self._lost_workers:
             self._stays = "worker processes were lost"
         elif workers and not before:
             self._stays = why_no_processes({"multiprocessing_context": self.multiprocessing_context})
@@ -340,7 +334,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers:  # without, it goes on drawing from the global generators as it did
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
-        logger.info("worker processes: %s", self.adjusting)
+        logger.info("worker processes: %s", self._why_so_many())
 
     # -- going on elsewhere
 
@@ -356,7 +350,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         batches = None if self._latest is None else self._latest()
         state = self._counters()
         if batches is None or batches.ended or batches.taken == loader_length(self):
-            return state if self.epochs is None else {**state, "epochs_begun": self.epochs.number(self)}
+            return state if self._epochs is None else {**state, "epochs_begun": self._epochs.number(self)}
         assert self._begun_from is not None
         begun_from = {**self._begun_from, "global": self._begun_from["global"].as_plain()}
         return {**state, "taken": batches.taken, "begun_from": begun_from}
@@ -373,9 +367,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
             begun_from = {**state["begun_from"], "global": GlobalStates.of_plain(state["begun_from"]["global"])}
             self._resumed = {"taken": state["taken"], "begun_from": begun_from}
             self._kept_seed = begun_from["base_seed"]
-        if self.epochs is not None:
+        if self._epochs is not None:
             self._kept_seed = None  # it follows from seed and rank
-            self.epochs.go_on(self, self._epochs_begun)
+            self._epochs.go_on(self, self._epochs_begun)
 
     def _counters(self) -> dict[str, Any]:
         """The state of a loader whose next epoch is a new one, whatever runs."""
@@ -399,8 +393,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         An epoch that is under way goes on, with workers that are started for it.
         """
         self._threads.close(wait=True)
-        if self.placement is not None:
-            self.placement.release()
+        if self._placement is not None:
+            self._placement.release()
         kept = (self._iterator, self._idle_workers)
         self._iterator = self._idle_workers = self._kept_seed = None
         for iterator in kept:
@@ -415,7 +409,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but processes, threads and what runs."""
-        return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_latest": None}
+        return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_latest": None, "_begun_from": None}
+
+    def __copy__(self) -> BatchedDataLoader[_T_co]:
+        """Another loader that shares everything with this one, as PyTorch's does, also the workers that it keeps."""
+        twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
+        twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_latest": None, "_begun_from": None})
+        return twin
 
 
 class _KeptEpoch(Iterator[Any]):

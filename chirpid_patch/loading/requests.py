@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -77,7 +78,8 @@ class EpochRequests:
 
     def _request(self, indices: Any) -> Request:
         if self._listed and type(indices) not in (list, tuple):
-            indices = list(indices)
+            with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
+                indices = list(indices)
         self.drawn += 1
         return Request(indices, self._key(indices)) if self._keyed else Request(indices)
 

@@ -21,6 +21,7 @@ from chirpid_patch.loading.reading import BatchReader
 from chirpid_patch.loading.requests import EpochRequests, Request
 from chirpid_patch.loading.source import LoaderParts, parts_of, quiet
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
 
 logger = logging.getLogger("chirpid_patch")
@@ -53,7 +54,7 @@ class _RequestedBatches(Dataset[Any]):
     """What workers read of a dataset that is read a batch at a time: a request in, its batch out."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
-        self.dataset = sent_copy(dataset)
+        self.dataset = dataset
         self._reader = BatchReader(self.dataset, collate, batches=batches)
 
     def __getitem__(self, request: Request) -> Any:
@@ -85,8 +86,11 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
+        # A user's function may know the dataset otherwise than by the worker's information: then it has to be that one.
+        known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
+        dataset = sent_copy(loader.dataset) if known else loader.dataset
         changed |= {
-            "dataset": _RequestedBatches(loader.dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
+            "dataset": _RequestedBatches(dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
             "collate_fn": _as_it_is,
             "batch_sampler": None,
             "sampler": loader._index_sampler,
@@ -346,7 +350,7 @@ def _obituary(worker: Any) -> str:
 def _check_shared_memory() -> None:
     """Raise WorkersNotStartedError where workers could not hand anything over."""
     try:
-        torch.empty(1).share_memory_()  # type: ignore[no-untyped-call]
+        torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:
         raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 

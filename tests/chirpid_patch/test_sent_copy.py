@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from originals import same
-from torch.utils.data import ConcatDataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Subset, TensorDataset, default_collate
 
 from chirpid_patch import BatchedDataLoader, SpecAugment, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.datasets.gather import fetch_batch
@@ -124,11 +124,12 @@ def test_a_subclass_with_its_own_reading_is_not_touched() -> None:
 
 def test_workers_get_such_a_copy_and_the_caller_keeps_his() -> None:
     dataset = Subset(tensors(), indices(list))
-    batches = list(BatchedDataLoader(dataset, batch_size=1000, num_workers=1, worker_init_fn=require_no_list))
+    batches = list(BatchedDataLoader(dataset, batch_size=1000, num_workers=1, collate_fn=require_no_list))
     assert same(batches, list(BatchedDataLoader(dataset, batch_size=1000)))
     assert type(dataset.indices) is list
 
 
-def require_no_list(worker_id: int) -> None:
+def require_no_list(samples: list[Any]) -> Any:
     info = torch.utils.data.get_worker_info()
     assert info is not None and lists_in(info.dataset) == 0
+    return default_collate(samples)

@@ -121,7 +121,14 @@ def test_a_version_changes_in_place() -> None:
     tensor.add_(1)
     assert torch_private.version(tensor) != before
     with torch.inference_mode():
-        assert torch_private.version(torch.zeros(1)) == 0
+        uncounted = torch.zeros(1)
+        assert torch_private.version(uncounted) != torch_private.version(uncounted)
+
+
+def test_collation_is_as_published_until_somebody_adds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torch_private.collates_as_published()
+    monkeypatch.setitem(torch.utils.data._utils.collate.default_collate_fn_map, torch.Tensor, lambda batch, **_: batch)
+    assert not torch_private.collates_as_published()
 
 
 def test_a_running_profiler_is_seen() -> None:

@@ -1,0 +1,192 @@
+"""What a program does around a loader in the middle of an epoch, or to what PyTorch shares: ours does as PyTorch's."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from originals import same
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    get_worker_info,
+    random_split,
+)
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+
+N = 24
+Make = Callable[..., Any]
+
+
+def rows(start: int = 0) -> TensorDataset:
+    return TensorDataset(torch.arange(start, start + N, dtype=torch.float32), torch.arange(N))
+
+
+def bigger_batches(make: Make) -> list[Any]:
+    batches: Any = BatchSampler(SequentialSampler(rows()), 2, False)
+    seen = []
+    for batch in make(rows(), batch_sampler=batches):
+        batches.batch_size += 1
+        seen.append(batch)
+    return seen
+
+
+def mined_indices(make: Make) -> list[Any]:
+    sampler = SubsetRandomSampler(list(range(12)))
+    seen = []
+    for batch in make(rows(), batch_size=2, sampler=sampler):
+        sampler.indices = [3] * 12
+        seen.append(batch)
+    return seen
+
+
+def counted_lengths(make: Make) -> list[Any]:
+    class Counted(TensorDataset):
+        asked = 0
+
+        def __len__(self) -> int:
+            Counted.asked += 1
+            return super().__len__()
+
+    loader = make(Counted(*rows().tensors), batch_size=5)
+    return [*loader, *loader, torch.tensor(Counted.asked)]
+
+
+def many_parts(make: Make) -> list[Any]:
+    parts = [rows(100 * number) for number in range(20)]
+    seen = []
+    for batch in make(ConcatDataset(parts), batch_size=16):
+        for part in parts:
+            part.tensors[0].add_(1)
+        seen.append(batch)
+    return seen
+
+
+def other_default_device(make: Make) -> list[Any]:
+    batches = iter(make(rows(), batch_size=5))
+    with torch.device("meta"):
+        return [next(batches), next(batches)]
+
+
+class Unreadable(Sampler[Any]):
+    """Batches of indices, one of which is none."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([[0, 1], 5, [2, 3]])
+
+
+def a_batch_of_nothing(make: Make, **arguments: Any) -> list[Any]:
+    batches = iter(make(rows(), batch_sampler=Unreadable(), **arguments))
+    seen = [next(batches)]
+    with pytest.raises(TypeError):
+        next(batches)
+    return [*seen, *batches]
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+@pytest.mark.parametrize(
+    "program",
+    [bigger_batches, mined_indices, counted_lengths, many_parts, other_default_device, a_batch_of_nothing],
+)
+def test_it_is_seen_as_by_pytorch(program: Callable[[Make], list[Any]], make: Make) -> None:
+    torch.manual_seed(0)
+    expected = program(DataLoader)
+    torch.manual_seed(0)
+    assert same(program(make), expected)
+
+
+def test_a_worker_raises_where_a_batch_is_none() -> None:
+    assert same(a_batch_of_nothing(BatchedDataLoader, num_workers=1), a_batch_of_nothing(DataLoader))
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"), [(Tensor, lambda batch, **_: len(batch)), (tuple, lambda batch, **_: len(batch))]
+)
+def test_who_extends_pytorchs_collation_is_asked(
+    kind: type, function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(default_collate_fn_map, kind, function)
+    assert list(BatchedDataLoader(rows(), batch_size=5)) == list(DataLoader(rows(), batch_size=5))
+
+
+def test_a_collation_of_other_types_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own:
+        pass
+
+    monkeypatch.setitem(default_collate_fn_map, Own, lambda batch, **_: batch)
+    monkeypatch.setattr(TensorDataset, "__getitem__", lambda *_: pytest.fail("read one by one"))
+    assert len(list(BatchedDataLoader(rows(), batch_size=5))) == 5
+
+
+class Prepared(TensorDataset):
+    """A dataset that workers prepare, each its own copy of the one that they were forked with."""
+
+
+prepared = Prepared(*rows().tensors)
+
+
+def prepare(worker_id: int) -> None:
+    info = get_worker_info()
+    assert info is not None and info.dataset is prepared
+    prepared.tensors = (prepared.tensors[0] + 1000, prepared.tensors[1])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_worker_begins_with_the_very_dataset() -> None:
+    arguments: dict[str, Any] = {
+        "batch_size": 5,
+        "num_workers": 1,
+        "worker_init_fn": prepare,
+        "multiprocessing_context": "fork",
+    }
+    assert same(list(BatchedDataLoader(prepared, **arguments)), list(DataLoader(prepared, **arguments)))
+
+
+def test_a_dataset_may_refer_to_its_own_splits() -> None:
+    dataset: Any = rows()
+    dataset.train, dataset.test = random_split(dataset, [16, 8])
+    for arguments in ({"num_workers": 1}, {"prefetch_threads": 1}):
+        assert same(list(BatchedDataLoader(dataset.train, 4, **arguments)), list(DataLoader(dataset.train, 4)))
+
+
+def test_new_memory_at_an_old_address_is_read_again() -> None:
+    dataset: Any = rows()
+    for count, (x, _) in enumerate(BatchedDataLoader(dataset, 2, prefetch_threads=1)):
+        assert x.tolist() == [100.0 * count + 2 * count, 100.0 * count + 2 * count + 1]
+        labels, dataset.tensors = dataset.tensors[1], None
+        dataset.tensors = (torch.arange(N, dtype=torch.float32) + 100 * (count + 1), labels)
+
+
+def test_a_loader_takes_any_attribute() -> None:
+    class Own(BatchedDataLoader[Any]):
+        def __init__(self, dataset: Any) -> None:
+            super().__init__(dataset, 5)
+            self.device = torch.device("meta")
+
+    loader: Any = Own(rows())
+    loader.epochs = loader.placement = loader.worker_processes = 10
+    assert same(list(loader), list(DataLoader(rows(), 5)))
+    assert (loader.epochs, loader.worker_processes, loader.device.type) == (10, 10, "meta")
+
+
+@pytest.mark.slow
+def test_a_copy_shares_the_workers_that_are_kept() -> None:
+    orders = []
+    for kind in (DataLoader, BatchedDataLoader):
+        generator = torch.Generator().manual_seed(3)
+        loader: Any = kind(rows(), 5, shuffle=True, num_workers=1, persistent_workers=True, generator=generator)
+        first = list(loader)
+        orders.append([*first, *copy.copy(loader), *loader])
+    assert same(*orders)
