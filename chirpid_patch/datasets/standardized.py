@@ -50,8 +50,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
 
     Samples are pairs (x, y), x a tensor. ``mean`` and ``std`` are numbers or tensors, 0-dim or broadcastable
-    to x. Results equal, bit for bit, those of the expression above evaluated on each sample with the values
-    as they were given. State is made of numbers and ``indices``, and pickles.
+    to x; lists, tuples and NumPy's arrays are taken as float32 tensors. Results equal, bit for bit, those of the
+    expression above evaluated on each sample with the values as they were given. State is made of numbers and
+    ``indices``, and pickles.
 
     ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned to later; ``mean`` and ``std`` read as they
     were given. ``dataset``, ``base_dataset`` and ``original_dataset`` are one object.

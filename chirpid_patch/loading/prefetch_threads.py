@@ -170,6 +170,10 @@ class PrefetchQueue:
             loaded_from, batch = order.batch.result()
         except CancelledError:  # the threads were closed before they came to it
             return self._reader.read(order.request)
+        except Exception:
+            if not is_in_memory(self._reader.dataset):
+                raise
+            return self._reader.read(order.request)  # raises that, too, unless the dataset was being changed just then
         now = _modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
             return self._reader.read(order.request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from torch.utils.data import (
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+from chirpid_patch.loading.reading import BatchReader
+from chirpid_patch.loading.requests import Request
 
 N = 24
 Make = Callable[..., Any]
@@ -167,6 +170,18 @@ def test_new_memory_at_an_old_address_is_read_again() -> None:
         assert x.tolist() == [100.0 * count + 2 * count, 100.0 * count + 2 * count + 1]
         labels, dataset.tensors = dataset.tensors[1], None
         dataset.tensors = (torch.arange(N, dtype=torch.float32) + 100 * (count + 1), labels)
+
+
+def test_what_a_thread_could_not_read_while_it_was_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = BatchReader.read
+
+    def fail_on_threads(reader: BatchReader, request: Request) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise TypeError("the dataset has no tensors just now")
+        return read(reader, request)
+
+    monkeypatch.setattr(BatchReader, "read", fail_on_threads)
+    assert same(list(BatchedDataLoader(rows(), 5, prefetch_threads=1)), list(DataLoader(rows(), 5)))
 
 
 def test_a_loader_takes_any_attribute() -> None:
