@@ -360,7 +360,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
             warnings.filterwarnings("ignore", message="This DataLoader will create")
         loader: BatchedDataLoader[Any] = BatchedDataLoader(
             options.dataset,
-            in_process=not plan.workers,
+            in_process=workers > 0 and not plan.workers,
             prefetch_threads=plan.threads,
             thread_safe=options.thread_safe,
             keep_workers=plan.measured and plan.workers > 0,

@@ -382,7 +382,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _random_states(self) -> dict[str, Any]:
         """All that an epoch that begins now begins from."""
-        own = None if self.generator is None else self.generator.get_state()
+        generator: Any = self.generator
+        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
         return {"global": GlobalStates.now(), "generator": own, "base_seed": self._seed_in_use()}
 
     # -- ends

@@ -196,6 +196,27 @@ def test_a_loader_takes_any_attribute() -> None:
     assert (loader.epochs, loader.worker_processes, loader.device.type) == (10, 10, "meta")
 
 
+def other_workers(make: Make) -> list[Any]:
+    class Worker(TensorDataset):
+        def __getitem__(self, index: Any) -> Any:
+            return torch.tensor([index, get_worker_info() is not None])
+
+    loader = make(Worker(torch.zeros(4)), batch_size=2, num_workers=0)
+    loader.num_workers, loader.prefetch_factor = 1, 2
+    return list(loader)
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+def test_workers_asked_for_later_are_used(make: Make) -> None:
+    assert same(other_workers(make), other_workers(DataLoader))
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+def test_a_generator_that_is_none_is_refused_as_by_pytorch(make: Make) -> None:
+    with pytest.raises(TypeError):
+        list(make(rows(), batch_size=2, shuffle=True, generator=3))
+
+
 @pytest.mark.slow
 def test_a_copy_shares_the_workers_that_are_kept() -> None:
     orders = []
