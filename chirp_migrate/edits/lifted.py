@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.onlookers import is_replaced
+from chirp_migrate.analysis.dataflow.onlookers import has_relatives, is_replaced, may_set_computed
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
 from chirp_migrate.edits import move_definition as move
@@ -190,22 +190,23 @@ class Lifted:
         """A free name, of a method also in classes that share methods with its class.
 
         For a method only those of ``taken`` count that stand behind ``self.``.
+
+        Raises:
+            NotMovable: an attribute may have any name.
         """
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
         if owner is None:
             set_elsewhere = {wish for wish in wishes if is_replaced(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
-        bases = {name for base in owner.bases for name in project.resolved_names(self.module, base.value)}
-        subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
-        has_relatives = any(project.class_definition(base) is not None for base in bases) or project.search(
-            subclass, owner.name.value
-        )
+        if may_set_computed(self.module, project, owner):
+            raise NotMovable("it would be a method, and attributes are set by computed names, which may hide it")
+        related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
         # Whoever has an object of any class may ask it for its attributes.
         while project.search(
-            rf"\b{name}\b" if has_relatives else rf"""\b{name}(?<=\.{name})(?<!\bself\.{name})\b|["']{name}["']""", name
+            rf"\b{name}\b" if related else rf"""\b{name}(?<=\.{name})(?<!\bself\.{name})\b|["']{name}["']""", name
         ):
             used.add(name)
             name = move.free_name(self.module, wishes, used)

@@ -43,9 +43,12 @@ class PicklableFunction(Rule):
       called as it is gives that parameter by position.
     - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of a
       class, or of what may be one and would call it with itself first.
+    - `written-names`: if it becomes a method, as it uses `self`, no attributes of the class are set by computed names,
+      which may hide the method.
 
     What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
-    once, above it, and no call passes an argument by the name of its parameter.
+    once, above it, and no call passes an argument by the name of its parameter. That function is one of Python, of
+    PyTorch, or a `def` without decorators: whoever is given it may ask whether it is `None`, empty or a module.
     """
 
     code = "CHP007"

@@ -48,6 +48,8 @@ class LocalFunction(Rule):
       not call itself.
     - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
       called as it is gives that parameter by position.
+    - `written-names`: if it becomes a method, as it uses `self`, no attributes of the class are set by computed names,
+      which may hide the method.
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them.
     """
 

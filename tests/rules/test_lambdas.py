@@ -177,9 +177,15 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b))", "collate_fn=pad)"),
+        ("def pad(b): return b\ndef f(ds):\n    return g(ds, collate_fn=lambda b: pad(b))", "collate_fn=pad)"),
+        ("def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b))", "collate_fn=partial(_collate_fn, pad=pad))"),
         ("def f(ds):\n    return g(ds, collate_fn=lambda b: list(b))", "collate_fn=list)"),
-        ("import u\nx = g(ds, collate_fn=lambda b: u.pad(b))", "collate_fn=u.pad)"),
+        ("import u\nx = g(ds, collate_fn=lambda b: u.pad(b))", "collate_fn=_collate_fn)"),
+        ("import torch.nn.functional as F\nx = g(ds, collate_fn=lambda b: F.relu(b))", "collate_fn=F.relu)"),
+        ("import torch\nx = g(ds, collate_fn=lambda b: torch.device(b))", "collate_fn=_collate_fn)"),
+        ("class Pad: pass\nx = g(ds, collate_fn=lambda b: Pad(b))", "collate_fn=_collate_fn)"),
+        ("@cached\ndef pad(b): pass\nx = g(ds, collate_fn=lambda b: pad(b))", "collate_fn=_collate_fn)"),
+        ("pad = Pad()\nx = g(ds, collate_fn=lambda b: pad(b))", "collate_fn=_collate_fn)"),
         (
             "def f(ds, tok):\n    return g(ds, collate_fn=lambda b: tok.pad(b))",
             "collate_fn=partial(_collate_fn, tok=tok))",
@@ -231,7 +237,26 @@ def test_what_does_more_than_to_call_becomes_a_function(body: str) -> None:
 def test_a_method_that_is_only_called_is_passed_directly() -> None:
     text = "class A:\n    def pad(self, b): pass\n    def f(self, ds): return g(ds, collate_fn=lambda b: self.pad(b))\n"
     assert "collate_fn=self.pad)" in migrate(text)[0]
-    assert "def _collate_fn(" in migrate(text, other="a.pad = 3\n")[0]
+    for other in ("a.pad = 3\n", "class More(A):\n    pad = Pad()\n"):
+        assert "def _collate_fn(" in migrate(text, other=other)[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "direct"),
+    [
+        ("def pad(b): pass\n", True),
+        ("from deep import pad\n", True),
+        ("def pad(b): pass\npad = cached(pad)\n", False),
+        ("if True:\n    def pad(b): pass\n", False),
+        ("pad = Pad()\n", False),
+        ("class pad: pass\n", False),
+        ("def pad(b): pass\npad.eval = print\n", False),
+    ],
+)
+def test_a_function_of_another_file_is_passed_directly(other: str, direct: bool) -> None:
+    text = "from tools import pad\nx = g(ds, collate_fn=lambda b: pad(b))\n"
+    after, _ = migrate(text, tools=other, deep="def pad(b): pass\n")
+    assert ("collate_fn=pad)" in after) is direct and ("def _collate_fn(" in after) is not direct
 
 
 @pytest.mark.parametrize(
@@ -247,7 +272,7 @@ def test_a_method_that_is_only_called_is_passed_directly() -> None:
     ],
 )
 def test_a_parameter_that_is_given_by_name_keeps_it(other: str, direct: bool) -> None:
-    text = "def f(ds, pad):\n    return g(ds, collate_fn=lambda b: pad(b))\n"
+    text = "def pad(b): return b\ndef f(ds):\n    return g(ds, collate_fn=lambda b: pad(b))\n"
     assert ("collate_fn=pad)" in migrate(text, other=other)[0]) is direct
 
 
@@ -299,6 +324,32 @@ def test_a_method_name_is_free_in_related_classes() -> None:
     assert "self.scale = self._Base_scale" in after
     assert "self.scale = self._scale" in migrate(text, other=other.replace("(Base)", "(Other)"))[0]
     assert "self.scale = self._Base_scale" in migrate(text, other="thing._scale = 3\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "moves"),
+    [
+        ("setattr(self, name, 1)", False),
+        ("setattr(self, 'name', 1)", True),
+        ("object.__setattr__(self, name, 1)", False),
+        ("super().__setattr__(name, 1)", False),
+        ("self.__dict__.update(name)", False),
+        ("vars(self)[name] = 1", False),
+        ("self.__dict__ = name", False),
+        ("setattr(name, 'a', vars(self)[name])", True),
+        ("setattr(args, name, 1)", True),
+    ],
+)
+def test_an_attribute_with_a_computed_name_may_hide_a_method(setting: str, moves: bool) -> None:
+    def text(owner: str) -> str:
+        return f"class {owner}:\n    def fill(self, name, args):\n        {setting}\n"
+
+    own = text("Data(Dataset)") + "    def f(self):\n        self.scale = lambda x: x * self.k\n"
+    assert ("self.scale = self._scale" in migrate(own)[0]) is moves
+    plain = own.replace(setting, "pass")
+    assert "self.scale = self._scale" in migrate(plain, other=text("Other"))[0]
+    assert ("lambda" not in migrate(plain, other="from a import Data\n" + text("More(Data)"))[0]) is moves
+    assert ("lambda" not in migrate(plain, other=f"def fill(self, name, args):\n    {setting}\n")[0]) is moves
 
 
 @pytest.mark.parametrize(

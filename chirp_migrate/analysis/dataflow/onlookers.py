@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -92,6 +92,74 @@ def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
     if not isinstance(node, ast.Attribute) or node.attr != attribute or isinstance(node.ctx, ast.Load):
         return False
     return not (isinstance(node.value, ast.Name) and node.value.id == own)
+
+
+#: Objects that are given what a command line, a file of settings or a model says, by their names; no datasets.
+_SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|params?|settings|model|module|net))")
+
+
+def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+    """Whether objects of a class may get attributes under names that are computed, of any file of the project.
+
+    ``self`` counts in the class, and if it has relatives in the project in any class; another object counts anywhere,
+    unless it is called as arguments, settings and models are.
+    """
+    title = None if has_relatives(module, project, owner) else owner.name.value
+    return any(
+        _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
+        for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
+        for changed, around in _set_by_computed_names(_tree(text), None)
+    )
+
+
+def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+    """Whether a class of the project inherits from another of them, or one from it."""
+    bases = {name for base in owner.bases for name in project.resolved_names(module, base.value)}
+    subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
+    return any(project.class_definition(base) is not None for base in bases) or project.search(
+        subclass, owner.name.value
+    )
+
+
+def _is_own(changed: ast.expr) -> bool:
+    return isinstance(changed, ast.Name) and changed.id == "self"
+
+
+def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
+    """Objects whose attributes are set under names that are not written there, each with the class around.
+
+    What ``__setstate__`` sets was set before.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if (changed := _changed(node)) is not None:
+            yield changed, around
+        if not isinstance(node, ast.FunctionDef) or node.name != "__setstate__":
+            yield from _set_by_computed_names(node, node.name if isinstance(node, ast.ClassDef) else around)
+
+
+def _changed(node: ast.AST) -> ast.expr | None:
+    """The object of which a part of a statement sets attributes by names that are not written there."""
+    match node:
+        case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
+            return None if isinstance(name, ast.Constant) else changed
+        case ast.Call(func=ast.Attribute(attr="__setattr__"), args=[*changes, name, _]):
+            own = changes[0] if changes else ast.Name("self")
+            return None if isinstance(name, ast.Constant) else own
+        case ast.Call(func=ast.Attribute(value=held, attr="update" | "setdefault" | "__setitem__")):
+            return _whose_attributes(held)
+        case ast.Subscript(value=held, slice=name, ctx=ast.Store()):
+            return None if isinstance(name, ast.Constant) else _whose_attributes(held)
+        case ast.Attribute(value=changed, attr="__dict__", ctx=ast.Store()):
+            return changed
+    return None
+
+
+def _whose_attributes(held: ast.expr) -> ast.expr | None:
+    """``x`` of ``x.__dict__`` and ``vars(x)``."""
+    match held:
+        case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
+            return owner
+    return None
 
 
 def is_changed(module: Module, project: Project, attribute: str) -> bool:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
-from chirp_migrate.analysis.dataflow.onlookers import is_assigned, is_quoted, is_settled, passed_by_name
+from chirp_migrate.analysis.dataflow.onlookers import (
+    has_subclass,
+    is_assigned,
+    is_quoted,
+    is_replaced,
+    is_settled,
+    may_set_computed,
+    passed_by_name,
+)
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -15,6 +24,12 @@ from chirp_migrate.syntax.queries import dotted, is_integer, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLE = Name("<sample>")
+#: Functions of PyTorch; what is no function there, and can be called, is left out.
+_FUNCTIONS = re.compile(
+    r"torch\.(?:(?:nn\.functional|nn\.utils\.rnn|utils\.data|utils\.data\.dataloader)\.)?"
+    r"(?!(?:autocast|device|dtype|enable_grad|finfo|get_device_module|iinfo|inference_mode|layout|memory_format|no_grad"
+    r"|qscheme|set_grad_enabled)$)[a-z]\w*"
+)
 _STACKS = frozenset({"torch.stack"})
 
 
@@ -73,7 +88,9 @@ def _is_settled(module: Module, project: Project, node: cst.Lambda, name: str, u
 
 
 def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None:
-    """``f`` for ``lambda a, b: f(a, b)``; of attributes only those of modules, and methods, that nothing replaces."""
+    """``f`` for ``lambda a, b: f(a, b)``, if ``f`` is a function and can be nothing else: whoever is given the lambda
+    may ask whether it is ``None``, empty, or a module of PyTorch.
+    """
     parameters, body = node.params, node.body
     names = [one.name.value for one in parameters.params]
     if not isinstance(body, cst.Call) or not takes_plain_arguments(node):
@@ -84,20 +101,42 @@ def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None
     path = dotted(body.func)
     if given != names or len(body.args) != len(names) or path is None or path.partition(".")[0] in names:
         return None
-    if "." not in path:
-        return path
-    owner, last = module.scopes.lookup(path.partition(".")[0], body.func), path.rpartition(".")[2]
-    is_import = owner is not None and all(one.kind is Kind.IMPORT for one in owner[1])
-    fixed = not is_assigned(project, last) and not is_quoted(project, last)
-    return path if fixed and (is_import or _is_method(module, node, path)) else None
+    last = path.rpartition(".")[2]
+    if "." in path and (is_assigned(project, last) or is_quoted(project, last)):
+        return None
+    if project.search(rf"\b{last}\s*\.\s*\w+\s*=(?!=)|\bsetattr\s*\(\s*{last}\b", last):
+        return None  # it may have any attribute
+    return path if _is_method(module, project, node, path) or _is_function(module, project, body.func) else None
 
 
-def _is_method(module: Module, node: cst.Lambda, path: str) -> bool:
-    """Whether ``path`` is ``self.name`` for a method of the class around."""
+def _is_function(module: Module, project: Project, called: cst.BaseExpression) -> bool:
+    """Whether an expression names a function of Python, of PyTorch, or of the project: one without decorators."""
+    path = dotted(called) or ""
+    owner = module.scopes.lookup(path.partition(".")[0], called)
+    if owner is None:
+        return "." not in path and module.scopes.is_builtin(path)
+    if "." not in path and owner[1][0].kind is Kind.DEFINITION:
+        return _is_plain(owner[1][0].node)
+    qualified = "".join(project.resolved_names(module, called)) if owner[1][0].kind is Kind.IMPORT else ""
+    if not project.defines(qualified):
+        return _FUNCTIONS.fullmatch(qualified) is not None and not project.has_package("torch")
+    home, function = project.function_definition(qualified) or (module, None)
+    name = qualified.rpartition(".")[2]
+    once = len(home.scopes.module.bindings.get(name, ())) == 1
+    return once and function is not None and _is_plain(function) and not is_replaced(home, project, name)
+
+
+def _is_plain(function: cst.CSTNode) -> bool:
+    return isinstance(function, cst.FunctionDef) and not function.decorators
+
+
+def _is_method(module: Module, project: Project, node: cst.Lambda, path: str) -> bool:
+    """Whether ``path`` is ``self.name`` for a method of the class around, which no other class inherits."""
     owner, (first, _, name) = module.enclosing_class(node), path.partition(".")
-    body = owner.body.body if owner is not None else ()
-    methods = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
-    return first == "self" and len(methods) == 1 and not methods[0].decorators
+    if first != "self" or owner is None or has_subclass(project, owner.name.value):
+        return False
+    methods = [one for one in owner.body.body if isinstance(one, cst.FunctionDef) and one.name.value == name]
+    return len(methods) == 1 and _is_plain(methods[0]) and not may_set_computed(module, project, owner)
 
 
 def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
