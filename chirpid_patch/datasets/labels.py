@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exact
 from chirpid_patch.datasets.rows import as_ints, is_integer
 
 
-def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: bool | None = None) -> list[Any]:
+def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
     """The labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
 
     Types, values, order and exceptions are those of that expression, and labels from a label tensor are views of
@@ -25,8 +26,8 @@ def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: b
 
     Args:
         dataset: anything that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. None means all
-            samples, as iteration gives them: ``[y for _, y in dataset]``.
+        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. All
+            samples by default, as iteration gives them: ``[y for _, y in dataset]``.
         unpack: take samples apart as ``_, y = sample``, which refuses all but pairs, or read ``sample[1]``. None
             takes them apart without ``indices`` only.
 
@@ -37,11 +38,11 @@ def read_labels(dataset: Any, indices: Iterable[Any] | None = None, *, unpack: b
         IndexError: for an index that ``dataset`` refuses; and whatever reading a sample raises.
         ValueError: where samples are taken apart and one is not a pair.
     """
-    pairs = indices is None if unpack is None else unpack
+    pairs = indices is ... if unpack is None else unpack
     if not _reads_apart(dataset, pairs):
-        samples = iter(dataset) if indices is None else (dataset[index] for index in indices)
+        samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         return [_label(sample, pairs) for sample in samples]
-    if indices is None:
+    if isinstance(indices, EllipsisType):
         if not hasattr(type(dataset), "__iter__"):
             rows = is_exactly(dataset, TensorDataset)
             count = len(dataset.tensors[0]) if rows else node_of(dataset).count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import GeneratorType
+from types import EllipsisType, GeneratorType
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
-def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
+def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> Tensor:
     """The x of the samples (x, y) of ``dataset`` in one new tensor: exactly ``torch.stack([dataset[i][0] for i …])``.
 
     Rows of tensors in memory (a plain ``TensorDataset``, also through plain ``Subset``, and the shipped datasets over
@@ -29,8 +29,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
 
     Args:
         dataset: anything that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. None means all
-            samples, as ``torch.stack([x for x, _ in dataset])`` has them.
+        indices: which samples, in this order; any iterable of what ``dataset`` takes as an index. All
+            samples by default, as ``torch.stack([x for x, _ in dataset])`` has them.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
@@ -39,7 +39,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
         RuntimeError: no samples, or x of different shapes.
         IndexError: an index that ``dataset`` refuses; and whatever reading a sample raises.
     """
-    if indices is None:
+    if isinstance(indices, EllipsisType):
         count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
         stacked = None if count is None else _gathered(dataset, range(count), columns=2)
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
@@ -51,7 +51,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | None = None) -> Tensor:
 
 
 def standardized_samples(
-    dataset: Any, indices: Sequence[Any] | None, mean: Any, std: Any, *, eps: float = 0.0
+    dataset: Any, indices: Sequence[Any] | EllipsisType, mean: Any, std: Any, *, eps: float = 0.0
 ) -> list[tuple[Tensor, Tensor]] | None:
     """``[((x - mean) / (std + eps), y) for (x, y) in (dataset[i] for i in indices)]``, to the same bits.
 
@@ -59,7 +59,7 @@ def standardized_samples(
 
     Args:
         dataset: samples (x, y).
-        indices: which samples, in this order; None for all, as iterating over ``dataset`` has them.
+        indices: which samples, in this order; ``...`` for all, as iterating over ``dataset`` has them.
         mean, std: numbers or 0-dim tensors.
         eps: is added to ``std``; 0: nothing is.
 
@@ -68,9 +68,9 @@ def standardized_samples(
         tensors, or plain ``Subset`` of one, ``indices`` a list, tuple, range or array of integers in range, and
         standardising keeps dtype and shape of x.
     """
-    if type(dataset) not in (TensorDataset, Subset):
+    if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
-    view = standardized(dataset, range(len(dataset)) if indices is None else indices, mean, std, eps)
+    view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
     if view is None:
         return None
     chosen = [*view.indices]

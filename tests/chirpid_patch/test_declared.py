@@ -498,7 +498,7 @@ def test_a_dataset_without_a_length_is_left_to_the_comprehension() -> None:
     class Endless(Dataset[Any]):
         def __getitem__(self, idx: Any) -> Any: ...
 
-    assert standardized_samples(Endless(), None, 0.5, 2.0) is None
+    assert standardized_samples(Endless(), ..., 0.5, 2.0) is None
 
 
 @masks()

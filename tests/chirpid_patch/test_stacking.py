@@ -19,7 +19,9 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
+    read_labels,
     stack_samples,
+    standardized_samples,
 )
 
 SIZE = 70
@@ -104,6 +106,14 @@ def test_indices_that_are_drawn_between_samples_are_drawn_there() -> None:
 def test_without_indices_it_is_the_stack_of_all(name: str) -> None:
     dataset = DATASETS[name]()
     assert_equal(stack_samples(dataset), torch.stack([x for x, _ in dataset]))
+
+
+def test_none_is_no_way_to_ask_for_all() -> None:
+    dataset = TensorDataset(torch.zeros(3, 2), torch.zeros(3))
+    for read in (stack_samples, read_labels):
+        with pytest.raises(TypeError, match="'NoneType' object is not iterable"):
+            read(dataset, None)  # type: ignore[arg-type]
+    assert standardized_samples(dataset, None, 0.0, 1.0) is None  # type: ignore[arg-type]
 
 
 def test_it_is_a_copy() -> None:

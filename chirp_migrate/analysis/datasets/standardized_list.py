@@ -21,7 +21,7 @@ _SAMPLE = Name("<sample>")
 
 @dataclass(frozen=True)
 class StandardizedList:
-    """``(dataset[i] standardised for i in indices)``; ``indices`` None: all of them.
+    """``(dataset[i] standardised for i in indices)``; ``indices`` ``...``: all of them.
 
     All but ``eps`` are names; ``collected`` is that of the list which a loop appends to.
     """
@@ -36,7 +36,7 @@ class StandardizedList:
     @property
     def names(self) -> set[str]:
         """The names that it is made from."""
-        return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"None"}
+        return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
 def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> StandardizedList | None:
@@ -106,7 +106,7 @@ def _built(
         return None
     match parts:
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
-            found = StandardizedList(evaluator.expression(source, {}), Const("None"), mean, std, eps)
+            found = StandardizedList(evaluator.expression(source, {}), Const("..."), mean, std, eps)
         case Item(dataset, at), mean, std, eps if at == index:
             found = StandardizedList(dataset, Name(source.value), mean, std, eps)
         case _:
