@@ -22,7 +22,19 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 )
 from chirp_migrate.analysis.datasets.declared_class import evaluator, is_torch_dataset
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, last_name, runtime
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    is_name,
+    last_name,
+    parameters,
+    runtime,
+)
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
 
@@ -39,7 +51,8 @@ class DatasetWrapper(Rule):
     - `length-of-dataset`: ``__len__`` is ``len(dataset)`` of the dataset that is read.
     - `known-samples`: samples are those of ``dataset[index]``, one or more transforms applied to x, each once; all
       together perhaps only while a flag called ``training``, ``train`` or ``is_training`` is true.
-    - `plain-switches`: a transform is applied always, or unless it is None; the flag is not tested for None.
+    - `plain-switches`: a transform is applied always, and then is no parameter with the default None, or unless it is
+      None; the flag is not tested for None.
     - `straight-line`: what the lambdas call is a plain function, defined once beside them, of assignments to names,
       ``if`` and ``return``, none of whose names hides one from outside.
     - `nothing-besides`: everything that is evaluated becomes part of the sample or decides about it, every sample is
@@ -47,8 +60,8 @@ class DatasetWrapper(Rule):
     - `own-names-only`: dataset, transforms and flag are names of functions around.
     - `bound-once`: these surely have their values by then, and mean the same whenever a sample is read.
 
-    What is made then has another class than it had, by name, too. Its samples are tuples, and those that are no pairs
-    are refused with the ValueError of unpacking them.
+    What is made then has another class than it had, by name, too, and attributes `dataset`, `training` and
+    `transforms`. Its samples are tuples, and those that are no pairs are refused with the ValueError of unpacking them.
     """
 
     code = "CHP005"
@@ -113,14 +126,22 @@ def _made_by_type(
 
 def _captured(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
     """The names of functions around that ``meaning`` is made of; ``None`` where it is made of anything else."""
-    found = []
+    found: list[Capture] = []
+    unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
         owner = module.scopes.lookup(one.text, node) if isinstance(one, Name) else None
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(Capture(str(one), *owner))
+            if one in unconditional and _is_none_by_default(found[-1]):
+                return None  # the shipped class would leave it out, where it cannot be called
         elif one is not None:
             return None
     return found
+
+
+def _is_none_by_default(capture: Capture) -> bool:
+    parameter = parameters(capture.scope.node).get(capture.name)
+    return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")
 
 
 def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
