@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.onlookers import has_relatives, is_replaced, may_set_computed
+from chirp_migrate.analysis.dataflow.onlookers import (
+    calls_of,
+    gives_more,
+    has_relatives,
+    is_replaced,
+    may_set_computed,
+)
 from chirp_migrate.analysis.dataflow.origins import backend_holds
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Member, step_of
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Kept, Member, Returned, step_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.movability import check_body, check_values
@@ -50,7 +55,7 @@ class Lifted:
         import_lines: statements that import it again; known when it is checked.
         is_recursive: whether it calls itself.
         method: the method whose ``self`` it uses: beside that one it becomes a method, too.
-        keywords: names whose values are bound to what replaces it.
+        captives: names whose values are bound to what replaces it.
         bound: its parameters whose defaults are bound as well; known when it is checked.
         indent: that of its new definition.
     """
@@ -64,14 +69,14 @@ class Lifted:
         self.import_lines: list[str] = []
         self.method = _owning_method(module, captured["self"]) if "self" in captured else None
         own = {"self"} if self.method is not None else ()
-        self.keywords = [one.name for one in self.captured if not one.is_import and one.name not in own]
+        self.captives = [one.name for one in self.captured if not one.is_import and one.name not in own]
         self.bound: list[cst.Param] = []
         self.indent = "" if self.method is None else module.indentation(module.span(self.method)[0])
 
     @property
     def is_changed(self) -> bool:
         """Whether what replaces it is more than a function by its name."""
-        return bool(self.keywords or self.bound or self.method)
+        return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
         """See that it can be moved.
@@ -100,8 +105,12 @@ class Lifted:
     def _stays(self, parameter: cst.Param) -> bool:
         return stays(self.module, self.project, parameter.default, self.place)
 
-    def check_calls(self, names: Collection[str]) -> None:
+    def check_calls(self, names: Collection[str], uses: Iterable[cst.CSTNode]) -> None:
         """See that nothing that is called by one of ``names`` is given one of the bound parameters by its position.
+
+        Args:
+            names: what it is called.
+            uses: where it stands, or is read by its name.
 
         Raises:
             NotMovable: something may be.
@@ -110,15 +119,19 @@ class Lifted:
         left = sum(one not in self.bound for one in positional)
         if left == len(positional):
             return
-        problem = NotMovable("a call passes a parameter by position whose default is evaluated where it stands")
-        for call in self.module.find(cst.Call):
-            last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-            given = sum(one.keyword is None for one in call.args)
-            if is_name(last, *names) and (given > left or any(one.star for one in call.args)):
-                raise problem
-        elsewhere = re.compile(rf"(?<!def )\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\((?:[^()=]*,|\s*\*)")
-        if any(path != self.module.path for path, _ in self.project.matching(elsewhere, *names)):
-            raise problem
+        if any(map(self._is_returned, uses)):
+            raise NotMovable("it is returned, and has a default that is evaluated where it stands")
+        if any(gives_more(call, left) for call in calls_of(self.module, self.project, names)):
+            raise NotMovable("a call passes a parameter by position whose default is evaluated where it stands")
+
+    def _is_returned(self, use: cst.CSTNode) -> bool:
+        """Whether whoever calls the function around is given it, and may call it by any name."""
+        match step_of(self.module, use):
+            case Chosen(whole) | Kept(_, whole) | Entry(_, whole):
+                return self._is_returned(whole)
+            case Returned():
+                return True
+        return False
 
     def check_onlookers(self, uses: Iterable[cst.CSTNode], *, replaced: bool = False) -> None:
         """See that nothing can tell it from what it becomes.
@@ -224,8 +237,7 @@ class Lifted:
         """
         module, node, function = self.module, self.node, self.spelled(name)
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
-        values = [f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans]
-        values += [f"{one}={one}" for one in self.keywords]
+        values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
         if not values:
             return function, frozenset()
         partial, imports = "partial", frozenset({("functools", "partial")})
@@ -245,9 +257,11 @@ class Lifted:
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Edits of its parameters (see :func:`.signatures.parameter_edits`)."""
-        first = "self" if self.method is not None else ""
-        return parameter_edits(self.module, self.node, self.bound, self.keywords, first)
+        """Edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        first = [*(["self"] if self.method is not None else []), *self.captives]
+        if self.captives and not self.node.params.posonly_params:
+            first.append("/")
+        return parameter_edits(self.module, self.node, self.bound, (), ", ".join(first))
 
     def defined(self, text: str) -> tuple[Edit, ...]:
         """Edits that put its new definition in its place."""

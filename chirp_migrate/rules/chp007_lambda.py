@@ -38,9 +38,9 @@ class PicklableFunction(Rule):
       `isroutine`, `FunctionType` or `LambdaType`.
     - `not-copied`: if values are bound to what takes its place, no file of the project has a `deepcopy` of anything but
       what is called a model, its state, weights, parameters or configuration: the values would be copied as well.
-    - `room-for-values`: then `partial` is `functools.partial` there, and it has no `**` that would take them.
+    - `room-for-values`: then `partial` is `functools.partial` there.
     - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
-      called as it is gives that parameter by position.
+      called as it is gives that parameter by position; if it has one, no function returns it.
     - `not-a-method`: if values are bound, it does not stand in the body of a class, nor is it made an attribute of a
       class, or of what may be one and would call it with itself first.
     - `written-names`: if it becomes a method, as it uses `self`, no attributes of the class are set by computed names,
@@ -48,7 +48,8 @@ class PicklableFunction(Rule):
 
     What is shipped, or the one function that it calls, takes its place if every name of the module in it gets its value
     once, above it, and no call passes an argument by the name of its parameter. That function is one of Python, of
-    PyTorch, or a `def` without decorators: whoever is given it may ask whether it is `None`, empty or a module.
+    PyTorch, or a `def` without decorators, as whoever is given it may ask whether it is `None`, empty or a module; and
+    takes the same arguments, or is never given others.
     """
 
     code = "CHP007"
@@ -93,7 +94,9 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     span, scope = module.span(node), module.scopes.scope_of(node)
     lifted = Lifted(module, project, node, move.function_offset(module, node))
     lifted.check()
-    named, instead = _named(module, node), instead_of(module, project, node)
+    named = _named(module, node)
+    called = {wish.strip("_"), *named}
+    instead = instead_of(module, project, node, called)
     reads = [use for name in named for use in reads_of(module, name, scope)]
     lifted.check_onlookers([node, *reads], replaced=instead is not None)
     left_over = move.left_over_imports(module, span, lifted.imports)
@@ -105,7 +108,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
             message = f"a lambda that {does}: {shipped} does it for whole batches"
             edits = move.joined([Edit(*span, source), *left_over])
             return Proposal(span[0], message, edits, frozenset({runtime(shipped)}))
-    lifted.check_calls({wish.strip("_"), *named})
+    lifted.check_calls(called, [node, *reads])
     if lifted.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
     name = lifted.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)

@@ -44,10 +44,9 @@ class LocalFunction(Rule):
       `isroutine`, `FunctionType` or `LambdaType`.
     - `not-copied`: if values are bound to it, no file of the project has a `deepcopy` of anything but what is called a
       model, its state, weights, parameters or configuration: the values would be copied as well.
-    - `room-for-values`: then `partial` is `functools.partial` there, it has no `**` that would take them, and it does
-      not call itself.
+    - `room-for-values`: then `partial` is `functools.partial` there, and it does not call itself.
     - `default-by-name`: a parameter whose default is made where it stands may be given by its name, and nothing that is
-      called as it is gives that parameter by position.
+      called as it is gives that parameter by position; if it has one, no function returns it.
     - `written-names`: if it becomes a method, as it uses `self`, no attributes of the class are set by computed names,
       which may hide the method.
     - `known-annotations`: the module knows every name in its annotations above it, or does not evaluate them.
@@ -113,14 +112,14 @@ def _lift(
     _check_definition(lifted, node, uses)
     lifted.check()
     signatures.check_annotations(module, node, lifted.place)
-    lifted.check_calls({title, purpose})
+    lifted.check_calls({title, purpose}, uses)
     lifted.check_onlookers(uses)
     goes = _is_plain(module, node, uses) and not lifted.is_changed
     if lifted.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in lifted.bound]
     # Where the local name stays, it must be another one than the function's.
-    said = "\n".join([str(goes), _said(module, node), *defaults, *lifted.keywords, *lifted.import_lines])
+    said = "\n".join([str(goes), _said(module, node), *defaults, *lifted.captives, *lifted.import_lines])
     shared = made.get(said) if lifted.method is None and not lifted.is_recursive else None
     name = _name(lifted, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 
@@ -32,6 +32,22 @@ def passed_by_name(project: Project, parameter: str) -> bool:
         for path, text in project.matching(keyword, parameter)
         for call in ast.walk(_tree(text))
     )
+
+
+def calls_of(module: Module, project: Project, names: Collection[str]) -> Iterator[ast.Call]:
+    """Calls, in any file, of what has one of these names, be it an attribute."""
+    called = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(names)))})\s*\(")
+    others = (text for path, text in project.matching(called, *names) if path != module.path)
+    for text in (module.text, *others):
+        for call in ast.walk(_tree(text)):
+            match call:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in names:
+                    yield call
+
+
+def gives_more(call: ast.Call, most: int) -> bool:
+    """Whether a call may give more than ``most`` arguments by position."""
+    return len(call.args) > most or any(isinstance(one, ast.Starred) for one in call.args)
 
 
 def _tree(text: str) -> ast.Module:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.onlookers import (
+    calls_of,
+    gives_more,
     has_subclass,
     is_assigned,
     is_quoted,
@@ -55,12 +58,24 @@ class Shipped:
     does: str
 
 
-def instead_of(module: Module, project: Project, node: cst.Lambda) -> Forwarded | Shipped | None:
-    """What stands for this lambda where every name in it means what it will mean when it is called, by position."""
+def instead_of(
+    module: Module, project: Project, node: cst.Lambda, called: Collection[str]
+) -> Forwarded | Shipped | None:
+    """What stands for this lambda where every name in it means what it will mean when it is called, by position.
+
+    Args:
+        module: the module.
+        project: the project around it.
+        node: the lambda.
+        called: by what names it is called.
+    """
     if not _means_the_same_early(module, project, node):
         return None
     forwarded = _forwarded(module, project, node)
-    if forwarded is not None:
+    arguments = len(node.params.params)
+    if forwarded is not None and not any(
+        gives_more(call, arguments) or call.keywords for call in calls_of(module, project, called)
+    ):
         return Forwarded(forwarded)
     shipped = _shipped(module, project, node)
     owner = module.scopes.lookup(shipped.name, node) if shipped is not None else None
@@ -106,28 +121,33 @@ def _forwarded(module: Module, project: Project, node: cst.Lambda) -> str | None
         return None
     if project.search(rf"\b{last}\s*\.\s*\w+\s*=(?!=)|\bsetattr\s*\(\s*{last}\b", last):
         return None  # it may have any attribute
-    return path if _is_method(module, project, node, path) or _is_function(module, project, body.func) else None
+    is_function = _is_method(module, project, node, path) or _is_function(module, project, body.func, len(names))
+    return path if is_function else None
 
 
-def _is_function(module: Module, project: Project, called: cst.BaseExpression) -> bool:
-    """Whether an expression names a function of Python, of PyTorch, or of the project: one without decorators."""
+def _is_function(module: Module, project: Project, called: cst.BaseExpression, arguments: int) -> bool:
+    """Whether an expression names a function of Python, of PyTorch, or of the project: one without decorators that
+    takes so many ``arguments``.
+    """
     path = dotted(called) or ""
     owner = module.scopes.lookup(path.partition(".")[0], called)
     if owner is None:
         return "." not in path and module.scopes.is_builtin(path)
     if "." not in path and owner[1][0].kind is Kind.DEFINITION:
-        return _is_plain(owner[1][0].node)
+        return _is_plain(owner[1][0].node, arguments)
     qualified = "".join(project.resolved_names(module, called)) if owner[1][0].kind is Kind.IMPORT else ""
     if not project.defines(qualified):
         return _FUNCTIONS.fullmatch(qualified) is not None and not project.has_package("torch")
     home, function = project.function_definition(qualified) or (module, None)
     name = qualified.rpartition(".")[2]
     once = len(home.scopes.module.bindings.get(name, ())) == 1
-    return once and function is not None and _is_plain(function) and not is_replaced(home, project, name)
+    return once and function is not None and _is_plain(function, arguments) and not is_replaced(home, project, name)
 
 
-def _is_plain(function: cst.CSTNode) -> bool:
-    return isinstance(function, cst.FunctionDef) and not function.decorators
+def _is_plain(function: cst.CSTNode, arguments: int) -> bool:
+    if not isinstance(function, cst.FunctionDef) or function.decorators:
+        return False
+    return takes_plain_arguments(function) and len(function.params.params) == arguments
 
 
 def _is_method(module: Module, project: Project, node: cst.Lambda, path: str) -> bool:
@@ -136,7 +156,11 @@ def _is_method(module: Module, project: Project, node: cst.Lambda, path: str) ->
     if first != "self" or owner is None or has_subclass(project, owner.name.value):
         return False
     methods = [one for one in owner.body.body if isinstance(one, cst.FunctionDef) and one.name.value == name]
-    return len(methods) == 1 and _is_plain(methods[0]) and not may_set_computed(module, project, owner)
+    return (
+        len(methods) == 1
+        and _is_plain(methods[0], len(node.params.params) + 1)
+        and not may_set_computed(module, project, owner)
+    )
 
 
 def _shipped(module: Module, project: Project, node: cst.Lambda) -> Shipped | None:
