@@ -11,6 +11,7 @@ from chirp_migrate.analysis.dataflow.onlookers import (
     calls_of,
     gives_more,
     has_relatives,
+    is_asked_for,
     is_replaced,
     may_set_computed,
 )
@@ -217,10 +218,7 @@ class Lifted:
         related = has_relatives(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
-        # Whoever has an object of any class may ask it for its attributes.
-        while project.search(
-            rf"\b{name}\b" if related else rf"""\b{name}(?<=\.{name})(?<!\bself\.{name})\b|["']{name}["']""", name
-        ):
+        while is_asked_for(project, name) or (related and project.search(rf"\b{name}\b", name)):
             used.add(name)
             name = move.free_name(self.module, wishes, used)
         return name

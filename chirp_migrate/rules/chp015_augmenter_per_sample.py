@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.onlookers import is_asked_for
 from chirp_migrate.analysis.datasets.dataset_outline import bases_may_be, functions_of
 from chirp_migrate.analysis.datasets.transform_sites import BASE, ENTRY, NotOnce, SampleTransforms
 from chirp_migrate.edits.move_definition import free_name
@@ -91,15 +92,20 @@ class AugmenterPerSample(Rule):
                     sites.setdefault(module.text[start:end], []).append(call)
             taken: set[str] = set()
             for calls in sites.values():
-                yield _move(module, made.init, calls, taken)
+                yield _move(module, project, made.init, calls, taken)
 
 
-def _move(module: Module, init: cst.FunctionDef, calls: Sequence[cst.Call], taken: set[str]) -> Proposal:
+def _move(
+    module: Module, project: Project, init: cst.FunctionDef, calls: Sequence[cst.Call], taken: set[str]
+) -> Proposal:
     start, end = module.span(calls[0])
     shown = module.source(calls[0].func).strip()
     wish = "_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", shown.rpartition(".")[2]).lower()
     name = free_name(module, [wish], taken)
     taken.add(name)
+    while is_asked_for(project, name):
+        name = free_name(module, [wish], taken)
+        taken.add(name)
     old, indent = module.indentation(start), module.indentation(module.span(init.body.body[0])[0])
     lines = module.text[start:end].splitlines(keepends=True)
     text = lines[0] + "".join(indent + one[len(old) :] if one.startswith(old) else one for one in lines[1:])

@@ -413,6 +413,12 @@ def test_a_transform_is_made_once(before: str, made: str, after: str) -> None:
     assert (found, reports(findings)) == (dataset(after, f"b = a\nself.{made}"), [])
 
 
+def test_the_attribute_of_a_transform_is_one_that_no_file_sets() -> None:
+    text = dataset("return transforms.Pad(1)(x)", "b = a")
+    assert "self._pad = " in migrate("CHP015", text)[0]
+    assert "self._pad_2 = " in migrate("CHP015", text, other="data._pad = 3\n")[0]
+
+
 def test_different_transforms_of_a_class_have_different_names() -> None:
     after, _ = migrate("CHP015", dataset("return transforms.Pad(1)(transforms.Pad(2)(x))", "b = a"))
     assert "self._pad_2(self._pad(x))" in after or "self._pad(self._pad_2(x))" in after

@@ -200,6 +200,12 @@ def is_changed(module: Module, project: Project, attribute: str) -> bool:
     return given != 1
 
 
+def is_asked_for(project: Project, attribute: str) -> bool:
+    """Whether anything but ``self`` is asked for, or given, an attribute of that name; any object may be."""
+    name = re.escape(attribute)
+    return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
+
+
 def is_quoted(project: Project, name: str) -> bool:
     """Whether ``name`` is the last part of a string, as ``getattr``, ``setattr`` and ``patch`` take it."""
     return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
