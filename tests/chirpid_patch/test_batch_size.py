@@ -149,7 +149,7 @@ def test_on_the_cpu_the_margin_is_left_free() -> None:
     found = largest_batch_size(
         lambda size: held(needs(size)), memory_limit=limit, safety_margin=(needs(12) - needs(6)) * MIB / limit
     )
-    assert 3 <= found <= 7
+    assert 3 <= found <= 9  # 12 without a margin; what other tests have freed may be taken again
 
 
 @pytest.mark.parametrize(
