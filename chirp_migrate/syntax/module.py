@@ -57,6 +57,7 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     return bool(level)
 
 
+@lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
     """``text`` as read by Python itself (top-level ``await`` allowed, for notebooks); not to be changed.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chirp_migrate.syntax.import_table import absolute_name
@@ -20,8 +20,55 @@ Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
 
-#: Nodes of which there is one for the whole of Python, wherever it occurs.
-_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+#: Fields with texts and numbers, or with a node of which there is one for the whole of Python, wherever it occurs.
+_NO_CODE = frozenset(
+    {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
+)
+
+
+class _Nodes:
+    """The nodes of a text in its order, with what is around each; looked at, never changed.
+
+    Attributes:
+        all: every node.
+        ends: for each the positions in ``all`` where it stands, and behind what is in it.
+        parents: for each what it is in; the module has none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.tree = syntax_tree(text)
+        self.all: list[ast.AST] = []
+        self.ends: dict[ast.AST, tuple[int, int]] = {}
+        self.parents: dict[ast.AST, ast.AST] = {}
+        try:
+            self._enter(self.tree)
+        except RecursionError as error:
+            raise UnparsableModule("expressions nested too deeply to be read") from error
+
+    def _enter(self, node: ast.AST) -> None:
+        start = len(self.all)
+        self.all.append(node)
+        for field in _FIELDS[type(node)]:
+            value = getattr(node, field)
+            for child in value if type(value) is list else (value,):
+                if isinstance(child, ast.AST):
+                    self.parents[child] = node
+                    self._enter(child)
+        self.ends[node] = (start, len(self.all))
+
+    @cached_property
+    def by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
+        """The nodes of each type."""
+        found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        for node in self.all:
+            found[type(node)].append(node)
+        return found
+
+
+@lru_cache(maxsize=2)
+def _nodes_of(text: str) -> _Nodes:
+    """A text before and after its rewriting is asked for more than once."""
+    return _Nodes(text)
 
 
 class Outline:
@@ -37,29 +84,9 @@ class Outline:
 
     def __init__(self, path: str, text: str) -> None:
         self.path, self.text = path, text
-        self.tree = syntax_tree(text)
-        self._nodes: list[ast.AST] = []
-        self._ends: dict[ast.AST, tuple[int, int]] = {}
-        self.parents: dict[ast.AST, ast.AST] = {}
-        try:
-            self._enter(self.tree)
-        except RecursionError as error:
-            raise UnparsableModule("expressions nested too deeply to be read") from error
+        self._nodes = _nodes_of(text)
+        self.tree, self.parents = self._nodes.tree, self._nodes.parents
         self._known: dict[tuple[Any, tuple[Any, ...]], Any] = {}
-
-    def _enter(self, node: ast.AST) -> None:
-        start = len(self._nodes)
-        self._nodes.append(node)
-        for value in vars(node).values():
-            if type(value) is list:
-                for child in value:
-                    if _IS_CODE[type(child)]:
-                        self.parents[child] = node
-                        self._enter(child)
-            elif _IS_CODE[type(value)]:
-                self.parents[value] = node
-                self._enter(value)
-        self._ends[node] = (start, len(self._nodes))
 
     def once(self, analysis: Callable[Concatenate[Outline, _Asked], _T], *asked: _Asked.args, **_: _Asked.kwargs) -> _T:
         """What ``analysis`` says of this module, worked out when it is first asked for."""
@@ -70,19 +97,12 @@ class Outline:
 
     def inside(self, node: ast.AST) -> Sequence[ast.AST]:
         """Every node below ``node``, in order of the text."""
-        start, end = self._ends[node]
-        return self._nodes[start + 1 : end]
-
-    @cached_property
-    def _by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
-        found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
-        for node in self._nodes:
-            found[type(node)].append(node)
-        return found
+        start, end = self._nodes.ends[node]
+        return self._nodes.all[start + 1 : end]
 
     def find(self, *types: type[Node]) -> list[Node]:
         """Every node of the given types, in order of the text for each type."""
-        return [node for one in types for node in self._by_type.get(one, ())]  # type: ignore[misc]
+        return [node for one in types for node in self._nodes.by_type.get(one, ())]  # type: ignore[misc]
 
     @property
     def name(self) -> str:
@@ -153,12 +173,12 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-class _CodeTypes(dict[type, bool]):
-    """Whether a type is one of nodes that are code."""
+class _CodeFields(dict[type, tuple[str, ...]]):
+    """For each type of node the fields that may hold code."""
 
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = issubclass(kind, ast.AST) and not issubclass(kind, _SHARED)
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)
         return self[kind]
 
 
-_IS_CODE = _CodeTypes()
+_FIELDS = _CodeFields()

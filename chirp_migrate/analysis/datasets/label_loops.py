@@ -73,10 +73,12 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), scope_of(module, node)
-    scan = read_scan(module, is_dataset, node.target, node.iter, body)
-    statements = body if scan is None or scan.opening is None else body[1:]
-    if scan is None or isinstance(scope, cst.ClassDef) or not is_collecting(statements):
+    if isinstance(scope, cst.ClassDef) or not is_collecting(body):
         return None
+    scan = read_scan(module, is_dataset, node.target, node.iter, body)
+    if scan is None:
+        return None
+    statements = body if scan.opening is None else body[1:]
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = (
         scan.problem

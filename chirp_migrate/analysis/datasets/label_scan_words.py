@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline
 
 #: Words of which one has to be there for a name to be known as a dataset by more than itself.
 DATASET_FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
-_Loop = ast.For | ast.AsyncFor | ast.comprehension
+_Loop = ast.For | ast.comprehension
 
 
 def may_scan(outline: Outline) -> bool:
-    """Whether some loop or comprehension may only use the labels of a dataset, or stacks its samples."""
+    """Whether some loop or comprehension may only use the labels of a dataset."""
     facts = DATASET_FACTS.search(outline.text) is not None
 
     def dataset(node: ast.expr) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return bool(last) and (facts or DATASET_NAME.fullmatch(last) is not None)
 
-    loops: list[ast.For | ast.AsyncFor] = [*outline.find(ast.For), *outline.find(ast.AsyncFor)]
-    if any(_is_scan(one, list(one.body), dataset) for one in loops):
+    if any(_collects(one.body) and _is_scan(one, list(one.body), dataset) for one in outline.find(ast.For)):
         return True
     for clause in outline.find(ast.comprehension):
         node = outline.parents[clause]
@@ -36,11 +35,20 @@ def may_scan(outline: Outline) -> bool:
         code += [part for one in node.generators for part in (*one.ifs, one.iter)]
         if _is_scan(clause, code, dataset):
             return True
-    return any(
-        last_name(call.func) == "stack"
-        and any(isinstance(one, ast.ListComp) and _reads(one.elt, dataset) for one in call.args)
-        for call in outline.find(ast.Call)
-    )
+    return False
+
+
+def _collects(statements: Sequence[ast.stmt]) -> bool:
+    """Whether statements may do nothing but assign, count and append."""
+    for one in statements:
+        match one:
+            case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
+                pass
+            case ast.If() if _collects([*one.body, *one.orelse]):
+                pass
+            case _:
+                return False
+    return True
 
 
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
@@ -70,18 +78,6 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
 
 def _is_opened(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) or (isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2)
-
-
-def _reads(element: ast.expr, dataset: Callable[[ast.expr], bool]) -> bool:
-    return isinstance(element, ast.Subscript) and any(
-        isinstance(one, ast.Name) or (isinstance(one, ast.Subscript) and dataset(one.value)) for one in _owners(element)
-    )
-
-
-def _owners(node: ast.expr) -> Iterator[ast.expr]:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-        yield node
 
 
 def _uses(code: list[ast.AST], name: str) -> bool:
