@@ -8,11 +8,14 @@ from itertools import chain, count
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code
+from chirp_migrate.analysis.datasets.collecting import scope_of
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
-from chirp_migrate.analysis.datasets.label_loops import Comprehension, LabelLoop, label_comprehension, label_loop
+from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
+from chirp_migrate.analysis.datasets.label_scan import Scan
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
 from chirp_migrate.edits.move_definition import whole_span
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, find_in, is_name, runtime
+from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, runtime
 
 _RUNTIME = "read_labels"
 _FOUND = "labels read by loading every sample"
@@ -76,28 +79,27 @@ class LabelScan(Rule):
         if is_variable_somewhere(module, _RUNTIME):
             return  # a variable of that name would be called instead of the runtime's function
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
-            found = None
+            scan = None
             if isinstance(node, Comprehension):
-                found = label_comprehension(module, project, is_dataset, node)
+                scan = label_comprehension(module, project, is_dataset, node)
             elif isinstance(node, cst.For):
-                found = label_loop(module, project, is_dataset, node)
-            if found is not None:
-                yield _proposal(module, found)
+                scan = label_loop(module, project, is_dataset, node)
+            if scan is not None:
+                yield _proposal(module, node, scan)
 
 
-def _proposal(module: Module, found: LabelLoop) -> Proposal:
-    offset, scan = module.span(found.node)[0], found.scan
-    if found.problem is not None:
+def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
+    offset = module.span(node)[0]
+    if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_RUNTIME}({module.source(scan.dataset).strip()}{indices})` instead"
-        return Proposal(offset, f"{_FOUND}; {advice}. Left alone: {found.problem}")
+        return Proposal(offset, f"{_FOUND}; {advice}. Left alone: {scan.problem}")
     message = f"{_FOUND}: `{_RUNTIME}` reads labels alone"
-    return Proposal(offset, message, tuple(_edits(module, found)), frozenset({runtime(_RUNTIME)}))
+    return Proposal(offset, message, tuple(_edits(module, node, scan)), frozenset({runtime(_RUNTIME)}))
 
 
-def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
+def _edits(module: Module, node: cst.CSTNode, scan: Scan) -> Iterator[Edit]:
     """The loop runs over the labels, and what read them is the loop's variable."""
-    node, scan = found.node, found.scan
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
         arguments += f", unpack={scan.unpack}"
@@ -107,7 +109,7 @@ def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
         if whole and scan.iterable is node.for_in.iter and "#" not in module.source(node):
             yield Edit(*whole_span(module, node), call)
             return
-    label = scan.label or _free_label(found.names)
+    label = scan.label or _free_label(scope_of(module, node) if isinstance(node, cst.For) else node)
     yield Edit(*whole_span(module, scan.target), label)
     yield Edit(*whole_span(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)
@@ -118,7 +120,7 @@ def _edits(module: Module, found: LabelLoop) -> Iterator[Edit]:
         yield Edit(start, line_end - len(comment), "") if comment else Edit(module.line_start(start), line_end, "")
 
 
-def _free_label(code: Iterable[cst.CSTNode]) -> str:
+def _free_label(code: cst.CSTNode) -> str:
     """``label``, with a number behind it if the code already has that name."""
-    taken = {name.value for one in code for name in find_in(one, cst.Name)}
+    taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.queries import method_called
 
-_BUILTINS = re.compile(
+#: Functions that only compute.
+_FUNCTIONS = re.compile(
     r"builtins\.(abs|bool|complex|dict|divmod|enumerate|float|frozenset|int|isinstance|len|list|max|min|pow|range|repr"
-    r"|reversed|round|set|sorted|str|sum|tuple|type|zip)"
-)
-_FUNCTIONS = frozenset(
-    {
-        "torch.tensor",
-        "torch.as_tensor",
-        "torch.argmax",
-        "torch.nn.functional.one_hot",
-        "numpy.argmax",
-        "numpy.array",
-        "numpy.asarray",
-        "numpy.eye",
-        "numpy.float32",
-        "numpy.float64",
-        "numpy.int32",
-        "numpy.int64",
-        "operator.index",
-    }
+    r"|reversed|round|set|sorted|str|sum|tuple|type|zip)|operator\.index"
+    r"|numpy\.(argmax|array|asarray|eye|float32|float64|int32|int64)"
+    r"|torch\.(argmax|as_tensor|tensor|nn\.functional\.one_hot)"
 )
 #: Methods of labels (tensors, arrays, numbers, strings) that only compute.
 _METHODS = re.compile(
@@ -40,39 +26,12 @@ _LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
 #: Packages that know nothing of the names of the user's code, and so cannot bind them anew.
 _STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
-    cst.Name,
-    cst.Integer,
-    cst.Float,
-    cst.SimpleString,
-    cst.ConcatenatedString,
-    cst.FormattedString,
-    cst.FormattedStringText,
-    cst.FormattedStringExpression,
-    cst.Attribute,
-    cst.Dot,
-    cst.Subscript,
-    cst.SubscriptElement,
-    cst.Index,
-    cst.Slice,
-    cst.Colon,
-    cst.BinaryOperation,
-    cst.BaseBinaryOp,
-    cst.BooleanOperation,
-    cst.BaseBooleanOp,
-    cst.UnaryOperation,
-    cst.BaseUnaryOp,
-    cst.Comparison,
-    cst.ComparisonTarget,
-    cst.BaseCompOp,
-    cst.IfExp,
-    cst.Tuple,
-    cst.List,
-    cst.Dict,
-    cst.Set,
-    cst.Element,
-    cst.DictElement,
-    cst.Arg,
-    cst.Ellipsis,
+    *(cst.Name, cst.Integer, cst.Float, cst.Ellipsis, cst.SimpleString, cst.ConcatenatedString),
+    *(cst.FormattedString, cst.FormattedStringText, cst.FormattedStringExpression),
+    *(cst.Attribute, cst.Dot, cst.Subscript, cst.SubscriptElement, cst.Index, cst.Slice, cst.Colon),
+    *(cst.BinaryOperation, cst.BaseBinaryOp, cst.BooleanOperation, cst.BaseBooleanOp, cst.UnaryOperation),
+    *(cst.BaseUnaryOp, cst.Comparison, cst.ComparisonTarget, cst.BaseCompOp, cst.IfExp, cst.Arg),
+    *(cst.Tuple, cst.List, cst.Dict, cst.Set, cst.Element, cst.DictElement),
 )
 
 
@@ -105,6 +64,17 @@ def effect(
     return None
 
 
+def more_than_computing(
+    module: Module,
+    code: Iterable[cst.CSTNode],
+    is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
+) -> str | None:
+    """What to say of code that has an :func:`effect`; ``None`` when it has none."""
+    effects = (effect(module, one, is_container=is_container) for one in code)
+    found = next((one for one in effects if one is not None), None)
+    return None if found is None else f"`{found}` may do more than compute"
+
+
 def suspends_or_binds(node: cst.CSTNode) -> bool:
     """Whether an expression awaits, yields or binds a name."""
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
@@ -112,14 +82,10 @@ def suspends_or_binds(node: cst.CSTNode) -> bool:
 
 def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:
     names = module.qualified_names(call.func)
-    if names and all(_is_known(name, strangers) for name in names):
+    known = (_FUNCTIONS.fullmatch(one) or (strangers and one.startswith(_STRANGERS)) for one in names)
+    if names and all(known):
         return True
     if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):
         return False
     # A method of a value, not a function of an imported module that happens to have that name.
     return all(name.startswith(f"{module.name}.") for name in names)
-
-
-def _is_known(name: str, strangers: bool) -> bool:
-    known = _BUILTINS.fullmatch(name) is not None or name in _FUNCTIONS
-    return known or (strangers and name.startswith(_STRANGERS))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.effects import more_than_computing
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.qualified_names import is_call_of
@@ -78,22 +78,13 @@ def problem_of(
     every = [one for statement in statements for one in walk(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
-            store = _store(small)
-            if store is None:
-                continue
-            for target in store[0]:
-                found = _target_problem(module, scope, small, target, early)
-                if found is not None:
-                    return found
-            for value in store[1]:
-                found = effect(module, value, is_container=is_own)
-                if found is not None:
-                    return f"`{found}` may do more than compute"
-    for test in (one.test for one in every if isinstance(one, cst.If)):
-        found = effect(module, test, is_container=is_own)
-        if found is not None:
-            return f"`{found}` may do more than compute"
-    return _seen_by_handler(module, loop)
+            targets, values = _store(small) or ([], [])
+            problems = (_target_problem(module, scope, small, one, early) for one in targets)
+            problem = next(filter(None, problems), None) or more_than_computing(module, values, is_own)
+            if problem is not None:
+                return problem
+    tests = [one.test for one in every if isinstance(one, cst.If)]
+    return more_than_computing(module, tests, is_own) or _seen_by_handler(module, loop)
 
 
 def _target_problem(
@@ -109,10 +100,9 @@ def _target_problem(
             pass
         case container:
             pass
-    for one in computed:
-        found = effect(module, one)
-        if found is not None:
-            return f"`{found}` may do more than compute"
+    problem = more_than_computing(module, computed)
+    if problem is not None:
+        return problem
     name = dotted(container)
     if name in early:
         return f"`{name}` is changed in it"

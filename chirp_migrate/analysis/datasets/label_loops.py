@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect
+from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.datasets.collecting import is_collecting, is_read_outside, problem_of, scope_of
 from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, read_scan, why_too_early
@@ -23,27 +21,8 @@ _AT_ONCE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class LabelLoop:
-    """A loop that uses nothing but labels.
-
-    Attributes:
-        node: the loop or comprehension.
-        scan: what it reads.
-        names: the code in which a name for the label has to be free.
-        problem: why labels cannot be read before its first iteration; ``None`` when they can.
-    """
-
-    node: Comprehension | cst.For
-    scan: Scan
-    names: tuple[cst.CSTNode, ...]
-    problem: str | None
-
-
-def label_comprehension(
-    module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
-) -> LabelLoop | None:
-    """A comprehension as one that uses labels only, if it is one."""
+def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
+    """What a comprehension reads, if it uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
@@ -56,20 +35,20 @@ def label_comprehension(
         scan = read_scan(module, is_dataset, loop.target, loop.iter, code)
         if scan is not None:
             problem = "it has more than one `for`" if len(loops) > 1 else "it has an `if`" if tests else scan.problem
-            problem = (
+            scan.problem = (
                 problem
-                or _effect_in(module, results)
+                or more_than_computing(module, results)
                 or _condition(module, scan, node)
                 or why_too_early(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
-                problem = problem or "a generator reads them lazily"
-            return LabelLoop(node, scan, results, problem)
+                scan.problem = scan.problem or "a generator reads them lazily"
+            return scan
     return None
 
 
-def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> LabelLoop | None:
-    """A ``for`` statement as one that uses labels only, if it is one."""
+def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
+    """What a ``for`` statement reads, if it uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), scope_of(module, node)
@@ -91,12 +70,8 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
             problem = problem or f"`{name}` may be read after the loop"
         if isinstance(scope, cst.Module) and project.imported_elsewhere(module, name):
             problem = problem or f"another module may import `{name}`"
-    return LabelLoop(node, scan, (scope,), problem)
-
-
-def _effect_in(module: Module, code: Iterable[cst.CSTNode]) -> str | None:
-    found = next((f for one in code if (f := effect(module, one)) is not None), None)
-    return None if found is None else f"`{found}` may do more than compute"
+    scan.problem = problem
+    return scan
 
 
 def _condition(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:

@@ -13,7 +13,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import parts_in, uses
-from chirp_migrate.analysis.dataflow.effects import effect, suspends_or_binds
+from chirp_migrate.analysis.dataflow.effects import effect, more_than_computing, suspends_or_binds
 from chirp_migrate.analysis.dataflow.onlookers import is_assigned_later, is_replaced
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -22,36 +22,28 @@ from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_inte
 IsDataset = Callable[[cst.CSTNode], bool]
 
 
-@dataclass(frozen=True)
-class Sample:
-    """An expression for one sample: ``dataset[index]``; without an index, what iteration over it gives."""
-
-    dataset: cst.BaseExpression
-    index: cst.BaseExpression | None
-
-
 @dataclass
 class Scan:
     """One pass over the samples of a dataset in which only their labels are used.
 
     Attributes:
         dataset: what is read.
-        index: the index of a sample, in terms of the loop's variable; None for iteration.
         target: the target of the loop that a label takes the place of.
         iterable: what the loop runs over, ``enumerate`` left out.
+        index: the index of a sample, in terms of the loop's variable; None for iteration.
         unpack: whether samples are taken apart, so that they have to be pairs.
         label: name of the label in the code; None where expressions in ``reads`` stand for it.
         reads: expressions that are the label.
         opening: statement that only takes the label from the sample, and goes with it.
         dropped: names that the loop binds no more.
-        problem: why the scan cannot be rewritten, in words for the user.
+        problem: why labels cannot be read before the first iteration of the loop, in words; None where they can.
     """
 
     dataset: cst.BaseExpression
-    index: cst.BaseExpression | None
     target: cst.BaseExpression
     iterable: cst.BaseExpression
-    unpack: bool
+    index: cst.BaseExpression | None = None
+    unpack: bool = False
     label: str | None = None
     reads: list[cst.CSTNode] = field(default_factory=list)
     opening: cst.SimpleStatementLine | None = None
@@ -91,7 +83,7 @@ def read_scan(
         x, y = pair
         if uses(module, code, x) or not uses(module, code, y):
             return None
-        return Scan(iterable, None, target, iterable, True, y, dropped=[x])
+        return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
         return None
     opened = _opened(module, is_dataset, target, iterable, code)
@@ -99,14 +91,8 @@ def read_scan(
         return opened
     reads = _labels_of(module, code, target.value)
     if reads and len(reads) == len(uses(module, code, target.value)) and is_dataset(iterable):
-        found = _scan(Sample(iterable, None), target, iterable)
-        found.reads = reads
-        return found
+        return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
     return _indexed(module, is_dataset, target, iterable, code)
-
-
-def _scan(sample: Sample, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Scan:
-    return Scan(sample.dataset, sample.index, target, iterable, False, dropped=[str(dotted(target))])
 
 
 def _pair(target: cst.BaseExpression) -> tuple[str, str] | None:
@@ -137,27 +123,27 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
     return [parent for one, parent in around if _second(parent) is one and mention(module, parent) is Mention.READ]
 
 
-def _sample(module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str) -> Sample | None:
-    """``dataset[… name …]``."""
+def _sample(
+    module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
+) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """``dataset`` and the index of ``dataset[… name …]``."""
     parts = _subscript(node)
     if parts is None or not uses(module, [parts[1]], name) or uses(module, [parts[0]], name):
         return None
-    if not is_dataset(parts[0]):
-        return None
-    return Sample(*parts)
+    return parts if is_dataset(parts[0]) else None
 
 
 def _samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
-) -> Iterator[tuple[cst.CSTNode, Sample]]:
-    """Every ``dataset[… name …]`` in ``code``, in order of the text."""
+) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
+    """Every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
     above = {module.parents[one] for one in parts_in(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda one: one not in above, module.ancestors(use)))))
     for one in holding:
         if (found := _sample(module, is_dataset, one, name)) is not None:
-            yield one, found
+            yield one, *found
 
 
 def _indexed(
@@ -169,14 +155,14 @@ def _indexed(
 ) -> Scan | None:
     """``dataset[i][1]`` in code for every ``i``."""
     samples = list(_samples(module, is_dataset, code, target.value))
-    reads = [module.parents[one] for one, _ in samples]
-    if not samples or any(_second(read) is not one for read, (one, _) in zip(reads, samples, strict=True)):
+    reads = [module.parents[one] for one, _, _ in samples]
+    if not samples or any(_second(read) is not one for read, (one, _, _) in zip(reads, samples, strict=True)):
         return None
     if not all(mention(module, read) is Mention.READ for read in reads):
         return None
-    found = _scan(samples[0][1], target, iterable)
-    found.reads = list(reads)
-    within = [use for _, s in samples if s.index is not None for use in uses(module, [s.index], target.value)]
+    _, dataset, index = samples[0]
+    found = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
+    within = [use for _, _, each in samples for use in uses(module, [each], target.value)]
     if len(within) < len(uses(module, code, target.value)):
         found.problem = f"`{target.value}` is used for more than the label"
     elif len(reads) > 1:
@@ -192,26 +178,22 @@ def _opened(
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
     """A loop whose first statement takes the label from the sample."""
-    first = code[0] if len(code) > 1 else None
-    if (
-        not isinstance(first, cst.SimpleStatementLine)
-        or len(first.body) != 1
-        or not isinstance(first.body[0], cst.Assign)
-    ):
-        return None
-    assign, rest = first.body[0], code[1:]
-    if len(assign.targets) != 1:
-        return None
-    left, value = assign.targets[0].target, assign.value
+    match code[0]:
+        case (
+            cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
+        ) if len(code) > 1:
+            rest = code[1:]
+        case _:
+            return None
     second = _second(value)
     whole = value if second is None else second
     sample = _sample(module, is_dataset, whole, target.value)
-    if sample is None and is_name(whole, target.value) and is_dataset(iterable):
-        sample = Sample(iterable, None)
-    if sample is None:
+    if sample is not None:
+        found = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
+    elif is_name(whole, target.value) and is_dataset(iterable):
+        found = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
+    else:
         return None
-    found = _scan(sample, target, iterable)
-    found.opening = first
     pair = _pair(left)
     if second is not None and isinstance(left, cst.Name):
         found.label = left.value
@@ -228,7 +210,7 @@ def _opened(
     if found.label is not None and (found.label == target.value or not uses(module, rest, found.label)):
         return None
     if uses(module, rest, target.value):
-        if sample.index is None:
+        if found.index is None:
             return None
         found.problem = f"`{target.value}` is used for more than the label"
     return None if any(_samples(module, is_dataset, rest, target.value)) else found
@@ -239,28 +221,30 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
 
     ``unpack`` says that it is the second.
     """
-    if not call.args or call.args[0].keyword is not None or module.qualified_names(call.func) != {"torch.stack"}:
+    if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
-    if module.names_from_later_stars(call.func):
-        return None
-    samples, others = call.args[0].value, call.args[1:]
+    match call.args:
+        case [
+            cst.Arg(
+                value=cst.ListComp(elt=x, for_in=cst.CompFor(ifs=[], inner_for_in=None, asynchronous=None) as loop),
+                keyword=None,
+            ),
+            *others,
+        ]:
+            target = loop.target
+        case _:
+            return None
     if len(others) > 1 or any(other.star or not is_integer(other.value, "0") for other in others):
         return None  # stacked along another axis, or into memory of the caller's
-    if not isinstance(samples, cst.ListComp) or samples.for_in.ifs or samples.for_in.inner_for_in is not None:
-        return None
-    loop = samples.for_in
-    if loop.asynchronous is not None:
-        return None
-    pair = _pair(loop.target)
+    pair = _pair(target)
     if pair is not None:
-        if not is_name(samples.elt, pair[0]) or not is_dataset(loop.iter):
-            return None
-        return Scan(loop.iter, None, loop.target, loop.iter, True)
-    element = _subscript(samples.elt)
-    if element is None or not isinstance(loop.target, cst.Name) or not is_integer(element[1], "0"):
+        is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
+        return Scan(loop.iter, target, loop.iter, unpack=True) if is_scan else None
+    element = _subscript(x)
+    if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
-    sample = _sample(module, is_dataset, element[0], loop.target.value)
-    return None if sample is None else _scan(sample, loop.target, loop.iter)
+    sample = _sample(module, is_dataset, element[0], target.value)
+    return None if sample is None else Scan(sample[0], target, loop.iter, sample[1])
 
 
 def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
@@ -270,11 +254,9 @@ def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
         return "its indices await something or bind names"
     if scan.index is None:
         return None
-    found = effect(module, scan.index)
-    if found is not None:
-        return f"`{found}` may do more than compute"
-    if _is_local(module, scan.dataset):
-        return None
+    problem = more_than_computing(module, [scan.index])
+    if problem is not None or _is_local(module, scan.dataset):
+        return problem
     found = effect(module, scan.iterable, strangers=True)
     if found is not None:
         return f"`{found}` runs first and might put another dataset there"
