@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial, wraps
@@ -9,13 +10,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from chirp_migrate.console.output import Output
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 
 __all__ = [
+    "SETTING_PLACES",
     "Command",
+    "Number",
+    "Whole",
     "complete_rules",
     "counts",
     "gathered",
@@ -27,19 +33,45 @@ __all__ = [
     "wait_option",
 ]
 
+#: In a context's ``meta``: for each option whose default is a setting, by name, the file and key that say so.
+SETTING_PLACES = "chirp_migrate.setting_places"
+
 _LAST_GROUP = "Output"
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
 class _Option(click.Option):
-    def __init__(self, *args: Any, group: str = "Options", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, group: str = "Options", is_setting: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.group = group
+        self.group, self.is_setting = group, is_setting
 
 
-#: ``click.option`` with the ``group`` that ``--help`` shows it in.
+#: ``click.option`` with the ``group`` that ``--help`` shows it in, and whether a settings file may say it.
 option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
+
+
+class Whole(click.IntRange):
+    """Whole numbers in a range; ``true`` and 1.0 of a settings file are none."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        written: Any = str(value)
+        return super().convert(written, param, ctx)
+
+
+class Number(click.FloatRange):
+    """Finite numbers in a range; ``true`` of a settings file is none."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See :class:`click.ParamType`."""
+        written: Any = str(value)
+        number = super().convert(written, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{written!r} is no finite number.", param, ctx)
 
 
 class Command(click.Command):
@@ -54,9 +86,19 @@ class Command(click.Command):
         self._former = former or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with former names as what they are called now."""
+        """Parse, with former names as what they are called now.
+
+        Raises:
+            UsageProblem: a setting is wrong; it is named with its file.
+        """
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
+        try:
+            return super().parse_args(ctx, [*map(self._renamed, args[:end]), *args[end:]])
+        except click.BadParameter as error:
+            name = error.param.name if error.param is not None else None
+            if name is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+                raise
+            raise UsageProblem(f"{ctx.meta[SETTING_PLACES][name]}: {error.message}") from None
 
     def _renamed(self, argument: str) -> str:
         name, equals, value = argument.partition("=")
@@ -132,12 +174,13 @@ class _Project(click.Path):
         return super().convert(value, param, ctx)
 
 
-#: ``path``: the project; by default the folder one is in.
-path_argument = click.argument("path", type=_Project(path_type=Path), default=".")
+#: ``path``: the project; by default the folder one is in. Keywords are those of ``click.argument``.
+argument = partial(click.argument, "path", type=_Project(path_type=Path), default=".")
+path_argument = argument()
 
 #: ``wait_s``: how long to wait for another run.
 wait_option = option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS", group="Safety",
+    "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
     help="Wait that long for another run on PATH to end.",
 )  # fmt: skip
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, counts, gathered, option, output_options, path_argument
+from chirp_migrate.cli.options import Command, Number, counts, gathered, option, output_options, path_argument
+from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -74,7 +75,7 @@ _kept = partial(option, group="What is kept")
         callback=counts(1), help="Also measure what was picked at these batch sizes.",
     ),
     _tried(
-        "--time-budget", "seconds", metavar="SECONDS", type=click.FloatRange(1, 86_400), default=30.0,
+        "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=30,
         show_default=True, help="Time for measuring; what loads slowly takes longer, and says so.",
     ),
     _tried(
@@ -85,7 +86,7 @@ _kept = partial(option, group="What is kept")
     _tried("--thread-safe", is_flag=True, help="Several threads may use the dataset at once: try that, too."),
 )  # fmt: skip
 @_tried(
-    "--timeout", type=click.FloatRange(1), metavar="SECONDS",
+    "--timeout", type=Number(1), metavar="SECONDS",
     help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
@@ -129,6 +130,9 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
+    watches = not dataset and config_file is None
+    if workload is not None and not watches:
+        raise UsageProblem("--workload watches a training, and --dataset or --config name its data: give one of them.")
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
     config = None if config_file is None else read_config(_config_path(root, config_file))
@@ -145,10 +149,12 @@ def tune(
         config,
         profile=str(_profile(profile)) if save else "",
     )
+    named = [] if workload is None else [f"--workload={workload}"]
+    training = options_of(*named, "--", str(root)) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.steps(grid.seconds) as progress:
-            findings = tune_tree(request, workload, timeout_s, progress)
+            findings = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)

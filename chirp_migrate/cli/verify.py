@@ -11,7 +11,18 @@ from typing import Any
 
 import click
 
-from chirp_migrate.cli.options import Command, counts, option, output_options, path_argument
+from chirp_migrate.cli.options import Command, Number, Whole, argument, counts, option, output_options
+from chirp_migrate.cli.verify_settings import (
+    COMMAND,
+    DATA,
+    EXPRESSION,
+    MODEL,
+    RESULT,
+    SHAPE,
+    WORKLOAD,
+    said,
+    settings_as_defaults,
+)
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
@@ -19,6 +30,7 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
 from chirp_migrate.report.terminal.render import show_verify
+from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, chosen
@@ -28,12 +40,15 @@ from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
 
-__all__ = ["verify"]
+__all__ = ["options_of", "verify"]
 
 _DEFAULTS = VerifyOptions()
-_trained = partial(option, group="What is trained")
-_decided = partial(option, group="What is compared, and how it is decided")
-_measured = partial(option, group="What is measured besides")
+_SIZES = _DEFAULTS.sizes
+_TRAINED = "What is trained"
+_DECIDED = "What is compared, and how it is decided"
+_trained = partial(option, group=_TRAINED, show_default=True, is_setting=True)
+_decided = partial(option, group=_DECIDED, show_default=True, is_setting=True)
+_measured = partial(option, group="What is measured besides", show_default=True)
 _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
@@ -72,57 +87,73 @@ Examples:
     },
     epilog=_EPILOG,
 )
-@path_argument
-@_trained("--workload", metavar="FILE:FUNCTION", help="Function that gives the training calls (see init-workload).")
-@_trained("--command", metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
-@_trained("--result", metavar="FILE", help="File that the command writes, to be compared.")
-@_trained("--data", type=click.Path(path_type=Path), help="Train on your samples: an .npz file or .npy files.")
-@_trained("--model", metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]")
-@_trained("--samples", type=int, help=f"Samples, at most those there are.  [default: {_DEFAULTS.sizes.samples}]")
-@_trained("--shape", metavar="CxFxT", help="One synthetic sample.  [default: 1x224x313]")
-@_trained("--classes", type=int, help=f"Classes of synthetic samples.  [default: {_DEFAULTS.sizes.classes}]")
-@_trained("--epochs", type=int, help=f"Epochs a fold.  [default: {_DEFAULTS.sizes.epochs}]")
-@_trained("--batch-size", type=int, help=f"Samples a batch.  [default: {_DEFAULTS.sizes.batch_size}]")
-@_trained("--folds", type=int, help=f"Folds of cross-validation.  [default: {_DEFAULTS.sizes.folds}]")
-@_trained("--seed", type=int, help=f"Of the data and of every training.  [default: {_DEFAULTS.sizes.seed}]")
+@argument(is_eager=True, callback=settings_as_defaults)
 @_trained(
-    "-k", "--select", metavar="EXPRESSION",
+    "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
+    help="Function that gives the training calls (see init-workload).",
+)  # fmt: skip
+@_trained("--command", type=COMMAND, metavar="COMMAND", help="Time this command; {python}, {epochs}, … are filled in.")
+@_trained("--result", type=RESULT, metavar="FILE", help="File that the command writes, to be compared.")
+@_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
+@_trained(
+    "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]"
+)  # fmt: skip
+@_trained("--samples", type=Whole(1), default=_SIZES.samples, metavar="N", help="Samples, at most those there are.")
+@_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="One synthetic sample.")
+@_trained("--classes", type=Whole(2), default=_SIZES.classes, metavar="N", help="Classes of synthetic samples.")
+@_trained("--epochs", type=Whole(1), default=_SIZES.epochs, metavar="N", help="Epochs a fold.")
+@_trained("--batch-size", type=Whole(1), default=_SIZES.batch_size, metavar="N", help="Samples a batch.")
+@_trained("--folds", type=Whole(2), default=_SIZES.folds, metavar="N", help="Folds of cross-validation.")
+@_trained("--seed", type=Whole(0), default=_SIZES.seed, metavar="N", help="Of the data and of every training.")
+@_trained(
+    "-k", "--select", type=EXPRESSION, metavar="EXPRESSION",
     help='Only entry points whose names fit, as "k_fold and not backup".  [default: all]',
 )  # fmt: skip
-@_trained("--list", "list_", is_flag=True, help="Show the entry points and how they are called, and run nothing.")
-@_decided("--baseline", metavar="REV|FOLDER", help="Compare with a git revision or a folder.  [default: before apply]")
-@_decided("--max-rounds", type=int, help=f"Timed pairs of runs, at most.  [default: {_DEFAULTS.rounds}]")
-@_decided(
-    "--time-budget", type=float, metavar="SECONDS",
-    help=f"Seconds for all trainings; what does not fit is reduced.  [default: {_DEFAULTS.budget_s:g}]",
+@option(
+    "--list", "list_", is_flag=True, group=_TRAINED,
+    help="Show the entry points and how they are called, and run nothing.",
+)  # fmt: skip
+@option(
+    "--baseline", metavar="REV|FOLDER", group=_DECIDED,
+    help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
-    "--min-saving", type=float, metavar="PERCENT",
-    help=f"Percent of the training time that must be saved.  [default: {_DEFAULTS.threshold_percent:g}]",
+    "--max-rounds", "rounds", type=Whole(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
+    help="Timed pairs of runs, at most.",
 )  # fmt: skip
 @_decided(
-    "--margin", type=float, metavar="PERCENT",
-    help=f"Percent by which an entry point must be slower to count.  [default: {_DEFAULTS.margin_percent:g}]",
+    "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
+    help="Seconds for all trainings; what does not fit is reduced.",
 )  # fmt: skip
 @_decided(
-    "--per-entry/--no-per-entry", default=None,
-    help="Go on until each entry point's own verdict is known, too.  [default: the one of all together]",
+    "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,
+    metavar="PERCENT", help="Percent of the training time that must be saved.",
 )  # fmt: skip
-@_decided("--threads", type=int, help="Compute threads on each side.  [default: the usable CPUs]")
 @_decided(
-    "--timeout", type=float, metavar="SECONDS",
-    help=f"Seconds after which one process counts as hung.  [default: {_DEFAULTS.timeout_s:g}]",
+    "--margin", "margin_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.margin_percent,
+    metavar="PERCENT", help="Percent by which an entry point must be slower to count.",
+)  # fmt: skip
+@_decided(
+    "--per-entry/--no-per-entry", "each", default=_DEFAULTS.each,
+    help="Go on until each entry point's own verdict is known, too.",
+)  # fmt: skip
+@_decided(
+    "--threads", type=Whole(1), metavar="N", show_default="the usable CPUs", help="Compute threads on each side."
+)  # fmt: skip
+@_decided(
+    "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",
+    help="Seconds after which one process counts as hung.",
 )  # fmt: skip
 @_measured(
-    "--simulate-step-ms", type=click.FloatRange(0, 60_000), default=0.0, metavar="MS",
+    "--simulate-step-ms", type=Number(0, 60_000), default=0, metavar="MS",
     help="Simulate a device that takes MS milliseconds for each training batch and uses no CPU.",
 )  # fmt: skip
 @_measured(
-    "--num-workers", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)), show_default=True,
+    "--num-workers", "worker_counts", metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
     callback=counts(0, 64), help="Worker processes to try the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
-    "--measure-seconds", type=click.FloatRange(0, 3600), default=_DEFAULTS.extra_s, show_default=True, metavar="S",
+    "--measure-seconds", "extra_s", type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
     help="Seconds that each side may spend on measuring its datasets, beside training.",
 )  # fmt: skip
 @_measured(
@@ -136,7 +167,10 @@ def verify(
     list_: bool,
     plot: Path | None,
     output: Output,
-    **given: Any,
+    simulate_step_ms: float,
+    worker_counts: tuple[int, ...],
+    extra_s: float,
+    **_settings: Any,
 ) -> None:
     """Show that the migrated project at PATH trains faster, and the same.
 
@@ -146,8 +180,21 @@ def verify(
     on --data; for others, `chirp-migrate init-workload PATH` writes a file that says what to train, or --command times
     a program. Options go before [tool.chirp-migrate.verify] in pyproject.toml.
     """
+    measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
+    asked = {**said(click.get_current_context()), **measured}
     act = partial(_list, path, baseline) if list_ else partial(_verify, path, baseline, plot)
-    sys.exit(_guarded(path, output, lambda: act(given, output)))
+    sys.exit(_guarded(path, output, lambda: act(asked, output)))
+
+
+def options_of(*arguments: str) -> VerifyOptions:
+    """What ``verify`` with these arguments trains and decides by, settings included.
+
+    Raises:
+        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
+        click.UsageError: an argument is wrong.
+    """
+    with verify.make_context("verify", list(arguments)) as context:
+        return resolve(context.params["path"].resolve(), said(context))
 
 
 def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
@@ -168,8 +215,8 @@ def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _verify(path: Path, baseline: str | None, plot: Path | None, given: Mapping[str, Any], output: Output) -> int:
-    root, options = _asked(path, given)
+def _verify(path: Path, baseline: str | None, plot: Path | None, asked: Mapping[str, Any], output: Output) -> int:
+    root, options = _asked(path, asked)
     before = before_side(root, baseline)
     verified = verified_files(root)
     if options.source is Source.FOUND:
@@ -215,8 +262,8 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
         click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
 
-def _list(path: Path, baseline: str | None, given: Mapping[str, Any], output: Output) -> int:
-    root, options = _asked(path, given)
+def _list(path: Path, baseline: str | None, asked: Mapping[str, Any], output: Output) -> int:
+    root, options = _asked(path, asked)
     if options.source is Source.FOUND:
         discovery = chosen(discover(root, options.model), options.select)
     else:
@@ -242,7 +289,7 @@ def _list(path: Path, baseline: str | None, given: Mapping[str, Any], output: Ou
     return ExitCode.OK
 
 
-def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
+def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     """The root of the project, after a run of ``apply`` there was brought to its end, and what is to be done."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
@@ -250,4 +297,4 @@ def _asked(path: Path, given: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    return root, resolve(root, {name.replace("_", "-"): value for name, value in given.items()})
+    return root, resolve(root, asked)

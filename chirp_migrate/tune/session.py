@@ -16,21 +16,23 @@ from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import is_reference
 from chirp_migrate.tune.document import Findings
 from chirp_migrate.tune.request import Request
-from chirp_migrate.verify.options import resolve, training_of
+from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]
 
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
 
-def tune_tree(request: Request, workload: str | None, timeout_s: float, progress: Callable[[str], None]) -> Findings:
+def tune_tree(
+    request: Request, training: VerifyOptions | None, timeout_s: float, progress: Callable[[str], None]
+) -> Findings:
     """Run the user's code in a process of its own and measure ways of loading its datasets.
 
     A training runs in a temporary copy, since it may write; a dataset alone is read where it is, with the data there.
 
     Args:
         request: what was asked for; ``tree`` is the folder of the backend. Of a training nothing is said in it yet.
-        workload: ``FILE:FUNCTION``; None for what the settings say, or what is found.
+        training: what is trained; None where the request names a dataset or configuration.
         timeout_s: seconds after which the process counts as hung.
         progress: called with each line of progress.
 
@@ -38,13 +40,13 @@ def tune_tree(request: Request, workload: str | None, timeout_s: float, progress
         UsageProblem: what was asked for cannot be measured.
         WorkloadFailed: the user's code failed.
     """
-    _check(request, workload)
+    _check(request)
     root = Path(request.tree)
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-tune-", ignore_cleanup_errors=True) as name:
-        if request.dataset or request.config is not None:
+        if training is None:
             request = replace(request, uses_runtime=_uses_runtime(root))
         else:
-            request = _of_training(request, workload, Path(name).resolve() / "tree", progress)
+            request = _of_training(request, training, Path(name).resolve() / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a process of its own")
         with (
@@ -54,7 +56,7 @@ def tune_tree(request: Request, workload: str | None, timeout_s: float, progress
             return child.result()
 
 
-def _check(request: Request, workload: str | None) -> None:
+def _check(request: Request) -> None:
     for option, reference in (("--dataset", request.dataset), ("--unaugmented", request.unaugmented)):
         if reference and not is_reference(reference):
             raise UsageProblem(
@@ -62,14 +64,11 @@ def _check(request: Request, workload: str | None) -> None:
             )
     if request.unaugmented and not request.dataset:
         raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
-    if workload is not None and (request.dataset or request.config is not None):
-        raise UsageProblem("--workload watches a training, and --dataset or --config name its data: give one of them.")
 
 
-def _of_training(request: Request, workload: str | None, tree: Path, progress: Callable[[str], None]) -> Request:
+def _of_training(request: Request, options: VerifyOptions, tree: Path, progress: Callable[[str], None]) -> Request:
     """The request with what is trained, in a copy of the backend at ``tree``."""
     root = Path(request.tree)
-    options = resolve(root, {"workload": workload})
     if options.source is Source.COMMAND:
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."

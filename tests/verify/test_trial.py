@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.cli.verify import verify
+from chirp_migrate.cli.verify import options_of, verify
 from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions, resolve
+from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
 from chirp_migrate.verify.spec import Tried
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirp_migrate.verify.timing.rounds import LEAST_TO_TELL, Rounds, Stopped, TimedRound, take_rounds
@@ -131,7 +131,7 @@ def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., 
     (root / "pyproject.toml").write_text('[tool.chirp-migrate.verify]\nselect = "not augmentation"\nseed = 7\n')
     result = CliRunner().invoke(verify, [str(root), "--list", "--json", "-"])
     assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
-    assert resolve(root, {}).sizes.seed == 7 and resolve(root, {"seed": 8}).sizes.seed == 8
+    assert options_of(str(root)).sizes.seed == 7 and options_of(str(root), "--seed=8").sizes.seed == 8
     none = CliRunner().invoke(verify, [str(root), "--list", "-k", "k_fold"])
     assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "fits none of 2" in none.stderr
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chirp_migrate.cli.verify import options_of
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.training.workload.entry_points import Sizes, Source
-from chirp_migrate.verify.options import VerifyOptions, resolve
+from chirp_migrate.verify.options import VerifyOptions
 
 
 def settings(root: Path, text: str) -> Path:
@@ -19,7 +20,7 @@ def settings(root: Path, text: str) -> Path:
 
 
 def test_nothing_said_finds_the_training_by_itself(tmp_path: Path) -> None:
-    assert resolve(tmp_path, {"samples": None}) == VerifyOptions()
+    assert options_of(str(tmp_path)) == VerifyOptions()
     assert VerifyOptions().source is Source.FOUND
 
 
@@ -28,7 +29,7 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
         tmp_path, 'samples = 90\nepochs = 7\nshape = "3x8x9"\nclasses = 5\nbatch-size = 4\nfolds = 3\n'
         'model = "nets.big:Net"\nthreshold = 30\nbudget = 12.5\ntimeout = 9\nthreads = 1\nrounds = 4',
     )  # fmt: skip
-    options = resolve(tmp_path, {"samples": 50, "min-saving": 10.0, "model": None})
+    options = options_of(str(tmp_path), "--samples", "50", "--min-saving=10")
     sizes = options.sizes
     assert (sizes.samples, sizes.epochs, sizes.shape, sizes.classes) == (50, 7, (3, 8, 9), 5)
     assert (sizes.batch_size, sizes.folds) == (4, 3)
@@ -38,19 +39,19 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
 
 def test_a_command_as_text_or_list_and_a_workload_in_its_place(tmp_path: Path) -> None:
     settings(tmp_path, """command = "{python} train.py --name 'two words'"\nresult = "out/metrics.json\"""")
-    entry = resolve(tmp_path, {}).entry
+    entry = options_of(str(tmp_path)).entry
     assert entry is not None and entry.source is Source.COMMAND and entry.label == "command"
     assert entry.command == ("{python}", "train.py", "--name", "two words") and entry.result == "out/metrics.json"
 
-    entry = resolve(tmp_path, {"workload": "own.py:run"}).entry
+    entry = options_of(str(tmp_path), "--workload=own.py:run").entry
     assert entry is not None and entry.source is Source.HOOK and (entry.command, entry.result) == ((), "")
 
 
 def test_a_file_by_the_usual_name_is_the_workload(tmp_path: Path) -> None:
     (tmp_path / "chirp_verify.py").write_text("raise RuntimeError('never imported here')")
-    entry = resolve(tmp_path, {}).entry
+    entry = options_of(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
-    entry = resolve(tmp_path, {"command": "make train"}).entry
+    entry = options_of(str(tmp_path), "--command=make train").entry
     assert entry is not None and entry.command == ("make", "train")
 
 
@@ -62,17 +63,19 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
     "text, sentence",
     [
         ("sample = 3", "did you mean 'samples'"),
-        ("samples = 3.5", "samples must be a whole number of at least 1"),
-        ("epochs = true", "epochs must be a whole number"),
+        ("samples = 3.5", "samples: '3.5' is not a valid whole number"),
+        ("epochs = true", "epochs: 'True' is not a valid whole number"),
+        ("per-entry = 3", "per-entry: '3' is not a valid boolean"),
+        ("budget = inf", "budget: 'inf' is no finite number"),
         ("samples = 20", "20 samples are too few"),
-        ("folds = 1", "at least 2"),
-        ("threshold = 100", "below 100"),
-        ('shape = "12 by 9"', "shape must be a shape such as 1x224x313"),
-        ('workload = "chirp_verify"', "workload must name a function"),
-        ('model = "utils/models.py:Net"', "model must name a class"),
+        ("folds = 1", "range x>=2"),
+        ("threshold = 100", "range 0<=x<100"),
+        ('shape = "12 by 9"', "shape: it must be a shape such as 1x224x313"),
+        ('workload = "chirp_verify"', "workload: it must name a function"),
+        ('model = "utils/models.py:Net"', "model: it must name a class"),
         ('command = "unbalanced \'quote"', "cannot be split"),
         ("command = []", "must be a program"),
-        ('command = "a"\nworkload = "b.py:c"', "both a workload and a command"),
+        ('command = "a"\nworkload = "b.py:c"', "a workload and a command are given"),
         ('result = "a.json"', "needs a command"),
         ('command = "a"\nresult = "../a.json"', "relative to the project"),
         ('data = "nowhere.npz"', r"nowhere\.npz does not exist"),
@@ -80,26 +83,26 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
 )
 def test_wrong_settings_are_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(UsageProblem, match=sentence) as problem:
-        resolve(settings(tmp_path, text), {})
+        options_of(str(settings(tmp_path, text)))
     assert "\n" not in str(problem.value)
 
 
 def test_the_table_must_be_one(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.chirp-migrate]\nverify = 3\n")
     with pytest.raises(UsageProblem, match="must be a table"):
-        resolve(tmp_path, {})
+        options_of(str(tmp_path))
 
 
 def test_data_of_the_settings_lie_beside_them_and_say_shape_and_classes(tmp_path: Path) -> None:
     features = np.zeros((60, 8, 9), dtype=np.uint8)
     np.savez(tmp_path / "own.npz", features=features, labels=np.arange(60) % 3)
-    sizes = resolve(settings(tmp_path, 'data = "own.npz"'), {}).sizes
+    sizes = options_of(str(settings(tmp_path, 'data = "own.npz"'))).sizes
     assert (sizes.samples, sizes.shape, sizes.classes) == (60, (1, 8, 9), 3)
     assert sizes.data == str(tmp_path / "own.npz")
     with pytest.raises(UsageProblem, match="classes"):
-        resolve(tmp_path, {"classes": 4})
+        options_of(str(tmp_path), "--classes=4")
 
-    hooked = resolve(tmp_path, {"workload": "a.py:b"}).sizes
+    hooked = options_of(str(tmp_path), "--workload=a.py:b").sizes
     assert (hooked.samples, hooked.data) == (Sizes().samples, str(tmp_path / "own.npz")), (
         "a hook makes of it what it wants"
     )
@@ -119,11 +122,11 @@ def test_data_of_the_settings_lie_beside_them_and_say_shape_and_classes(tmp_path
 def test_data_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray], sentence: str) -> None:
     np.savez(tmp_path / "own.npz", **arrays)
     with pytest.raises(ChirpMigrateError, match=sentence) as problem:
-        resolve(tmp_path, {"data": tmp_path / "own.npz"})
+        options_of(str(tmp_path), "--data", str(tmp_path / "own.npz"))
     assert problem.value.exit_code == 2
 
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_text("no arrays")
     with pytest.raises(ChirpMigrateError, match="plain arrays"):
-        resolve(tmp_path, {"data": tmp_path / "own.npz"})
+        options_of(str(tmp_path), "--data", str(tmp_path / "own.npz"))

@@ -1,0 +1,153 @@
+"""``[tool.chirp-migrate.verify]`` as defaults of the options of ``verify``, and the types that both have.
+
+The keys are the names of the options; docs/settings.md says what they mean.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from chirp_migrate.cli.options import SETTING_PLACES
+from chirp_migrate.engine.settings import read_verify_table
+from chirp_migrate.errors import UsageProblem
+from chirp_migrate.training.workload.choosing import parse_expression
+from chirp_migrate.training.workload.hook import is_reference
+
+__all__ = ["COMMAND", "DATA", "EXPRESSION", "MODEL", "RESULT", "SHAPE", "WORKLOAD", "said", "settings_as_defaults"]
+
+#: Names of settings in the last release, and what they are called now.
+_FORMER = {"rounds": "max-rounds", "budget": "time-budget", "threshold": "min-saving", "each": "per-entry"}
+_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
+
+
+def settings_as_defaults(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """A callback for PATH, before all options: what the settings there say are their defaults.
+
+    Raises:
+        UsageProblem: a key is none of the options in groups of settings, or see
+            :func:`~chirp_migrate.engine.settings.read_settings`.
+    """
+    if ctx.resilient_parsing or not path.is_dir():
+        return path
+    file, table = read_verify_table(path)
+    names = {
+        option.removeprefix("--"): one.name
+        for one in ctx.command.params
+        if getattr(one, "is_setting", False)
+        for option in one.opts
+        if option.startswith("--")
+    }
+    defaults: dict[str, Any] = {}
+    for key, value in table.items():
+        place = f"{file}: [tool.chirp-migrate.verify] {key}"
+        name = names.get(_FORMER.get(key, key))
+        if name is None:
+            near = get_close_matches(key, names, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(names)}."
+            raise UsageProblem(f"{place} is unknown; {meant}")
+        ctx.meta.setdefault(SETTING_PLACES, {})[name] = place
+        if key == "data":
+            defaults[name] = file.parent / value if isinstance(value, str) and value else value
+        else:
+            defaults[name] = value if isinstance(value, str | bool | list) else str(value)
+    ctx.default_map = defaults
+    return path
+
+
+def said(ctx: click.Context) -> dict[str, Any]:
+    """What options or settings say, by name; a workload or command of an option puts those of settings aside."""
+    names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
+    by_options = {name for name, source in sources.items() if source is ParameterSource.COMMANDLINE}
+    by_settings = {name for name, source in sources.items() if source is ParameterSource.DEFAULT_MAP}
+    if by_options & {"workload", "command"}:
+        by_settings -= {"workload", "command", "result"}
+    return {name: ctx.params[name] for name in by_options | by_settings}
+
+
+class _Read(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """What a function makes of what is given; it raises ``ValueError`` with what must be."""
+
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(f"it {error}.", param, ctx)
+
+
+def _text(fits: Callable[[str], Any], must: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(must)
+        return value
+
+    return read
+
+
+def _command(value: Any) -> tuple[str, ...]:
+    words = value
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"cannot be split into words ({error})") from None
+    if (
+        not isinstance(words, list)
+        or not words
+        or not all(isinstance(word, str) and "\0" not in word for word in words)
+    ):
+        raise ValueError('must be a program and its arguments, such as ["{python}", "train.py"]')
+    return tuple(words)
+
+
+def _result(value: Any) -> str:
+    path = PurePosixPath(value) if isinstance(value, str) else None
+    if path is None or not value or path.is_absolute() or ".." in path.parts or "\0" in value:
+        raise ValueError("must be the path of a file that the command writes, relative to the project")
+    return str(path)
+
+
+def _expression(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    parse_expression(value)
+    return value
+
+
+def _data(value: Any) -> Path:
+    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
+        raise ValueError("must be the path of a file or folder")
+    return Path(value)
+
+
+def _shape(value: Any) -> tuple[int, int, int]:
+    """``1x224x313``, ``224x313`` for one channel, or a list, as (channels, frequency bins, time frames)."""
+    text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
+    if not isinstance(text, str) or not _SHAPE.fullmatch(text):
+        raise ValueError("must be a shape such as 1x224x313")
+    channels, bins, frames = (1, *map(int, text.split("x")))[-3:]
+    return channels, bins, frames
+
+
+WORKLOAD = _Read(
+    "workload",
+    _text(is_reference, 'must name a function as "package.module:function" or "folder/file.py:function"'),
+)
+MODEL = _Read("model", _text(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
+COMMAND = _Read("command", _command)
+RESULT = _Read("result", _result)
+EXPRESSION = _Read("expression", _expression)
+DATA = _Read("path", _data)
+SHAPE = _Read("shape", _shape)
