@@ -41,6 +41,12 @@ def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Origin]
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
+def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
+    """Values that a name or attribute is given where it gets them; none of any other expression."""
+    name = dotted(node)
+    return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
+
+
 def backend_holds(project: Project, pattern: str, *words: str) -> bool:
     """Whether a regular expression matches in any file of the backend (see :meth:`Project.search`).
 

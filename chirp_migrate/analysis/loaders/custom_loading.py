@@ -14,7 +14,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
 from chirp_migrate.analysis.qualified_names import LOADER, inherits, resolves_to
@@ -98,8 +98,7 @@ def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re
 
 def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
     """The modules that an expression may stand for: variables that hold one, and multiprocessing contexts."""
-    name = dotted(node)
-    values = [] if name is None else [one.value for one in origins(module, scope_of(module, node, name), name)[0]]
+    values = [one.value for one in values_of(module, node)]
     found: set[str] = set()
     for value in (part for one in (node, *values) for part in contents(module, module.tree, one)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
@@ -166,7 +165,7 @@ class _Loading:
         name = dotted(node)
         if name is None:
             return False
-        values, _ = origins(self._module, scope_of(self._module, node, name), name)
+        values = values_of(self._module, node)
         calls = (part for one in values for part in find_in(one.value, cst.Call))
         if any(_stands_for(self._module, self._project, part.func, pattern) for part in calls):
             return True
@@ -199,10 +198,9 @@ class _Loading:
 
     def _queues(self, method: cst.Attribute) -> bool:
         """Whether a method is one that puts something into a queue."""
-        name = dotted(method.value)
-        if method.attr.value not in _APPENDS or name is None:
+        if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
-        values, _ = origins(self._module, scope_of(self._module, method.value, name), name)
+        values = values_of(self._module, method.value)
         made = (one.value.func for one in values if isinstance(one.value, cst.Call))
         return any(self._project.resolved_names(self._module, one) == {"collections.deque"} for one in made)
 
@@ -268,11 +266,9 @@ class _Loading:
         for part in walk(context):
             if _stands_for(self._module, self._project, part, _CURRENT):
                 return True
-            name = dotted(part)
-            if name is not None and depth < _DEPTH:
-                values, _ = origins(self._module, scope_of(self._module, part, name), name)
-                if any(self._is_stream(one.value, depth + 1) for one in values if one.value is not context):
-                    return True
+            values = values_of(self._module, part) if depth < _DEPTH else []
+            if any(self._is_stream(one.value, depth + 1) for one in values if one.value is not context):
+                return True
         return False
 
 

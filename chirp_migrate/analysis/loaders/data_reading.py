@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -50,9 +50,7 @@ class DataReading:
         if isinstance(node, cst.Call):
             through = node.args and self._module.qualified_names(node.func) & _ITERATORS
             return [node.args[0].value] if through else []
-        name = dotted(node)
-        values = [] if name is None else origins(self._module, scope_of(self._module, node, name), name)[0]
-        return [one.value for one in values if one.part is None]
+        return [one.value for one in values_of(self._module, node) if one.part is None]
 
     def goes_through(self, node: cst.BaseExpression) -> bool:
         """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""

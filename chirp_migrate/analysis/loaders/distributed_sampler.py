@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import backend_holds, scope_of, values_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, walk
@@ -50,22 +50,20 @@ def sampler_of(
         return None
     owner, value, calls, certain = known[0]
     name = dotted(value)
-    if owner is module and name is not None and len(known) == 1:
-        scope = scope_of(module, value, name)
-        if scope_of(module, place, name) is scope:
-            guard = "" if certain else module.source(calls[0].func).strip()
-            is_known = certain or _is_imported(module, calls[0].func)
-            return DistributedSampler(name, _values(module, scope, name), guard, is_known)
+    is_here = owner is module and len(known) == 1
+    if name is not None and is_here and scope_of(module, place, name) is scope_of(module, value, name):
+        guard = "" if certain else module.source(calls[0].func).strip()
+        is_known = certain or _is_imported(module, calls[0].func)
+        return DistributedSampler(name, _values(module, value), guard, is_known)
     loader_name = dotted(node)
     if loader_name is None:
         return None
-    bound = _values(module, scope_of(module, node, loader_name), loader_name)
     always = certain and loader.complete and len(known) == len(loader.calls)
-    return DistributedSampler(f"{loader_name}.sampler", bound, is_known=always)
+    return DistributedSampler(f"{loader_name}.sampler", _values(module, node), is_known=always)
 
 
-def _values(module: Module, scope: cst.CSTNode, name: str) -> tuple[cst.BaseExpression, ...]:
-    return tuple(one.value for one in origins(module, scope, name)[0])
+def _values(module: Module, node: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
+    return tuple(one.value for one in values_of(module, node))
 
 
 def _argument(call: cst.Call, keyword: str) -> cst.BaseExpression | None:
@@ -77,13 +75,10 @@ def _argument(call: cst.Call, keyword: str) -> cst.BaseExpression | None:
 
 def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
     """Calls that make a shuffling distributed sampler of a value, and whether nothing else can be there."""
-    name = dotted(value)
-    values = [value]
-    if name is not None:
-        found = origins(module, scope_of(module, value, name), name)[0]
-        if not found or any(one.part is not None for one in found):
-            return [], False
-        values = [one.value for one in found]
+    found = values_of(module, value)
+    if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
+        return [], False
+    values = [one.value for one in found] or [value]
     values = [part for one in values for part in ((one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,))]
     calls = [one for one in values if isinstance(one, cst.Call) and _is_sampler(module, project, one)]
     return calls, bool(calls) and len(calls) == len(values)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of, values_of
 from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -46,25 +45,15 @@ def may_use_loader(text: str) -> bool:
     return "atch" in text and _BATCHES.search(text) is not None
 
 
-class Evidence(IntEnum):
-    """How a loader is known: by its name alone, by an annotation, or by the call that makes it."""
-
-    NAME = 1
-    ANNOTATION = 2
-    VALUE = 3
-
-
 @dataclass(frozen=True)
 class Loader:
     """A loader, as far as it is known.
 
     Attributes:
-        evidence: how it is known.
         calls: the calls that may have made it, each with its module.
         complete: whether it cannot come from anywhere else.
     """
 
-    evidence: Evidence
     calls: tuple[tuple[Module, cst.Call], ...] = ()
     complete: bool = False
 
@@ -94,11 +83,9 @@ class LoaderNames:
         Looks through ``enumerate``, ``zip``, ``tqdm`` and variables that hold one of them.
         """
         value = iterable
-        if dotted(iterable) is not None:
-            name = dotted(iterable) or ""
-            values, _ = origins(self._module, scope_of(self._module, iterable, name), name)
-            if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
-                value = values[0].value
+        values = values_of(self._module, iterable)
+        if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
+            value = values[0].value
         if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
             called = self._project.resolved_names(self._module, value.func)
             given = [a.value for a in value.args if not a.star and (a.keyword is None or a.keyword.value == "iterable")]
@@ -142,7 +129,7 @@ class LoaderNames:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
         if names and whole and all(_FACTORY.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
-            return Loader(Evidence.VALUE, ((module, call),), complete=True)
+            return Loader(((module, call),), complete=True)
         if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self._functions(module, call, names):
@@ -152,7 +139,7 @@ class LoaderNames:
                 return found
         last = (dotted(call.func) or "").rpartition(".")[2]
         classes = any(self._project.class_definition(n) is not None for n in names)
-        return Loader(Evidence.NAME) if _NAME.fullmatch(last) and whole and not classes else None
+        return Loader() if _NAME.fullmatch(last) and whole and not classes else None
 
     def _functions(self, module: Module, call: cst.Call, names: set[str]) -> Iterator[tuple[Module, cst.FunctionDef]]:
         """Definitions in the project of what is called: a function at top level, or a method of the same class."""
@@ -169,7 +156,7 @@ class LoaderNames:
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
         name = dotted(node)
         if name is None:
-            return Loader(Evidence.NAME) if _NAME.fullmatch(node.attr.value) else None  # type: ignore[union-attr]
+            return Loader() if _NAME.fullmatch(node.attr.value) else None  # type: ignore[union-attr]
         scope = scope_of(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
@@ -183,14 +170,14 @@ class LoaderNames:
         calls = tuple(dict.fromkeys(call for one in found if one is not None for call in one.calls))
         if calls:
             complete = name not in parameters(scope) and all(one is not None and one.complete for one in found)
-            return Loader(Evidence.VALUE, calls, complete)
+            return Loader(calls, complete)
         if any(self._annotates(module, one, inside) for one in annotations):
-            return Loader(Evidence.ANNOTATION)
+            return Loader()
         if not (_PLURAL if inside else _NAME).fullmatch(name.rpartition(".")[2]):
             return None
         if values and name not in parameters(scope) and all(self._is_other(module, o.value, inside) for o in values):
             return None
-        return Loader(Evidence.NAME)
+        return Loader()
 
     def _annotates(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
         """Whether an annotation names a loader, or with ``inside`` something that holds loaders."""
@@ -225,7 +212,7 @@ def _either(found: Iterable[Loader | None]) -> Loader | None:
         return None
     calls = tuple(dict.fromkeys(call for one in known for call in one.calls))
     complete = len(known) == len(every) and all(one.complete for one in known)
-    return Loader(max(one.evidence for one in known), calls, complete)
+    return Loader(calls, complete)
 
 
 def _contents(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of, set_from_outside
+from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside, values_of
 from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -79,7 +79,7 @@ def _is_made_by_torch(module: Module, project: Project, call: cst.Call) -> bool:
     if resolves_to(module, call.func, _LOSS_FUNCTION):
         return _is_reduced(module, call, 3)
     name = dotted(call.func)
-    made = origins(module, scope_of(module, call.func, name), name)[0] if name is not None else []
+    made = values_of(module, call.func)
     if is_on_self(call.func):  # one that is not made in `__init__` may be the class's own until then
         makers = (module.enclosing_function(one.value) for one in made)
         made = made if any(one is not None and one.name.value == "__init__" for one in makers) else []
