@@ -157,8 +157,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     if len(places) < len(call.args):
         return _left_alone(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
-    role = loader_role(module, call, values)
-    method = f"create_{role.name}_loader" if role else "create_loader"
+    role, in_order = loader_role(module, call, values)
+    method = f"create_{role}_loader" if role else "create_loader"
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{_FACTORY}.{method}")
     for name, position in places.items() if role else ():
@@ -169,7 +169,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
             message += "; `num_workers` becomes `max_workers`, an upper bound"
         elif position >= 2 and call.args[position].keyword is None:
             change.name(position, name)
-    if role and role.in_order:
+    if in_order:
         change.add("shuffle=False")
     if (config := config_expression(module, project, call)) is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -16,24 +15,16 @@ _TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")
 _VALIDATION = re.compile(r"(?<![a-z])(?:val(?!u)|eval|test|dev(?![a-z])|infer|predict|holdout)")
 
 
-@dataclass(frozen=True)
-class LoaderRole:
-    """What a loader is for.
-
-    Attributes:
-        name: ``training`` or ``validation``, as in the names of the factory's methods.
-        in_order: whether ``shuffle=False`` has to be said, since a training loader shuffles by default.
-    """
-
-    name: str
-    in_order: bool = False
-
-
-def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> LoaderRole | None:
-    """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter), or ``None``.
+def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> tuple[str, bool]:
+    """What the loader is for that ``call`` builds with ``arguments`` (by name of the parameter).
 
     Names decide: of the loader and its dataset, or of the function that returns it; where they say nothing, a literal
-    ``shuffle`` does. ``None`` also where the factory's method for it would mean something else than the call.
+    ``shuffle`` does.
+
+    Returns:
+        ``training`` or ``validation``, as in the names of the factory's methods; "" where that is not clear, or where
+        the method would mean something else than the call. And whether ``shuffle=False`` has to be said, since a
+        training loader shuffles by default.
     """
     role = _by_names(module, call, arguments["dataset"])
     given = {name for name, value in arguments.items() if not is_name(value, "False", "None")}
@@ -43,12 +34,12 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
         role = "training" if is_name(shuffle, "True") else role
         role = "validation" if is_name(shuffle, "False") and not samplers else role
     if role == "validation":
-        return None if "drop_last" in given else LoaderRole(role)  # the method for it keeps every sample
+        return "" if "drop_last" in given else role, False  # the method for it keeps every sample
     if role == "training" and (shuffle is not None or any(map(_constructs, samplers))):
-        return LoaderRole(role)
+        return role, False
     if role == "training" and not samplers:
-        return LoaderRole(role, in_order=True)
-    return None  # not clear, or a sampler may be None when the call runs: then nothing shuffles
+        return role, True
+    return "", False  # not clear, or a sampler may be None when the call runs: then nothing shuffles
 
 
 def _by_names(module: Module, call: cst.Call, dataset: cst.BaseExpression) -> str | None:
