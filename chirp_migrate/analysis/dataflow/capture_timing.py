@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import takewhile
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import holds
 from chirp_migrate.syntax.scopes import Binding, Kind
@@ -42,7 +44,8 @@ def _problem(module: Module, node: cst.CSTNode, captured: Capture) -> str | None
         return f"`{name}` is assigned only after it"
     if any(_may_follow(module, place, one.node) for one in later):
         return f"`{name}` is assigned again after it"
-    for loop in _loops(module, place, function):
+    around = takewhile(lambda one: one is not function, module.ancestors(place))
+    for loop in (one for one in around if isinstance(one, cst.For | cst.While)):
         if any(holds(module, loop, one.node) for one in captured.bindings) and _outlives(module, place, loop):
             return f"it may outlive the iteration of the loop in which `{name}` is assigned"
     if not has_value(module, place, captured):
@@ -95,22 +98,13 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     return not excluded
 
 
-def _loops(module: Module, place: cst.CSTNode, function: cst.CSTNode) -> Iterator[cst.For | cst.While]:
-    for ancestor in module.ancestors(place):
-        if ancestor is function:
-            return
-        if isinstance(ancestor, cst.For | cst.While):
-            yield ancestor
-
-
 def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> bool:
     """Whether something made from ``place`` may be kept beyond the current turn of ``loop``."""
     if isinstance(place, cst.FunctionDef | cst.ClassDef):
         first: cst.CSTNode = place
         carriers = {place.name.value}
     else:
-        around = (a for a in module.ancestors(place) if isinstance(a, cst.SimpleStatementLine))
-        statement = next(around, None)
+        statement = next((a for a in module.ancestors(place) if isinstance(a, cst.SimpleStatementLine)), None)
         if statement is None:
             return True
         first, carriers = statement, _targets(statement)
@@ -119,8 +113,8 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
     for line in (one for one in lines if module.span(one)[0] >= start):
         if holds(module, place, line):
             continue
-        names, targets = _names(line), _targets(line)
-        if line is not first and not names & carriers:
+        targets = _targets(line)
+        if line is not first and carriers.isdisjoint(names_in_code(line)):
             continue
         grown = (targets - carriers if line is not first else targets) & _read(line)
         methods = (one.func for one in find_in(line, cst.Call))
@@ -141,21 +135,13 @@ def _keeps(node: cst.CSTNode) -> bool:
 
 def _targets(line: cst.CSTNode) -> set[str]:
     targets = (one.target for one in walk(line) if isinstance(one, cst.AssignTarget | cst.AnnAssign))
-    return {name.value for target in targets for name in _plain(target)}
-
-
-def _plain(target: cst.CSTNode) -> list[cst.Name]:
-    return find_in(target, cst.Name)
-
-
-def _names(line: cst.CSTNode) -> set[str]:
-    return {one.value for one in _plain(line)}
+    return {name for target in targets for name in names_in_code(target)}
 
 
 def _read(line: cst.CSTNode) -> set[str]:
     """Names in a line outside of its targets."""
-    targets = {name for one in find_in(line, cst.AssignTarget) for name in _plain(one)}
-    return {one.value for one in _plain(line) if one not in targets}
+    targets = {name for one in find_in(line, cst.AssignTarget) for name in find_in(one, cst.Name)}
+    return {one.value for one in find_in(line, cst.Name) if one not in targets}
 
 
 def has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:

@@ -93,20 +93,11 @@ class Member:
     attribute: cst.Attribute
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """Anything else that is done with it, by ``parent``."""
-
-    parent: cst.CSTNode
+Step = Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called | Returned | Iterated | Member
 
 
-Step = (
-    Chosen | Kept | Entry | Assigned | Default | Given | Inherited | Called | Returned | Iterated | Member | Elsewhere
-)
-
-
-def step_of(module: Module, node: cst.CSTNode) -> Step:
-    """Where the value of ``node`` goes."""
+def step_of(module: Module, node: cst.CSTNode) -> Step | None:
+    """Where the value of ``node`` goes; ``None`` for anything else that is done with it."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():
@@ -137,4 +128,4 @@ def step_of(module: Module, node: cst.CSTNode) -> Step:
             return Iterated(parent)
         case cst.Attribute(value=value) if value is node:
             return Member(parent)
-    return Elsewhere(parent)
+    return None

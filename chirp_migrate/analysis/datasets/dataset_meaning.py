@@ -75,7 +75,13 @@ Meaning = Standardizing | Augmenting | SequenceSamples
 
 def meaning_of(getitem: Value) -> Meaning | None:
     """Meaning of a dataset from the value of its ``__getitem__`` at :data:`INDEX`."""
-    return _listing(getitem) or _standardizing(getitem) or augmenting(getitem)
+    match getitem:
+        case Item(samples, at) if at == INDEX:
+            return SequenceSamples(samples)
+    match standardized_pair(getitem):
+        case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
+            return Standardizing(dataset, indices, mean, std, eps)
+    return augmenting(getitem)
 
 
 @dataclass(frozen=True)
@@ -166,14 +172,6 @@ def _calls_in(value: Value) -> list[Value]:
     return list(dict.fromkeys(one for one in reversed(list(subvalues(value))) if isinstance(one, Call)))
 
 
-def _standardizing(value: Value) -> Standardizing | None:
-    """Read ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[index]]``."""
-    match standardized_pair(value):
-        case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
-            return Standardizing(dataset, indices, mean, std, eps)
-    return None
-
-
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     """Sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, or ``None``."""
     match pair:
@@ -198,10 +196,6 @@ def finite(number: str) -> float:
     except ValueError:
         return 0.0
     return value if isfinite(value) else 0.0
-
-
-def _listing(getitem: Value) -> SequenceSamples | None:
-    return SequenceSamples(getitem.base) if isinstance(getitem, Item) and getitem.index == INDEX else None
 
 
 def augmenting(getitem: Value) -> Augmenting | None:

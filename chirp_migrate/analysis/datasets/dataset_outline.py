@@ -11,8 +11,6 @@ from chirp_migrate.analysis.qualified_names import inherits
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["bases_may_be", "functions_of", "possible_datasets"]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import method_called, own_nodes
+from chirp_migrate.syntax.queries import keywords, method_called, own_nodes
 
 #: Functions of ``torch.cuda`` that initialise CUDA when they are called.
 _INITIALISING = re.compile(
@@ -24,7 +24,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
     method = method_called(call)
     if method == "cuda":
         return True
-    device = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "device"), None)
+    device = keywords(call).get("device")
     if method == "to":
         first = call.args[0] if call.args and call.args[0].keyword is None and not call.args[0].star else None
         device = first.value if device is None and first is not None else device
@@ -40,12 +40,10 @@ def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> It
     ``nested``: also those in functions and classes inside it.
     """
     for node in walk(scope) if nested else own_nodes(scope):
-        if isinstance(node, cst.Call) and (moves_to_cuda(module, node) or _initialises(module, node)):
+        if isinstance(node, cst.Call) and (
+            moves_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
+        ):
             yield node
-
-
-def _initialises(module: Module, call: cst.Call) -> bool:
-    return any(_INITIALISING.fullmatch(one) for one in module.qualified_names(call.func))
 
 
 def _names_cuda(module: Module, device: cst.BaseExpression) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from chirp_migrate.syntax.outline import Outline, last_name
 
-__all__ = ["called_in_loops", "calls_in_loops", "counted_loops", "may_be_loader"]
-
 _MOVES = frozenset({"to", "cuda"})
 
 
