@@ -41,13 +41,12 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     Raises:
         DrawsOtherwise: where that is not certain; the message says why.
     """
-    guarded = masks_of(class_source, "forward", Tensors)
-    return ("mask_short_axes=False",) if guarded else ()
+    return _said_of_masks(class_source, "forward", Tensors)
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """As :func:`masks_like_spec_augment` for the decorator ``masks_images``: grey images (F, T), and ``__call__``."""
-    return ("mask_short_axes=False",) if masks_of(class_source, "__call__", Images) else ()
+    return _said_of_masks(class_source, "__call__", Images)
 
 
 @dataclass(frozen=True)
@@ -117,19 +116,16 @@ class Images(Tensors):
         return value.args[0] if made and len(value.args) == 1 and not value.keywords else None  # type: ignore[attr-defined]
 
 
-def masks_of(class_source: str, entry: str, form: type[Tensors]) -> bool:
-    """Whether axes not longer than their parameter are left alone, in a class that masks as ``SpecAugment`` does.
+def _said_of_masks(class_source: str, entry: str, form: type[Tensors]) -> tuple[str, ...]:
+    """Whether axes not longer than their parameter are left alone, as the decorator says it.
 
     ``entry`` is the method that takes a sample.
-
-    Raises:
-        DrawsOtherwise: where the class does not surely do so.
     """
     methods = methods_of(class_source)
     guarded = {_Masks(methods, form, ndim).check(methods[entry]) for ndim in form.ndims}
     if len(guarded) > 1:
         raise DrawsOtherwise("it leaves short axes alone in some samples only")
-    return guarded.pop()
+    return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
 class _Masks:
@@ -149,7 +145,7 @@ class _Masks:
         self._copies = 0
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """See :func:`masks_of`."""
+        """Whether axes not longer than their parameter are left alone."""
         x, body = taking_one_sample(function)
         before, work, left = parts_by_gate(body)
         self._names[x] = self._given()
@@ -188,7 +184,7 @@ class _Masks:
                     raise DrawsOtherwise(f"it does `{first_line(statement)}`")
                 self._loop(statement.body[0], self._asked(statement.test, self._names))
             else:
-                self._assign(statement)
+                self._assign(statement, self._names)
         return False
 
     def _returned(self, statement: ast.Return) -> None:
@@ -199,16 +195,16 @@ class _Masks:
         if given is None or self._meant(given) != _Array(self._ndim, own=True):
             raise DrawsOtherwise("it does not return the clone")
 
-    def _assign(self, statement: ast.stmt) -> None:
-        """Names of arrays, sizes and whether there are two axes."""
+    def _assign(self, statement: ast.stmt, names: dict[str, _Meant]) -> None:
+        """Names of sizes; outside of the loops also of arrays, and whether there are two axes."""
         for target, value in assigned_pairs(statement):
             if isinstance(target, ast.Tuple):
-                self._unpack(target, value, statement, self._names)
+                self._unpack(target, value, statement, names)
                 continue
-            meant = self._meant(value)
-            if not isinstance(target, ast.Name) or target.id == "self" or meant is None:
+            meant = self._meant(value) if names is self._names else _size(value, names)
+            if not isinstance(target, ast.Name) or meant is None:
                 raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-            self._bind(target.id, meant, statement, self._names)
+            self._bind(target.id, meant, statement, names)
 
     def _bind(self, name: str, meant: _Meant, statement: ast.stmt, names: dict[str, _Meant]) -> None:
         """Give a name its meaning; arrays and answers may change, a size means one size throughout."""
@@ -221,24 +217,17 @@ class _Masks:
     def _unpack(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: dict[str, _Meant]) -> None:
         """``*_, rows, columns = x.shape``, or as many names as there are axes."""
         array, ends = _shape_of(value, names)
-        if array is None:
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-        first, *others = target.elts
-        starred = isinstance(first, ast.Starred)
-        count = len(others) if starred else len(target.elts)
-        if starred and (ends or count > 2):
-            raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-        if ends and count != 2:
+        starred = isinstance(target.elts[0], ast.Starred)
+        count = len(target.elts) - starred
+        if array is None or (starred and (ends or count > 2)) or (ends and count != 2):
             raise DrawsOtherwise(f"it does `{first_line(statement)}`")
         if not starred and not ends:
             self._has_axes(array, count, names)
-        named = [first.value, *others] if isinstance(first, ast.Starred) else [first, *others]
-        for place, one in enumerate(named):
-            if not isinstance(one, ast.Name):
+        for place, one in enumerate(target.elts, -len(target.elts)):
+            name = one.value if isinstance(one, ast.Starred) else one
+            if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
                 raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-            axis = place - len(named)
-            star = starred and place == 0
-            self._bind(one.id, _Size(axis) if axis >= -2 and not star else _UNKNOWN, statement, names)
+            self._bind(name.id, _Size(place) if place >= -2 and name is one else _UNKNOWN, statement, names)
 
     def _has_axes(self, array: _Array, count: int, names: dict[str, _Meant]) -> None:
         """The array has ``count`` axes, or an error is raised here."""
@@ -268,8 +257,8 @@ class _Masks:
             return count == 2
         if (count := self._axes(value)) is not None:
             return count
-        if (axis := _axis(value, names)) is not None:
-            return _Size(axis)
+        if (size := _size(value, names)) is not None:
+            return size
         text = ast.unparse(value)
         for name, one in names.items():
             if (isinstance(one, _Array) or one is _IMAGE) and text in self._form.copied(name):
@@ -315,19 +304,17 @@ class _Masks:
         """The method that ``x = self.method(x)`` calls, and what it is given."""
         for name, method in self._methods.items():
             for x, meant in self._names.items():
-                if ast.unparse(statement) == f"{x} = self.{name}({x})" and name in self._own_methods():
-                    return (method, meant) if isinstance(meant, _Array) else None
+                if ast.unparse(statement) == f"{x} = self.{name}({x})":
+                    is_own = name != "forward" and not name.startswith("__")
+                    return (method, meant) if is_own and isinstance(meant, _Array) else None
         return None
-
-    def _own_methods(self) -> set[str]:
-        return {name for name in self._methods if name != "forward" and not name.startswith("__")}
 
     def _mask(self, steps: Sequence[ast.stmt], names: dict[str, _Meant], count: str, asked: frozenset[str]) -> None:
         """One mask: sizes, perhaps a guard, a width, a start and the stretch."""
         parameter, axis = _AXES[count]
         steps = list(steps)
         while len(steps) > 1 and not _is_draw(steps[0]):
-            self._size(steps.pop(0), names)
+            self._assign(steps.pop(0), names)
         guard = steps[0] if len(steps) == 1 else None
         if isinstance(guard, ast.If) and not guard.orelse:
             self._mask(guard.body, names, count, asked | self._asked(guard.test, names))
@@ -341,25 +328,17 @@ class _Masks:
             raise DrawsOtherwise("a mask is not drawn as a width and a start")
         self._check_asked(asked, count)
         (width, widest), (start, room) = (_draw(one, names) for one in steps[:2])
-        if not _is_widest(widest, parameter, axis, names):
+        sizes = _sizes(axis, names)
+        if widest not in [text for size in sizes for text in _either_call("min", f"self.{parameter}", size)]:
             raise DrawsOtherwise(f"`{width}` is not drawn from 0 to min({parameter}, size)")
-        if start == width or not _is_room(room, width, axis, names):
+        rooms = [f"{size} - {width}" for size in sizes]
+        rooms += [text for one in rooms for text in _either_call("max", "0", one)]  # no width is larger than the size
+        if start == width or room not in rooms:
             raise DrawsOtherwise(f"`{start}` is not drawn from where the mask fits")
         arrays = [(name, one) for name, one in names.items() if isinstance(one, _Array) and one.own]
         written = [f"{x}[{place}]" for x, one in arrays for place in _stretches(one, axis, start, width)]
         if ast.unparse(steps[-1]) not in [f"{one} = self.mask_value" for one in written]:
             raise DrawsOtherwise(f"it does `{first_line(steps[-1])}`")
-
-    def _size(self, statement: ast.stmt, names: dict[str, _Meant]) -> None:
-        """Sizes kept in names for one mask."""
-        for target, value in assigned_pairs(statement):
-            if isinstance(target, ast.Tuple):
-                self._unpack(target, value, statement, names)
-                continue
-            axis = _axis(value, names)
-            if axis is None or not isinstance(target, ast.Name):
-                raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-            self._bind(target.id, _Size(axis), statement, names)
 
     def _asked(self, test: ast.expr, names: Mapping[str, _Meant]) -> frozenset[str]:
         """What a guard asks for, its parts joined by ``and``: which axis has a positive parameter, or is longer."""
@@ -367,7 +346,7 @@ class _Masks:
         known: dict[str, str] = {}
         for count, (parameter, axis) in _AXES.items():
             known |= dict.fromkeys((f"self.{parameter} > 0", f"0 < self.{parameter}"), f"{count} positive")
-            for size in map(ast.unparse, _sizes(axis, names)):
+            for size in _sizes(axis, names):
                 longer = f"{size} > self.{parameter}", f"self.{parameter} < {size}"
                 known |= dict.fromkeys(longer, f"{count} longer")
         return frozenset(known.get(text, text) for text in map(ast.unparse, parts))
@@ -402,8 +381,8 @@ def _is_draw(statement: ast.stmt) -> bool:
     )
 
 
-def _draw(statement: ast.stmt, names: Mapping[str, _Meant]) -> tuple[str, ast.expr]:
-    """Name and upper end of ``name = random.randint(0, end)``."""
+def _draw(statement: ast.stmt, names: Mapping[str, _Meant]) -> tuple[str, str]:
+    """Name and source of the upper end of ``name = random.randint(0, end)``."""
     [(target, value), *more] = assigned_pairs(statement)
     drawn = isinstance(value, ast.Call) and ast.unparse(value.func) == "random.randint" and len(value.args) == 2
     if more or not drawn or not isinstance(target, ast.Name) or target.id in {"self", *names}:
@@ -411,7 +390,7 @@ def _draw(statement: ast.stmt, names: Mapping[str, _Meant]) -> tuple[str, ast.ex
     assert isinstance(value, ast.Call)
     if value.keywords or ast.unparse(value.args[0]) != "0":
         raise DrawsOtherwise(f"`{target.id}` is not drawn from 0")
-    return target.id, value.args[1]
+    return target.id, ast.unparse(value.args[1])
 
 
 def _shape_of(value: ast.expr, names: Mapping[str, _Meant]) -> tuple[_Array | None, bool]:
@@ -423,34 +402,21 @@ def _shape_of(value: ast.expr, names: Mapping[str, _Meant]) -> tuple[_Array | No
     return None, False
 
 
-def _sizes(axis: int, names: Mapping[str, _Meant]) -> list[ast.expr]:
-    """Expressions for the size of an axis."""
+def _sizes(axis: int, names: Mapping[str, _Meant]) -> list[str]:
+    """Sources of expressions for the size of an axis."""
     found = [name for name, one in names.items() if one == _Size(axis)]
     for name, one in names.items():
         if isinstance(one, _Array):
             places = [axis] if one.ndim is None else [axis, one.ndim + axis]
             found += [text for place in places for text in (f"{name}.shape[{place}]", f"{name}.size({place})")]
-    return [ast.parse(one, mode="eval").body for one in found]
+    return found
 
 
-def _axis(value: ast.expr, names: Mapping[str, _Meant]) -> int | None:
-    """The axis whose size ``value`` is."""
+def _size(value: ast.expr, names: Mapping[str, _Meant]) -> _Size | None:
+    """The size of an axis that ``value`` is."""
     text = ast.unparse(value)
-    return next((axis for axis in (-1, -2) if text in map(ast.unparse, _sizes(axis, names))), None)
+    return next((_Size(axis) for axis in (-1, -2) if text in _sizes(axis, names)), None)
 
 
-def _is_widest(value: ast.expr, parameter: str, axis: int, names: Mapping[str, _Meant]) -> bool:
-    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "min" or len(value.args) != 2 or value.keywords:
-        return False
-    others = [one for one in value.args if ast.unparse(one) != f"self.{parameter}"]
-    return len(others) == 1 and _axis(others[0], names) == axis
-
-
-def _is_room(value: ast.expr, width: str, axis: int, names: Mapping[str, _Meant]) -> bool:
-    if isinstance(value, ast.Call) and ast.unparse(value.func) == "max" and len(value.args) == 2 and not value.keywords:
-        # The width is never larger than the size.
-        others = [one for one in value.args if ast.unparse(one) != "0"]
-        return len(others) == 1 and _is_room(others[0], width, axis, names)
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Sub) or ast.unparse(value.right) != width:
-        return False
-    return _axis(value.left, names) == axis
+def _either_call(function: str, one: str, other: str) -> tuple[str, str]:
+    return f"{function}({one}, {other})", f"{function}({other}, {one})"
