@@ -31,8 +31,8 @@ class AugmenterPerSample(Rule):
       a method that one of these calls on ``self``.
     - `known-before-sample`: no variable of the method is in it.
     - `unchanging-arguments`: its arguments are literals, known transforms, constants of libraries, names to which the
-      module gives one constant value (no file holds ``globals(`` or sets an attribute of that name), attributes of
-      ``self``, and what operators make of those; nothing is spread.
+      module gives one constant value (it has no ``globals(``, and no other code gives a name of the module another
+      value, nor an attribute called so), attributes of ``self``, and what operators make of those; nothing is spread.
     - `attribute-set-once`: such an attribute gets its value at the top level of `__init__`; nothing else in the module,
       and in other files nothing but assignments to their ``self``, sets it or calls a method of what it holds; and no
       file of the project holds the words `setattr(`, `vars(`, `__dict__`, `__new__`, `__setattr__`, `__setstate__` or

@@ -24,6 +24,11 @@ _KNOWN = re.compile(
     r"(AmplitudeToDB|ComputeDeltas|Deemphasis|Fade|FrequencyMasking|LFCC|MFCC|MelScale|MelSpectrogram|MuLawDecoding"
     r"|MuLawEncoding|Preemphasis|Resample|SpecAugment|Spectrogram|TimeMasking|TimeStretch|Vol)"
 )
+#: What changes an attribute that it holds, or may hand it on; an element may be one of a target.
+_CHANGES = (
+    *(cst.AssignTarget, cst.AugAssign, cst.AnnAssign, cst.Del, cst.Element, cst.StarredElement),
+    *(cst.Attribute, cst.Subscript),
+)
 _MODULE = re.compile(r"torch\.nn\.(modules\.module\.)?Module")
 
 
@@ -96,12 +101,8 @@ def _reads(module: Module, method: cst.FunctionDef, own: set[str]) -> bool:
         around = module.parents[attribute]
         if isinstance(around, cst.Call) and attribute.attr.value not in own:
             return False
-        if isinstance(
-            around, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.Attribute | cst.Subscript | cst.Del
-        ):
+        if isinstance(around, _CHANGES):
             return False
-        if isinstance(around, cst.Element | cst.StarredElement):
-            return False  # perhaps a target
         if isinstance(around, cst.Arg) and not _is_function_call(module, around):
             return False
     return True

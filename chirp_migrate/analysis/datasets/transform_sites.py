@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.onlookers import is_changed
+from chirp_migrate.analysis.dataflow.onlookers import is_changed, is_settled
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.analysis.qualified_names import resolves_to
@@ -25,7 +25,6 @@ from chirp_migrate.syntax.queries import (
     names_bound,
     own_nodes,
     parameters,
-    target_names,
 )
 
 ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
@@ -126,9 +125,7 @@ class SampleTransforms:
         while pending:
             node = pending.pop()
             match node:
-                case cst.Arg(star=""):
-                    pending.append(node.value)
-                case cst.Element():
+                case cst.Arg(star="") | cst.Element():
                     pending.append(node.value)
                 case cst.DictElement():
                     pending += [node.value, node.key]
@@ -152,25 +149,19 @@ class SampleTransforms:
         return attributes
 
     def _is_constant(self, node: cst.CSTNode) -> bool:
-        """Whether a name is one of a library's or Python's constants, or one that the module gives its only value.
-
-        Other files must not assign to an attribute of that name, nor any file by ``globals()``.
-        """
+        """Whether a name is one of a library's or Python's constants, or one that the module gives its only value."""
         module, name = self._module, dotted(node)
         if name in ("True", "False", "None"):
             return True
         names = module.qualified_names(node)
         if names and all(one.startswith(_LIBRARIES) for one in names):
             return True
-        kinds = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For
-        given = [t for t in own_nodes(module.tree) if isinstance(t, kinds) and name in target_names(t.target)]
-        if name is None or len(given) != 1 or any(one.name.value == name for one in module.find(cst.NameItem)):
+        owner = module.scopes.lookup(name, node) if name is not None else None
+        if name is None or owner is None or owner[0] is not module.scopes.module:
             return False
-        statement = module.parents[given[0]]
+        statement = module.parents[owner[1][0].node]
         constant = isinstance(statement, cst.Assign) and isinstance(statement.value, (*_LITERALS, cst.Tuple))
-        if not constant or not isinstance(module.parents[module.parents[statement]], cst.Module):
-            return False
-        return not backend_holds(self._project, rf"\.{name}\s*=(?!=)|\bglobals\(", name, "globals")
+        return constant and is_settled(module, self._project, name, owner[1], len(module.text))
 
     def _is_set_once(self, attribute: str) -> bool:
         """Whether ``self.attribute`` gets its value at the top level of ``__init__`` and nowhere else in the project.
