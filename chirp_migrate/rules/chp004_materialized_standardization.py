@@ -133,12 +133,9 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
 def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = "") -> bool:
     """Whether ``node`` is what stood there before this rule: behind ``or``, or where ``collected`` is None."""
     parent = module.parents[node]
-    if isinstance(node, cst.ListComp):
-        match parent:
-            case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):
-                return is_name(called, _SHIPPED)
-        return False
-    match module.parents.get(parent):
+    match parent if isinstance(node, cst.ListComp) else module.parents.get(parent):
+        case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):
+            return is_name(called, _SHIPPED)
         case cst.If(
             test=cst.Comparison(left=made, comparisons=[cst.ComparisonTarget(operator=cst.Is(), comparator=nothing)])
         ):

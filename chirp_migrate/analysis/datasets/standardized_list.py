@@ -14,7 +14,7 @@ from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, holds, names_below
+from chirp_migrate.syntax.queries import holds, names_below
 
 _SAMPLE = Name("<sample>")
 
@@ -49,26 +49,23 @@ def in_comprehension(module: Module, project: Project, node: cst.ListComp) -> St
     return _built(module, project, loop.target, loop.iter, node.elt, ())
 
 
-def _appended_to(node: cst.For) -> tuple[str, cst.BaseExpression] | None:
-    """The name of the list that the last statement of a plain loop appends to, and what it appends."""
-    if node.orelse is not None or node.asynchronous is not None:
-        return None
-    match node.body.body[-1]:
-        case cst.SimpleStatementLine(
-            body=[cst.Expr(value=cst.Call(func=method, args=[cst.Arg(value=element, keyword=None, star="")]))]
-        ):
-            name, _, last = (dotted(method) or "").partition(".")
-            return (name, element) if last == "append" else None
-    return None
-
-
 def in_loop(module: Module, project: Project, node: cst.For) -> StandardizedList | None:
     """The list that a loop appends to, if it is one of standardised samples."""
-    appended = _appended_to(node)
-    if appended is None:
-        return None
-    found = _built(module, project, node.target, node.iter, appended[1], node.body.body[:-1])
-    return None if found is None or appended[0] in found.names else replace(found, collected=appended[0])
+    *steps, last = node.body.body
+    match last:
+        case cst.SimpleStatementLine(
+            body=[
+                cst.Expr(
+                    value=cst.Call(
+                        func=cst.Attribute(value=cst.Name(value=collected), attr=cst.Name(value="append")),
+                        args=[cst.Arg(value=element, keyword=None, star="")],
+                    )
+                )
+            ]
+        ) if node.orelse is None and node.asynchronous is None:
+            found = _built(module, project, node.target, node.iter, element, steps)
+            return None if found is None or collected in found.names else replace(found, collected=collected)
+    return None
 
 
 def _built(
