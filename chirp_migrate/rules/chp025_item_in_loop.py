@@ -11,6 +11,7 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_accumulators import summed_on_device
 from chirp_migrate.analysis.loops.loop_losses import NotProven
+from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
@@ -78,7 +79,7 @@ class ItemInLoop(Rule):
             try:
                 edits = summed_on_device(module, project, there, waits)
             except NotProven as unproven:
-                yield from _listed(module, there, numbers, str(unproven))
+                yield from _listed(module, numbers, str(unproven))
             else:
                 yield Proposal(
                     module.span(numbers[0].node)[0],
@@ -87,11 +88,11 @@ class ItemInLoop(Rule):
                 )
 
 
-def _listed(module: Module, there: DeviceLoop, numbers: list[Wait], reason: str) -> Iterator[Proposal]:
+def _listed(module: Module, numbers: list[Wait], reason: str) -> Iterator[Proposal]:
     """One finding for all that can be done the same way about."""
     by_advice: dict[str, list[Wait]] = {}
     for one in numbers:
-        by_advice.setdefault(_instead(module, there.statement(one), one), []).append(one)
+        by_advice.setdefault(_instead(module, statement_of(module, one.node), one), []).append(one)
     for instead, waits in by_advice.items():
         why = f"; not rewritten: {reason}" if instead is _SUM else ""
         yield Proposal(module.span(waits[0].node)[0], f"{_shown(module, waits)} in every step; {instead}{why}")

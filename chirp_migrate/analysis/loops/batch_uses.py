@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.devices.device_moves import is_dtype, moved_to
 from chirp_migrate.analysis.loops.batch_names import Batch, Path
 from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.queries import Mention, mention
 
 #: Methods and attributes that tell of a tensor what is the same on every device.
@@ -55,10 +56,7 @@ class _Reading:
 
     def uses(self) -> BatchUses:
         problems = []
-        for name in sorted(
-            find_in(self._loop.body, cst.Name),
-            key=lambda one: self._module.span(one)[0],
-        ):
+        for name in sorted(find_in(self._loop.body, cst.Name), key=lambda one: self._module.span(one)[0]):
             if mention(self._module, name) is not Mention.READ or self._batch.value(name) is None:
                 continue
             outer = self._outermost(name)
@@ -179,14 +177,8 @@ class _Reading:
         return isinstance(parent, _LOOPS) and parent.iter is call
 
     def _after_the_loop(self) -> Iterator[str]:
-        bound = {
-            one.value
-            for node in walk(self._loop.body)
-            if isinstance(node, cst.AssignTarget)
-            for one in walk(node.target)
-            if isinstance(one, cst.Name)
-        }
-        for name in {one.value for one in find_in(self._target, cst.Name)} - bound:
+        bound = {name for one in find_in(self._loop.body, cst.AssignTarget) for name in names_in_code(one)}
+        for name in names_in_code(self._target) - bound:
             if is_read_outside(self._module, self._loop, name):
                 yield f"`{name}` may be used again behind the loop"
 

@@ -7,7 +7,7 @@ project, and what shows progress around a loader. Whatever else is done with it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -29,7 +29,7 @@ from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, mention, parameters
+from chirp_migrate.syntax.queries import Mention, dotted, is_on_self, mention, parameters
 
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
 #: What of a loader, or of a progress bar around it, is asked or told without reading a batch.
@@ -233,9 +233,8 @@ class _Following:
             if isinstance(parent, cst.Return):
                 self._returned(way, parent, place)
                 return
-            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
-            parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
-            if targets and len(parts) == len(targets) and all(len(one) == len(around.elements) for one in parts):
+            parts = _taken_apart(module, around)
+            if parts and all(len(one) == len(around.elements) for one in parts):
                 for one in parts:
                     self._bound(way, one[place].value)
                 return
@@ -248,22 +247,18 @@ class _Following:
             return
         name = function.name.value
         problem = self._unlike_its_calls(module, function)
-        calls = [] if problem else list(self._calls(module, function))
-        if problem or not calls or None in calls:
+        calls = None if problem else self._calls(module, function)
+        if not calls:
             self._end(problem or f"`{name}` returns it to code that cannot be seen")
             return
         for call in calls:
-            if call is None:
-                continue
             further = way + ByCall(module, call, function, module, returns=True)
             if part is None:
                 self.value(further, call)
                 continue
-            parent = module.parents[call]
-            targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
-            parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
+            parts = _taken_apart(module, call)
             starred = any(isinstance(one, cst.StarredElement) for elements in parts for one in elements)
-            if not targets or len(parts) < len(targets) or starred or any(len(one) <= part for one in parts):
+            if not parts or starred or any(len(one) <= part for one in parts):
                 self._end(f"what `{name}` returns is not taken apart where it is called")
                 continue
             for one in parts:
@@ -285,27 +280,24 @@ class _Following:
             return f"`{name}` is a function inside another"
         return None
 
-    def _calls(self, module: Module, function: cst.FunctionDef) -> Iterator[cst.Call | None]:
-        """Every call of a function of this module; None for a use that is no call, or not here."""
-        name = function.name.value
-        owner = _owner(module, function)
+    def _calls(self, module: Module, function: cst.FunctionDef) -> list[cst.Call] | None:
+        """Every call of a function of this module; ``None`` where it is used for more, or elsewhere."""
+        name, owner = function.name.value, _owner(module, function)
         qualified = {f"{module.name}.{name}"}
+        uses: list[tuple[cst.CSTNode, bool]]  # each with whether it is surely this function
         if isinstance(owner, cst.ClassDef):
-            if self._project.mentions(name, besides=module.path):
-                yield None
-            uses: list[cst.Name | cst.Attribute] = [one for one in module.find(cst.Attribute) if one.attr.value == name]
+            is_elsewhere = self._project.mentions(name, besides=module.path)
+            members = (one for one in module.find(cst.Attribute) if one.attr.value == name)
+            uses = [(one, is_on_self(one) and module.enclosing_class(one) is owner) for one in members]
         else:
-            if self._project.imported_elsewhere(module, name):
-                yield None
+            is_elsewhere = self._project.imported_elsewhere(module, name)
             names = (one for one in module.named(name) if mention(module, one) is Mention.READ)
-            uses = [one for one in names if module.qualified_names(one) & qualified]
-        for use in uses:
-            parent = module.parents[use]
-            if isinstance(owner, cst.ClassDef):
-                mine = dotted(use) == f"self.{name}" and module.enclosing_class(use) is owner
-            else:
-                mine = module.qualified_names(use) == qualified
-            yield parent if mine and isinstance(parent, cst.Call) and parent.func is use else None
+            meant = ((one, module.qualified_names(one)) for one in names)
+            uses = [(one, found == qualified) for one, found in meant if found & qualified]
+        parents = [module.parents[one] for one, _ in uses]
+        calls = [one for one in parents if isinstance(one, cst.Call)]
+        is_clear = all(sure for _, sure in uses) and len(calls) == len(uses) and not is_elsewhere
+        return calls if is_clear else None
 
     def _given(self, way: _Way, argument: cst.Arg, call: cst.Call) -> None:
         module, names = way.module, self._project.resolved_names(way.module, call.func)
@@ -350,6 +342,14 @@ class _Following:
 def _looks_inside(node: cst.CSTNode) -> bool:
     """Whether a comparison goes through the batches: ``x in loader``."""
     return isinstance(node, cst.ComparisonTarget) and isinstance(node.operator, cst.In | cst.NotIn)
+
+
+def _taken_apart(module: Module, value: cst.CSTNode) -> list[Sequence[cst.BaseElement]]:
+    """The elements of each target that an assignment gives a value; none where one of them is not taken apart."""
+    parent = module.parents[value]
+    targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
+    parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
+    return parts if len(parts) == len(targets) else []
 
 
 def _owner(module: Module, function: cst.FunctionDef) -> cst.CSTNode | None:

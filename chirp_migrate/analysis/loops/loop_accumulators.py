@@ -39,6 +39,7 @@ from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
+    assigned_pairs,
     dotted,
     find_own,
     holds,
@@ -279,16 +280,14 @@ def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
     """What an assignment gives to a name, pairwise for ``a, b = x, y``; ``None`` when the name is no target of one."""
     if (given := assigned_value(module, mention)) is not None:
         return given
-    parent = module.parents[mention]
-    around = module.parents[parent] if isinstance(parent, cst.Element) else None
-    holder = module.parents[around] if isinstance(around, cst.Tuple | cst.List) else None
-    if not isinstance(holder, cst.AssignTarget) or not isinstance(around, cst.Tuple | cst.List):
+    holder = module.parents[mention]
+    while isinstance(holder, cst.Element | cst.Tuple | cst.List):
+        holder = module.parents[holder]
+    statement = module.parents[holder] if isinstance(holder, cst.AssignTarget) else None
+    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign):
         return None
-    statement = module.parents[holder]
-    value = statement.value if isinstance(statement, cst.Assign) else None
-    if not isinstance(value, cst.Tuple | cst.List) or len(value.elements) != len(around.elements):
-        return value
-    return next(one.value for one, target in zip(value.elements, around.elements, strict=True) if target is parent)
+    pairs = assigned_pairs(holder.target, statement.value)
+    return next((value for target, value in pairs if target is mention), statement.value)
 
 
 def _adds_the_same(module: Module, project: Project, statement: cst.AugAssign, count: bool) -> bool:

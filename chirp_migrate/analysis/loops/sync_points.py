@@ -17,7 +17,7 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch
-from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames, statement_of
+from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames
 from chirp_migrate.syntax.module import Module, code_children, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_name, keywords, mention, own_nodes
@@ -231,7 +231,3 @@ class DeviceLoop(LoopNames[bool]):
             base = base.value
         if value and isinstance(base, cst.Name) and base.value != "self":
             super()._give(base, True, node)
-
-    def statement(self, wait: Wait) -> cst.CSTNode:
-        """The statement that a wait is part of."""
-        return statement_of(self._module, wait.node)
