@@ -76,10 +76,8 @@ def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
 
 
 def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
-    keys: set[str] = set()
-    for element in node.elements:
-        if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
-            keys.add(str(element.key.evaluated_value))
+    entries = [one.key for one in node.elements if isinstance(one, cst.DictElement)]
+    keys = {one.evaluated_value for one in entries if isinstance(one, cst.SimpleString)}
     if len(keys & _TRAINING_KEYS) < 3:
         return None
     function = module.enclosing_function(node)
@@ -89,17 +87,14 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
         if project.search(rf"\bconfig\.get\(['\"]{key}['\"]", key) or key in parameters:
             wanted[key] = key if key in parameters else "False"
     wanted |= {"optimize_dataloaders": "True", "benchmark_performance": "False"}
-    missing: dict[str, str] = {}
-    for key, value in wanted.items():
-        if key in keys or _is_read_otherwise(project, key, value):
-            continue
-        missing[key] = value
+    added = {key: value for key, value in wanted.items() if key not in keys}
+    missing = {key: value for key, value in added.items() if not _is_read_otherwise(project, key, value)}
     if not missing:
         return None
     offset, last = module.span(node)[0], node.elements[-1]
     names = ", ".join(f"`{one}`" for one in missing)
     found = f"the default configuration lacks {names}; add them by hand. Left alone: "
-    if not all(isinstance(one, cst.DictElement) for one in node.elements):
+    if len(entries) < len(node.elements):
         return Proposal(offset, f"{found}what is unpacked into it may have them")
     shown = taken_whole(project)
     if shown is not None:
@@ -107,15 +102,15 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()
-    entries = [f"{quote}{key}{quote}: {value}" for key, value in missing.items()]
+    lines = [f"{quote}{key}{quote}: {value}" for key, value in missing.items()]
     line_end = module.line_end(end)
     rest = module.text[end:line_end].strip()
     if own_line and (not rest or rest[0] in ",#"):
         # On lines of their own behind the last entry and its comment.
         comma = () if rest.startswith(",") else (Edit(end, end, ","),)
         indent = module.indentation(start)
-        lines = f",{module.newline}".join(f"{indent}{entry}" for entry in entries) + ("" if comma else ",")
-        edits = (*comma, Edit(line_end, line_end, lines + module.newline))
+        text = f",{module.newline}".join(f"{indent}{line}" for line in lines) + ("" if comma else ",")
+        edits = (*comma, Edit(line_end, line_end, text + module.newline))
     else:
-        edits = (Edit(end, end, "".join(f", {entry}" for entry in entries)),)
+        edits = (Edit(end, end, "".join(f", {line}" for line in lines)),)
     return Proposal(offset, f"the default configuration gets {names}", edits)

@@ -102,23 +102,10 @@ def _mask_construction(module: Module, project: Project, augmenter: Store | None
     made = _CONSTRUCTION.fullmatch(str(augmenter.value)) if augmenter is not None else None
     if made is None:
         return None
-    for statement in module.tree.body:
-        for qualified in _imported_as(module, statement, made["augmenter"]):
-            found = project.class_definition(qualified)
-            init = methods_of(found[1]).get("__init__") if found is not None else None
-            if init is not None:
-                names = {one.name.value for one in init.params.params[1:]}
-                return made if names <= set(MASK_PARAMETERS) else None
-    return None
-
-
-def _imported_as(module: Module, statement: cst.CSTNode, name: str) -> Iterable[str]:
-    if isinstance(statement, cst.ClassDef) and statement.name.value == name:
-        yield f"{module.name}.{name}"
-    for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-        match small:
-            case cst.ImportFrom(module=cst.BaseExpression() as source, names=[*aliases]):
-                for alias in aliases:
-                    if (alias.evaluated_alias or alias.evaluated_name) == name:
-                        dots = "." * len(small.relative)
-                        yield module.absolute(f"{dots}{module.source(source)}.{alias.evaluated_name}")
+    bindings = module.scopes.module.bindings.get(made["augmenter"], [])
+    if len(bindings) != 1:
+        return None
+    found = project.class_definition(module.absolute(bindings[0].qualified or f"{module.name}.{made['augmenter']}"))
+    init = methods_of(found[1]).get("__init__") if found is not None else None
+    names = {one.name.value for one in init.params.params[1:]} if init is not None else None
+    return made if names is not None and names <= set(MASK_PARAMETERS) else None

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
 from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.worker_seeding import repeated_seeds
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_name, keywords
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
@@ -61,8 +61,7 @@ class CopiedGenerator(Rule):
 def _seeded_alike(module: Module, argument: cst.Arg) -> Iterator[Proposal]:
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
-    keywords = {one.keyword.value: one.value for one in others if one.keyword is not None}
-    persistent = keywords.get("persistent_workers")
+    persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None
     kept_on = persistent is not None and not is_name(persistent, "False")
     may_persist = kept_on or any(one.star == "**" for one in others)
     for seeding, by_worker in repeated_seeds(module, argument.value):

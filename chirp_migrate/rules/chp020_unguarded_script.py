@@ -139,14 +139,10 @@ def _loader_names(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCa
     names: set[str] = set()
     for assign in (node for scope in run for node in find_own(scope, cst.Assign)):
         made = find_in(assign.value, cst.Call)
-        if any(id(one) in calls or _is_call_of(one, makers) for one in made):
+        if any(id(one) in calls or is_name(one.func, *makers) for one in made):
             targets = [part for target in assign.targets for part in walk(target.target)]
             names |= {part.value for part in targets if isinstance(part, cst.Name)}
     return names
-
-
-def _is_call_of(call: cst.Call, functions: set[str]) -> bool:
-    return isinstance(call.func, cst.Name) and call.func.value in functions
 
 
 def _iterates(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCall]) -> bool:

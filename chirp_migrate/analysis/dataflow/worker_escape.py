@@ -112,11 +112,8 @@ class Destinations:
         position = next(n for n, one in enumerate(call.args) if one is argument)
         called = project.resolved_names(module, call.func)
         starred = any(one.star for one in call.args)
-        if (
-            not keyword
-            and is_call_of(module, call, _LOADERS, project)
-            and not any(one.star for one in call.args[:position])
-        ):
+        is_in_place = not keyword and not any(one.star for one in call.args[:position])
+        if is_in_place and is_call_of(module, call, _LOADERS, project):
             keyword = _POSITIONS.get(position, "")
         names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
         named = names[position] if position < len(names) else keyword
@@ -166,15 +163,13 @@ class Destinations:
 
     def _target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
         module = self._module
-        if isinstance(target, cst.Attribute):
-            return self._attribute(target)
-        if isinstance(target, cst.Subscript):
-            index = target.slice[0].slice
-            return self._key(index.value, target.value) if isinstance(index, cst.Index) else None
-        if not isinstance(target, cst.Name):
-            return None
-        owner = module.scopes.lookup(target.value, target)
-        if owner is None:
+        match target:
+            case cst.Attribute():
+                return self._attribute(target)
+            case cst.Subscript(value=holder, slice=[cst.SubscriptElement(slice=cst.Index(value=key)), *_]):
+                return self._key(key, holder)
+        owner = module.scopes.lookup(target.value, target) if isinstance(target, cst.Name) else None
+        if owner is None or not isinstance(target, cst.Name):
             return None
         if isinstance(owner[0].node, cst.ClassDef):
             # A field of a dataclass; without an annotation it is a method.

@@ -36,20 +36,8 @@ _OTHERS = re.compile(
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
 )
 _LITERALS = (
-    cst.List,
-    cst.Tuple,
-    cst.Dict,
-    cst.Set,
-    cst.Integer,
-    cst.Float,
-    cst.SimpleString,
-    cst.FormattedString,
-    cst.ConcatenatedString,
-    cst.ListComp,
-    cst.DictComp,
-    cst.SetComp,
-    cst.GeneratorExp,
-    cst.Lambda,
+    *(cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda),
+    *(cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp, cst.GeneratorExp),
 )
 
 

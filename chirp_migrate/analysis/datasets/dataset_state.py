@@ -155,11 +155,9 @@ class DatasetState:
                 if value is not None and method in constructing:
                     kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._given_up(uses) and not self._set_from_outside(attribute):
-                yield from ((attribute, value, what) for value, what in found[:1])
-
-    def _set_from_outside(self, attribute: str) -> bool:
-        return self.project.search(set_from_outside(attribute), attribute)
+            set_elsewhere = set_from_outside(attribute)
+            if found and not self._given_up(uses) and not self.project.search(set_elsewhere, attribute):
+                yield (attribute, *found[0])
 
     def _given_up(self, uses: list[Use]) -> bool:
         for use in uses:
@@ -218,18 +216,15 @@ def contents(
     if depth > _DEPTH:
         return
     parts: list[cst.BaseExpression] = []
-    if isinstance(value, cst.IfExp):
-        parts = [value.body, value.orelse]
-    elif isinstance(value, cst.BooleanOperation):
-        parts = [value.left, value.right]
-    elif isinstance(value, cst.List | cst.Tuple | cst.Set | cst.Dict):
-        parts = [one.value for one in value.elements]
-    elif isinstance(value, cst.ListComp | cst.SetComp):
-        parts = [value.elt]
-    elif isinstance(value, cst.DictComp | cst.NamedExpr):
-        parts = [value.value]
-    elif isinstance(value, cst.Name):
-        parts = module.once(_assignments, scope).get(value.value, [])
+    match value:
+        case cst.IfExp(body=one, orelse=other) | cst.BooleanOperation(left=one, right=other):
+            parts = [one, other]
+        case cst.List() | cst.Tuple() | cst.Set() | cst.Dict():
+            parts = [element.value for element in value.elements]
+        case cst.ListComp(elt=part) | cst.SetComp(elt=part) | cst.DictComp(value=part) | cst.NamedExpr(value=part):
+            parts = [part]
+        case cst.Name(value=name):
+            parts = module.once(_assignments, scope).get(name, [])
     for part in parts:
         yield from contents(module, scope, part, depth + 1)
     yield value

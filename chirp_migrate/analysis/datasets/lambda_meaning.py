@@ -202,22 +202,21 @@ def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, pa
     if not isinstance(body, cst.Tuple) or len(body.elements) != 2:
         return False
     for position, element in enumerate(body.elements):
-        call = element.value
-        if not isinstance(call, cst.Call) or len(call.args) != 1 or call.args[0].keyword or call.args[0].star:
-            return False
-        if project.resolved_names(module, call.func) != _STACKS:
-            return False
-        loop = call.args[0].value
-        if not isinstance(loop, cst.ListComp) or not isinstance(loop.for_in.target, cst.Name):
-            return False
-        each = loop.for_in.target.value
-        match loop:
-            case cst.ListComp(
-                elt=cst.Subscript(value=sample, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]),
-                for_in=cst.CompFor(iter=batch, ifs=[], inner_for_in=None, asynchronous=None),
-            ) if each != parameter and is_name(batch, parameter):
-                if not is_name(sample, each) or not is_integer(index, str(position)):
+        match element.value:
+            case cst.Call(func=called, args=[cst.Arg(value=cst.ListComp() as made, keyword=None, star="")]):
+                if project.resolved_names(module, called) != _STACKS:
                     return False
             case _:
                 return False
+        match made:
+            case cst.ListComp(
+                elt=cst.Subscript(
+                    value=cst.Name(value=sample), slice=[cst.SubscriptElement(slice=cst.Index(value=index))]
+                ),
+                for_in=cst.CompFor(
+                    target=cst.Name(value=each), iter=batch, ifs=[], inner_for_in=None, asynchronous=None
+                ),
+            ) if sample == each != parameter and is_name(batch, parameter) and is_integer(index, str(position)):
+                continue
+        return False
     return True

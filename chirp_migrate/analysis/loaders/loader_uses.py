@@ -98,8 +98,12 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
             return NotFollowed("subclass", definition.name.value)
         case Given(argument, call):
             return _as_argument(module, argument, call)
+        case Assigned((cst.Name() as name,), cst.Assign()):
+            return _held(module, project, name)
+        case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
+            return _held_by_attribute(module, project, attribute.value)
         case Assigned((target,), cst.Assign()):
-            return _assigned(module, project, target)
+            return _handed_on(f"kept in {module.source(target).strip()}")
         case Default(parameter):
             return _held(module, project, parameter.name)
     return Named() if _only_names(module, node) else _handed_on(_where(module, node))
@@ -116,15 +120,6 @@ def _as_argument(module: Module, argument: cst.Arg, call: cst.Call) -> Use:
     if resolves_to(module, call.func, _LOOKS):
         return Named()
     return _handed_on(f"given to {module.source(call.func).strip()}(…)")
-
-
-def _assigned(module: Module, project: Project, target: cst.BaseExpression) -> Use:
-    match target:
-        case cst.Name():
-            return _held(module, project, target)
-        case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=attribute)):
-            return _held_by_attribute(module, project, attribute)
-    return _handed_on(f"kept in {module.source(target).strip()}")
 
 
 def _held(module: Module, project: Project, name: cst.Name) -> Use:
@@ -144,7 +139,7 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     if not reads or project.mentions(attribute, besides=module.path):
         return elsewhere
-    return CalledLater() if all(_is_called(module, one) for one in reads) else elsewhere
+    return CalledLater() if all(isinstance(module.parents[one], cst.Call) for one in reads) else elsewhere
 
 
 def _only_called(module: Module, scope: Scope, name: str) -> bool:
@@ -153,11 +148,7 @@ def _only_called(module: Module, scope: Scope, name: str) -> bool:
         found = module.scopes.lookup(name, one) if is_variable(module, one) else None
         if found is not None and found[0] is scope and mention(module, one) not in (Mention.BOUND, Mention.DECLARED):
             reads.append(one)
-    return bool(reads) and all(_is_called(module, one) for one in reads)
-
-
-def _is_called(module: Module, node: cst.CSTNode) -> bool:
-    return isinstance(module.parents[node], cst.Call)
+    return bool(reads) and all(isinstance(module.parents[one], cst.Call) for one in reads)
 
 
 def _only_names(module: Module, node: cst.CSTNode) -> bool:
