@@ -42,5 +42,5 @@ def figure(value: float | None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """``1 file``, ``2 files``, ``2 classes``."""
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from chirp_migrate.console.text import visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -63,7 +64,7 @@ class WorkloadFailed(VerifyError):
     @property
     def shown_tail(self) -> str:
         """``log_tail`` with control characters spelled out, so that they do nothing to a terminal."""
-        return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in self.log_tail)
+        return "\n".join(map(visible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:

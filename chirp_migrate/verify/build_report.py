@@ -25,12 +25,12 @@ from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slop
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, judged
+from chirp_migrate.verify.timing.children import SIDES
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped
 from chirp_migrate.verify.verdict import Verdict
 
 __all__ = ["build_report", "failed_report", "rounds_line"]
 
-_SIDES = ("before", "after", "cached")
 _ENTRY_VERDICTS = {
     Verdict.FASTER: "meets the threshold",
     Verdict.MODEL_BOUND: "model-bound",
@@ -64,7 +64,7 @@ def build_report(
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
         seconds=measurements.seconds,
-        total_seconds={side: measurements.total(side) for side in _SIDES},
+        total_seconds={side: measurements.total(side) for side in SIDES},
         rounds=measurements.timed,
         verdicts={
             label: EntryVerdict(_ENTRY_VERDICTS[verdict], judge.entries[label].perfect, judge.entries[label].headspace)

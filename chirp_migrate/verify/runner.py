@@ -25,7 +25,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, Raised
-from chirp_migrate.training.process.imports import WrongTree, check_imports
+from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
@@ -176,7 +176,7 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
             gc.freeze()  # what the imports made is not looked through again in every collection
     try:
         check_imports(Path(spec.tree), spec.discovery.origin)
-    except WrongTree as error:
+    except NotUsable as error:
         raise EntryPointRaised(spec.entry_points[0], "import", error) from error
 
 
@@ -203,7 +203,7 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
                     measuring.ask(entry.label)
             else:
                 if cached is not None:
-                    cached.reset()
+                    cached.making_s = 0.0
                 seconds, value = _call(call, entry, mode.value, spec.sizes.seed)
                 seconds -= cached.making_s if cached is not None else 0.0
                 one = results[entry.label] = EntryResult(seconds, fingerprint(value), [])

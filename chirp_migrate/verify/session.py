@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.stats.ratios import paired_ratio
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
@@ -156,23 +156,20 @@ def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool 
 def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
     """All entry points together, and each, over those of these rounds that have them."""
     in_all = complete(rounds)
+    labels = list(in_all[0].seconds["before"])
+    entries = {label: _timing([each for each in rounds if label in each.labels], [label]) for label in labels}
+    return _timing(in_all, labels), entries
 
-    def timing(some: Sequence[TimedRound], seconds: Callable[[TimedRound, str], float]) -> Timing:
-        fed = [each for each in some if each.seconds["cached"]]
 
-        def ratio(of: Sequence[TimedRound], side: str) -> Ratio:
-            return paired_ratio([seconds(each, "before") for each in of], [seconds(each, side) for each in of])
+def _timing(rounds: Sequence[TimedRound], labels: Sequence[str]) -> Timing:
+    """These entry points together."""
 
-        return Timing(ratio(some, "after"), ratio(fed, "cached") if fed else None)
+    def seconds(some: Sequence[TimedRound], side: str) -> list[float]:
+        return [math.fsum(each.seconds[side][label] for label in labels) for each in some]
 
-    entries = {
-        label: timing(
-            [each for each in rounds if label in each.labels],
-            lambda each, side, label=label: each.seconds[side][label],  # type: ignore[misc]
-        )
-        for label in in_all[0].seconds["before"]
-    }
-    return timing(in_all, lambda each, side: math.fsum(each.seconds[side].values())), entries
+    fed = [each for each in rounds if each.seconds["cached"]]
+    perfect = paired_ratio(seconds(fed, "before"), seconds(fed, "cached")) if fed else None
+    return Timing(paired_ratio(seconds(rounds, "before"), seconds(rounds, "after")), perfect)
 
 
 def _time_rounds(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.training.workload.shell import CommandFailed, run_command
+from chirp_migrate.training.workload.shell import run_command
 
 WRITE = "import sys, json; json.dump({'loss': 0.5, 'epochs': sys.argv[1:]}, open('out.json', 'w'))"
 
@@ -44,7 +45,7 @@ def test_a_result_that_is_not_json_is_compared_as_bytes(tmp_path: Path) -> None:
 )
 def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], result: str, sentence: str) -> None:
     (tmp_path / "out.json").write_text("{}")  # of an earlier run
-    with pytest.raises(CommandFailed, match=sentence):
+    with pytest.raises(NotUsable, match=sentence):
         run_command(command(*words, result=result), Sizes())
 
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from chirp_migrate.cli.verify import verify
-from chirp_migrate.training.process.descendants import MARKER, end_all, new_mark
+from chirp_migrate.training.process.descendants import MARKER, end_all
 
 WORKLOAD = """
 import os, subprocess, sys, time
@@ -116,7 +116,7 @@ def test_a_tree_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_everything_below_a_process_that_lives_is_ended_whatever_it_did_to_get_away() -> None:
     script = "setsid env -i sleep 1000 & echo $!; (setsid sleep 1000 & echo $!); echo; sleep 1000"
-    mark = new_mark()
+    mark = "no other run has this"
     child = subprocess.Popen(
         ["sh", "-c", script],
         stdout=subprocess.PIPE,

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.workload.entry_points import Sizes
-from chirp_migrate.training.workload.hook import HookProblem, call_names, file_of, is_reference, make_call
+from chirp_migrate.training.workload.hook import call_names, file_of, is_reference, make_call
 
 SIZES = Sizes(samples=6, epochs=2)
 
@@ -62,7 +63,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
     assert call_names(reference, SIZES) == ["first", "second"]
     assert make_call(reference, "first", SIZES)() == (["first"], 6)
     assert make_call(reference, "second", SIZES)() == (["second"], 6), "what the first training did is not seen"
-    with pytest.raises(HookProblem, match=r"'third'.* first, second"):
+    with pytest.raises(NotUsable, match=r"'third'.* first, second"):
         make_call(reference, "third", SIZES)
 
 
@@ -79,10 +80,10 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
 )
 def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence: str) -> None:
     (tree / f"wrong{number}.py").write_text(body + "\n")
-    with pytest.raises(HookProblem, match=sentence):
+    with pytest.raises(NotUsable, match=sentence):
         call_names(f"wrong{number}.py:work", SIZES)
 
 
 def test_a_file_that_is_not_there(tree: Path) -> None:
-    with pytest.raises(HookProblem, match=r"nowhere\.py"):
+    with pytest.raises(NotUsable, match=r"nowhere\.py"):
         call_names("nowhere.py:work", SIZES)

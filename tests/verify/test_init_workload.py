@@ -14,8 +14,9 @@ from chirp_migrate.cli.verify import options_of
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Plan
+from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.workload.entry_points import Sizes
-from chirp_migrate.training.workload.hook import HookProblem, call_names, make_call
+from chirp_migrate.training.workload.hook import call_names, make_call
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.rollback import rollback
 
@@ -57,7 +58,7 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     try:
         assert call_names("chirp_verify.py:workload", sizes) == ["train"]
         assert make_call("chirp_verify.py:workload", "train", sizes)() == (5, 2, 32)
-    except HookProblem as problem:
+    except NotUsable as problem:
         raise AssertionError(problem) from problem
     finally:
         sys.modules.pop("chirp_verify")

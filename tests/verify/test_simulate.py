@@ -73,11 +73,6 @@ def test_cached_batches_take_steps_too() -> None:
     assert steps.take().steps == 3
 
 
-def test_a_step_of_no_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="longer than 0"):
-        SimulatedSteps(0.0)
-
-
 @pytest.mark.parametrize("shape", [(5, 1, 7, 9), (5, 300), (5, 2)])
 def test_the_stand_in_model_takes_any_samples_and_learns(shape: tuple[int, ...]) -> None:
     model = StandInModel(4, dropout_p=0.3)

@@ -7,24 +7,18 @@ are found as long as their parents live.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import time
 from contextlib import suppress
 
 import psutil
 
-__all__ = ["MARKER", "end_all", "new_mark"]
+__all__ = ["MARKER", "end_all"]
 
 MARKER = "CHIRP_MIGRATE_RUN"
-"""Environment variable that marks the processes of a run."""
+"""Environment variable that marks the processes of a run, by a value that no other run has."""
 
 _ROUNDS = 50
-
-
-def new_mark() -> str:
-    """A value for :data:`MARKER` that no other run has."""
-    return secrets.token_hex(16)
 
 
 def end_all(pid: int, mark: str, *, alive: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chirp_migrate.training.errors import NotUsable
 
-__all__ = ["WrongTree", "check_imports", "enter_tree", "importable", "missing_module"]
+__all__ = ["check_imports", "enter_tree", "importable", "missing_module"]
 
 _OURS = ("chirp_migrate", "chirpid_patch")
 _DISTRIBUTIONS = {
@@ -28,10 +28,6 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
-class WrongTree(NotUsable):
-    """Code was imported from the user's folder instead of the copy; the message is for the user."""
-
-
 def check_imports(tree: Path, origin: str) -> None:
     """See that no module was imported from ``origin``: an installed package would hide what is compared.
 
@@ -40,7 +36,7 @@ def check_imports(tree: Path, origin: str) -> None:
         origin: the user's folder; empty for none.
 
     Raises:
-        WrongTree: a module of the backend comes from there.
+        NotUsable: a module of the backend comes from there.
     """
     if not origin:
         return
@@ -51,7 +47,7 @@ def check_imports(tree: Path, origin: str) -> None:
         path = Path(file)
         own_environment = path.is_relative_to(sys.prefix) or "site-packages" in path.parts
         if path.is_relative_to(origin) and not path.is_relative_to(tree) and not own_environment:
-            raise WrongTree(
+            raise NotUsable(
                 f"{name} was imported from {origin} and not from the copy that is measured: it is installed in "
                 "development mode from a folder that is neither the root of PATH nor its src/; give as PATH the "
                 "folder that it is imported from"

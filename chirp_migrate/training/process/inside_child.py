@@ -53,22 +53,15 @@ class Parent:
         Raises:
             SystemExit: the parent is gone, and with it whoever would want the result.
         """
-        self._send(Ready(own_s(), time.time()))
+        self.send(Ready(own_s(), time.time()))
         self._heard()
 
     def say(self, text: str) -> None:
-        """Show a line of progress. Raises SystemExit where the parent is gone."""
-        self._send(Said(text))
+        """Show a line of progress."""
+        self.send(Said(text))
 
-    def answer(self, value: Any) -> None:
-        """Give what was asked for (a dataclass), as the last message."""
-        self._send(Answer(asdict(value)))
-
-    def fail(self, sentence: str, usage: bool = False) -> None:
-        """Say why there is no answer, as the last message; see :class:`~.messages.Failed`."""
-        self._send(Failed(sentence, usage))
-
-    def _send(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
+        """Send a message. Raises SystemExit where the parent is gone."""
         try:
             self._connection.send_bytes(pack(message))
         except OSError:
@@ -98,13 +91,13 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
     request = parent.request(kind)
     enter_tree(Path(request.tree))
     try:
-        parent.answer(act(request, parent))
+        parent.send(Answer(asdict(act(request, parent))))
     except NotUsable as problem:
-        parent.fail(str(problem), usage=True)
+        parent.send(Failed(str(problem), usage=True))
         return 1
     except Raised as raised:
         if not isinstance(raised.__cause__, NotUsable):
             traceback.print_exception(raised.__cause__)
-        parent.fail(str(raised))
+        parent.send(Failed(str(raised)))
         return 1
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,8 @@ def describe_environment() -> dict[str, Any]:
     """
     packages = {}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "python": {"version": sys.version, "executable": sys.executable},
         "packages": packages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import msgspec
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import MARKER, end_all, new_mark
+from chirp_migrate.training.process.descendants import MARKER, end_all
 from chirp_migrate.training.process.imports import missing_module
 from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack_request, unpack
 from chirp_migrate.training.process.output import Output
@@ -95,7 +96,7 @@ class Child(Generic[_T]):
         """CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours."""
 
     def __enter__(self) -> Child[_T]:
-        self._mark = new_mark()
+        self._mark = secrets.token_hex(16)
         with ExitStack() as stack:
             # What the child leaves there goes with it.
             temporary = stack.enter_context(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,10 @@ def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
 
 def contents(value: Any, place: str = "") -> dict[str, Any]:
     """Tensors, arrays and other leaves of a batch, by their place in it."""
-    if isinstance(value, Mapping):
-        parts: Iterator[tuple[str, Any]] = ((f"{place}[{key!r}]", item) for key, item in value.items())
-    elif isinstance(value, (list, tuple)):
-        parts = ((f"{place}[{number}]", item) for number, item in enumerate(value))
-    else:
+    if not isinstance(value, (Mapping, list, tuple)):
         return {place: torch.from_numpy(value) if _is_plain_array(value) else value}
-    return {inner: leaf for part, item in parts for inner, leaf in contents(item, part).items()}
+    items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
+    return {inner: leaf for key, item in items for inner, leaf in contents(item, f"{place}[{key!r}]").items()}
 
 
 def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
@@ -101,14 +98,9 @@ def described(dataset: Any) -> str:
 
 def _inner(dataset: Any) -> Any | None:
     """The first thing a dataset holds that is a dataset, too."""
-    held = getattr(dataset, "__dict__", {})
-    return next((value for value in held.values() if _is_dataset(value)), None)
-
-
-def _is_dataset(value: Any) -> bool:
-    if isinstance(value, torch.utils.data.Dataset):
-        return hasattr(value, "__getitem__") and hasattr(value, "__len__")
-    return False
+    held = getattr(dataset, "__dict__", {}).values()
+    datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
+    return next((one for one in datasets if hasattr(one, "__getitem__") and hasattr(one, "__len__")), None)
 
 
 def _is_plain_array(value: Any) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import Sizes
 
-__all__ = ["Arrays", "choose", "read_arrays", "with_data"]
+__all__ = ["Arrays", "choose", "occurrences", "read_arrays", "with_data"]
 
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
@@ -94,11 +94,16 @@ def with_data(sizes: Sizes, path: Path) -> Sizes:
 
 def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Positions of ``count`` samples, in order: as many of each class as there are, the first ones of it."""
-    occurrence = np.empty(len(labels), dtype=np.int64)
+    return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
+
+
+def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many samples of the same class come before each sample."""
+    found = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)
-        occurrence[positions] = np.arange(len(positions))
-    return np.sort(np.argsort(occurrence, kind="stable")[:count])
+        found[positions] = np.arange(len(positions))
+    return found
 
 
 def _load(path: Path) -> tuple[NDArray[Any] | None, ...]:

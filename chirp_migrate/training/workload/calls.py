@@ -48,7 +48,7 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes
     of its own; a command is run as it is.
 
     Raises:
-        HookProblem: the hook gives no such call.
+        NotUsable: the hook gives no such call.
     """
     if entry.source is Source.COMMAND:
         return lambda: run_command(entry, sizes)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.training.workload.arrays import choose, read_arrays
+from chirp_migrate.training.workload.arrays import choose, occurrences, read_arrays
 from chirp_migrate.training.workload.entry_points import Sizes
 
 __all__ = ["TrainingData", "make_training_data"]
@@ -85,10 +85,7 @@ def _stored(sizes: Sizes, path: Path) -> TrainingData:
         authors = np.unique(found.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if found.authors is None or authors.max() + 1 < 2 * sizes.folds:
         # Too few of them to split by: dealt out within each class, so that every author meets every class.
-        authors = np.empty_like(labels)
-        for label in np.unique(labels):
-            members = np.flatnonzero(labels == label)
-            authors[members] = np.arange(len(members)) % (_AUTHORS_PER_FOLD * sizes.folds)
+        authors = occurrences(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *found.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 

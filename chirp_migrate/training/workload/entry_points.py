@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from chirp_migrate.console.text import count
 from chirp_migrate.training.errors import InvalidTree
 
 __all__ = [
@@ -163,18 +164,18 @@ class Discovery:
         """The workload, as one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
-        amount = f"batch {sizes.batch_size}, {_count(sizes.epochs, 'epoch')}"
+        amount = f"batch {sizes.batch_size}, {count(sizes.epochs, 'epoch')}"
         if self.source is Source.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
-                f"{_count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"{count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
                 f"was asked for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
         return (
-            f"{sizes.samples} {what}, {_count(sizes.classes, 'class')}, {amount}, "
-            f"{_count(sizes.folds, 'fold')}, {self.model}."
+            f"{sizes.samples} {what}, {count(sizes.classes, 'class')}, {amount}, "
+            f"{count(sizes.folds, 'fold')}, {self.model}."
         )
 
 
@@ -299,12 +300,9 @@ def _parameters(function: ast.stmt) -> tuple[str, ...]:
 def _find_model(utils: Path) -> str:
     path = utils / "models.py"
     tree = _parse(path) if path.is_file() else None
-    if tree is not None:
-        candidates = list(_models(tree))
-        if "BirdCNN" in candidates:
-            return "utils.models:BirdCNN"
-        if candidates:
-            return f"utils.models:{candidates[0]}"
+    candidates = [] if tree is None else list(_models(tree))
+    if candidates:
+        return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
         f"no model found in {path}: verify trains BirdCNN or the first class there with num_classes; name another with "
         "--model package.module:ClassName."
@@ -320,8 +318,3 @@ def _models(tree: ast.Module) -> Iterator[str]:
             constructor = isinstance(item, ast.FunctionDef) and item.name == "__init__"
             if constructor and _parameters(item)[1:2] == ("num_classes",):
                 yield node.name
-
-
-def _count(number: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

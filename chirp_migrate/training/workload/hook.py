@@ -20,13 +20,9 @@ from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.process.imports import importable
 from chirp_migrate.training.workload.entry_points import Sizes
 
-__all__ = ["HookProblem", "call_names", "file_of", "is_reference", "make_call"]
+__all__ = ["call_names", "file_of", "is_reference", "make_call"]
 
 _LONGEST_NAME = 60
-
-
-class HookProblem(NotUsable):
-    """The function is not there, or does not give what it should; the message is for the user."""
 
 
 def is_reference(text: str) -> bool:
@@ -50,7 +46,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
     """Names of the training calls, in the order in which they are to run.
 
     Raises:
-        HookProblem: see there.
+        NotUsable: the function is not there, or does not give what it should.
     """
     return list(_calls(reference, sizes))
 
@@ -59,26 +55,26 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
     """The training call ``name``, on objects of its own.
 
     Raises:
-        HookProblem: see there.
+        NotUsable: the function is not there, or does not give what it should.
     """
     calls = _calls(reference, sizes)
     if name not in calls:
-        raise HookProblem(f"{reference} gives no call named {name!r} here, but {', '.join(calls)}")
+        raise NotUsable(f"{reference} gives no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
 def _calls(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
     calls = _function(reference)(sizes)
     if not isinstance(calls, Mapping) or not calls:
-        raise HookProblem(
+        raise NotUsable(
             f"{reference} returned {type(calls).__name__}{' without entries' if isinstance(calls, Mapping) else ''}: "
             'it must return a dictionary of functions to call, such as {"train": lambda: train(dataset)}'
         )
     for name, call in calls.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise HookProblem(f"{reference} names a call {name!r}: a name is a short text of printable characters")
+            raise NotUsable(f"{reference} names a call {name!r}: a name is a short text of printable characters")
         if not callable(call):
-            raise HookProblem(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
+            raise NotUsable(f"{reference} gives {type(call).__name__} for {name!r}: it must be a function to call")
     return calls
 
 
@@ -86,12 +82,11 @@ def _function(reference: str) -> Callable[[Sizes], Any]:
     place, _, name = reference.rpartition(":")
     module = importable(place)
     if module is None:
-        raise HookProblem(f"{place} does not exist in this tree")
-    function = getattr(importlib.import_module(module), name, None)
+        raise NotUsable(f"{place} does not exist in this tree")
+    function: Callable[[Sizes], Any] | None = getattr(importlib.import_module(module), name, None)
     if not callable(function):
-        raise HookProblem(f"{place} has no function {name}")
-    found: Callable[[Sizes], Any] = function
-    return found
+        raise NotUsable(f"{place} has no function {name}")
+    return function
 
 
 def _is_file(place: str) -> bool:

@@ -14,16 +14,12 @@ from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.process.run_child import ending
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
-__all__ = ["PLACEHOLDERS", "CommandFailed", "run_command"]
+__all__ = ["PLACEHOLDERS", "run_command"]
 
 PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
 """What ``{…}`` may stand for in the words of a command: this interpreter, and the sizes."""
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
-
-
-class CommandFailed(NotUsable):
-    """The command could not be run, or did not end well; the message is for the user."""
 
 
 def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
@@ -33,7 +29,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
         ``exit code``, and ``result``: what is in the result file (its SHA-256 where it is not JSON), if one is named.
 
     Raises:
-        CommandFailed: it is not found, ends with an exit code other than 0, or leaves no result file.
+        NotUsable: it is not found, ends with an exit code other than 0, or leaves no result file.
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
@@ -42,9 +38,9 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)
     except OSError as error:
-        raise CommandFailed(f"{words[0]} cannot be run ({error.strerror})") from None
+        raise NotUsable(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
-        raise CommandFailed(f"the command ended with {ending(ended.returncode)}")
+        raise NotUsable(f"the command ended with {ending(ended.returncode)}")
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _content(result)}
 
 
@@ -68,7 +64,7 @@ def _content(result: Path) -> Any:
     try:
         content = result.read_bytes()
     except OSError as error:
-        raise CommandFailed(f"the command left no {result} to compare ({error.strerror})") from None
+        raise NotUsable(f"the command left no {result} to compare ({error.strerror})") from None
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

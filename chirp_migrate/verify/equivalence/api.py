@@ -107,7 +107,8 @@ def missing_from(
         for name, signature in names.items():
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
-            elif isinstance(signature, list) and not _accepts(now[name], signature, by_name=not _is_forward(name)):
+            # Modules are called as ``module(x)``: what ``forward`` calls its input is no part of how it is used.
+            elif isinstance(signature, list) and not _accepts(now[name], signature, not name.endswith(".forward")):
                 problems.append(f"{module}.{name} no longer takes the same arguments: {_text(now[name])}")
     return problems
 
@@ -136,11 +137,6 @@ def _accepts(after: Signature | str, before: Signature, by_name: bool) -> bool:
     by_position = [p for p in after if p[1].startswith("POSITIONAL")]
     in_front = by_position[: sum(p[1].startswith("POSITIONAL") for p in before)]
     return all(p not in in_front and (p[2] or p[1].startswith("VAR")) for p in added)
-
-
-def _is_forward(name: str) -> bool:
-    """Modules are called as ``module(x)``, so what ``forward`` calls its input is no part of how it is used."""
-    return name.endswith(".forward")
 
 
 def _text(signature: Signature | str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,14 +68,11 @@ def _walk(value: Any, path: str, leaves: dict[str, str], parents: tuple[int, ...
     parents = (*parents, id(value))
     if isinstance(value, torch.nn.Module):
         value = value.state_dict()
-    if isinstance(value, Mapping):
+    if isinstance(value, (Mapping, list, tuple)):
         leaves[path] = f"{_kind(value)} of {len(value)}"
-        for key, item in value.items():
+        items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
             _walk(item, f"{path}[{key!r}]", leaves, parents)
-    elif isinstance(value, (list, tuple)):
-        leaves[path] = f"{_kind(value)} of {len(value)}"
-        for index, item in enumerate(value):
-            _walk(item, f"{path}[{index}]", leaves, parents)
     elif isinstance(value, (set, frozenset)):
         leaves[path] = f"set {sorted(map(repr, value))}"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import index as as_int
 from types import FunctionType
@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 
-__all__ = ["Level", "levels", "name_of", "plain_level"]
+__all__ = ["Level", "levels", "name_of"]
 
 _DEEPEST = 12
 
@@ -56,11 +56,6 @@ def levels(dataset: Any) -> list[Level]:
         else:
             return found
     return found
-
-
-def plain_level(found: Sequence[Level], is_random: Callable[[Any], bool]) -> Level | None:
-    """The first level whose samples are not random: the samples before they are augmented. None when all are."""
-    return next((level for level in found if not is_random(level.dataset)), None)
 
 
 def name_of(dataset: Any) -> str:

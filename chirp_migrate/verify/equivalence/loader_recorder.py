@@ -13,9 +13,10 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
-from chirp_migrate.verify.equivalence.walk import Known, Walk, random_state_kept
+from chirp_migrate.verify.equivalence.walk import Known, Walk
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
+from chirpid_patch.randomness.random_states import unmoved_generators
 
 __all__ = ["DRAWS", "LoaderWatch"]
 
@@ -112,7 +113,7 @@ class LoaderWatch(Interception):
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
-        with random_state_kept():
+        with unmoved_generators():
             walk = Walk.begin(loader, number, self._known)
         self._walks.append(walk)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import context, reduction
 from typing import Any
@@ -39,8 +37,12 @@ def why_not_picklable(loader: Any) -> str:
 def _round_trip(value: Any) -> None:
     buffer = io.BytesIO()
     kept: list[Any] = []
-    with _spawning():
+    before = context.get_spawning_popen()
+    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
+    try:
         _Pickler(buffer, kept).dump(value)
+    finally:
+        context.set_spawning_popen(before)
     buffer.seek(0)
     _Unpickler(buffer, kept).load()
 
@@ -92,13 +94,3 @@ class _Starting:
     def duplicate_for_child(self, descriptor: int) -> int:
         """Nothing is started, so nothing is duplicated."""
         return descriptor
-
-
-@contextmanager
-def _spawning() -> Iterator[None]:
-    before = context.get_spawning_popen()
-    context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        context.set_spawning_popen(before)

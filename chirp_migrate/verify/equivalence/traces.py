@@ -6,6 +6,7 @@ import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -187,7 +188,7 @@ def _comparable(a: Trace, b: Trace) -> bool:
 def _is_shuffled(record: Trace) -> bool:
     """By the order of the samples where it is known, else by the kind of sampler."""
     if len(set(record.indices)) > 2:
-        return any(later < earlier for earlier, later in zip(record.indices, record.indices[1:], strict=False))
+        return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import index as as_int
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from chirp_migrate.verify.equivalence.augmentation import Draw, draws_of, pair_statistics, repeats, sample_statistics
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
-from chirp_migrate.verify.equivalence.identity import Level, levels, name_of, plain_level
+from chirp_migrate.verify.equivalence.identity import Level, levels, name_of
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.equivalence.traces import sketch
 from chirp_migrate.verify.spec import Trace
+from chirpid_patch.randomness.random_states import unmoved_generators
 
-__all__ = ["Known", "Walk", "is_random", "random_state_kept"]
+__all__ = ["Known", "Walk", "is_random"]
 
 _FETCHES = 6
 _FETCHED_SAMPLES = 3
@@ -80,7 +78,6 @@ class Walk:
         dataset = loader.dataset
         by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
         found = levels(dataset) if by_index else [Level(dataset)]
-        collate = loader.collate_fn
         record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
@@ -92,14 +89,15 @@ class Walk:
             base=known.name_of(found[-1].dataset) if by_index else "",
             unpicklable=why_not_picklable(loader),
         )
-        plain = plain_level(found[1:], lambda below: _varies(below, collate)) if record.random else None
+        below = found[1:] if record.random else []
+        plain = next((level for level in below if not _varies(level.dataset, loader.collate_fn)), None)
         return cls(loader, record, found[-1], plain, record.available, known)
 
     def saw(self, batch: Any) -> None:
         """Add a batch."""
         record = self.record
         tensors = list(_tensors(batch))
-        size = _batch_size(tensors)
+        size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
         rows = _row_hashes(tensors, size)
         whole = Hash(b"".join(rows))
         for tensor in tensors:
@@ -187,7 +185,7 @@ class Walk:
         """The tensors of the batch as it is without augmentation; none when they cannot be known."""
         if self.plain is None or not indices:
             return []
-        with random_state_kept():
+        with unmoved_generators():
             try:
                 samples = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
@@ -205,7 +203,7 @@ def is_random(loader: Any) -> bool:
     dataset = loader.dataset
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         return False
-    with random_state_kept():
+    with unmoved_generators():
         return _varies(dataset, loader.collate_fn)
 
 
@@ -240,32 +238,12 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     """Tensors of a batch, in order; other leaves stand for nothing that training computes with."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _batch_size(tensors: list[torch.Tensor]) -> int:
-    """Length of the first tensor that has one."""
-    return next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
 
 
 def _names_each_sample_once(sampler: Any) -> bool:
     if isinstance(sampler, RandomSampler):
         return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
     return isinstance(sampler, SequentialSampler)
-
-
-@contextmanager
-def random_state_kept() -> Iterator[None]:
-    """The global random generators are put back to where they were."""
-    python, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy_state)
-        torch.set_rng_state(torch_state)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from chirp_migrate.training.watch.interception import Interception
+from chirpid_patch.device.moving import mapped
 
 __all__ = ["CachedLoading"]
 
@@ -22,15 +23,11 @@ class CachedLoading(Interception):
     """Context manager under which loaders yield a cached batch, as often and as large as their real ones.
 
     Attributes:
-        making_s: seconds spent making cached batches since the last :meth:`reset`, to be left out of the time.
+        making_s: seconds spent making cached batches, to be left out of the time.
     """
 
     def __init__(self) -> None:
         super().__init__(self._repeat)
-        self.making_s = 0.0
-
-    def reset(self) -> None:
-        """Begin a new entry point."""
         self.making_s = 0.0
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -49,17 +46,4 @@ class CachedLoading(Interception):
         for _ in range(whole):
             yield batch
         if rest and not loader.drop_last:
-            yield _first(batch, rest)
-
-
-def _first(batch: Any, count: int) -> Any:
-    """The first ``count`` samples of a batch, in the same containers."""
-    if isinstance(batch, torch.Tensor):
-        return batch[:count] if batch.ndim > 0 else batch
-    if isinstance(batch, dict):
-        return {key: _first(value, count) for key, value in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_first(value, count) for value in batch)
-    if isinstance(batch, list):
-        return [_first(value, count) for value in batch]
-    return batch
+            yield mapped(batch, lambda part: part[:rest] if isinstance(part, Tensor) and part.ndim > 0 else part)

@@ -20,6 +20,7 @@ import torch
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.verify.spec import StepCount
+from chirpid_patch.loading.batch_timer import BatchTimer
 
 __all__ = ["SimulatedSteps", "StandInModel"]
 
@@ -52,8 +53,6 @@ class SimulatedSteps(Interception):
     """
 
     def __init__(self, step_s: float) -> None:
-        if step_s <= 0:
-            raise ValueError("a simulated step must take longer than 0 seconds")
         super().__init__(self._step)
         self.step_s = step_s
         self._count = StepCount()
@@ -85,17 +84,16 @@ class SimulatedSteps(Interception):
     def _step(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self._active:
             return start()
-        taken: float | None = None
+        timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:
             """Ends the step of the batch before, then takes the next batch."""
-            nonlocal taken
-            if taken is not None:
-                began, taken = taken, None
-                self.worked(time.perf_counter() - began)
+            own_work_s = timer.ask()
+            if own_work_s is not None:
+                self.worked(own_work_s)
             batch = advance()
             if torch.is_grad_enabled():
-                taken = time.perf_counter()
+                timer.arrive()
             return batch
 
         return PassingIterator(self, loader, start(), around)
