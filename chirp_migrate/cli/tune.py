@@ -15,6 +15,7 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
+from chirp_migrate.training.process import machine
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.recommend import tune_report
@@ -159,11 +160,9 @@ def tune(
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
         raise
-    from chirp_migrate.training.process import (
-        machine,  # torch, which takes a second, is not needed for help and wrong options
-    )
+    from chirpid_patch.machine.cpus import usable_cpus  # torch, which takes a second: not for help and wrong options
 
-    found = machine.describe(machine.usable_cpus())
+    found = machine.describe(usable_cpus())
     report = tune_report(findings, found, machine.line(found), f"chirp-migrate {__version__}")
     output.write(report)
     if target is not None:

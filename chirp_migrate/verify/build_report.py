@@ -28,6 +28,7 @@ from chirp_migrate.verify.session import Measurements, judged
 from chirp_migrate.verify.timing.children import SIDES
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped
 from chirp_migrate.verify.verdict import Verdict
+from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["build_report", "failed_report", "rounds_line"]
 
@@ -105,7 +106,7 @@ def build_report(
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
     """The verdict ``failed``, with the end of what the project's code printed."""
-    on = machine.describe(machine.usable_cpus())
+    on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
         exit_code=failure.exit_code,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport
@@ -18,6 +17,7 @@ from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.trial import fitted, try_out
+from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["verification"]
 
@@ -41,7 +41,7 @@ def verification(
     Raises:
         WorkloadFailed: the project's code failed on one of the sides.
     """
-    options = replace(options, threads=options.threads or machine.usable_cpus())
+    options = replace(options, threads=options.threads or usable_cpus())
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder).resolve()
         trees, notes = make_sides(root, before, options, scratch)

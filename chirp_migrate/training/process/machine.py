@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe", "describe_environment", "line", "usable_cpus"]
+__all__ = ["describe", "describe_environment", "line"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PACKAGES = (
@@ -25,16 +25,11 @@ _VARIABLES = (
 """Beginnings of the names of variables that change how fast, or what, PyTorch computes; none of them holds a secret."""
 
 
-def usable_cpus() -> int:
-    """CPUs that this process may use: its affinity and quota, not those of the machine."""
-    from chirpid_patch.machine.cpus import usable_cpus as count  # takes PyTorch, which a look at the help does not need
-
-    return count()
-
-
 def describe(threads: int) -> dict[str, Any]:
     """Processor, usable CPUs, accelerator, torch, the compute threads it is given, Python and system."""
     import torch
+
+    from chirpid_patch.machine.cpus import usable_cpus
 
     return {
         "processor": _processor(),

@@ -231,12 +231,10 @@ def discover(root: Path, model: str | None = None) -> Discovery:
     left_out: list[str] = []
     for module in TRAINING_MODULES:
         path = utils / f"{module}.py"
-        if not path.is_file():
-            left_out.append(f"utils/{module}.py: not in this backend")
-            continue
         tree = _parse(path)
         if tree is None:
-            left_out.append(f"utils/{module}.py: cannot be parsed")
+            why = "cannot be parsed" if path.is_file() else "not in this backend"
+            left_out.append(f"utils/{module}.py: {why}")
             continue
         entry_points, reasons = _in_module(f"utils.{module}", tree)
         found += entry_points
@@ -251,6 +249,8 @@ def discover(root: Path, model: str | None = None) -> Discovery:
 
 
 def _parse(path: Path) -> ast.Module | None:
+    if not path.is_file():
+        return None
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
     except (SyntaxError, ValueError):
@@ -299,7 +299,7 @@ def _parameters(function: ast.stmt) -> tuple[str, ...]:
 
 def _find_model(utils: Path) -> str:
     path = utils / "models.py"
-    tree = _parse(path) if path.is_file() else None
+    tree = _parse(path)
     candidates = [] if tree is None else list(_models(tree))
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"

@@ -98,7 +98,7 @@ def compare_traces(
             notes.append(f"{label}: {what} differ in two runs of the side before, too: compared by their distribution")
         else:
             differences = compare_entry(old.traces, new.traces)
-            if again is not None and _losses_vary(old.traces, again[label].traces):
+            if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
                 unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
@@ -202,10 +202,6 @@ def _distribution_test(label: str, name: str, before: list[float], after: list[f
     means = [sum(values) / len(values) for values in (before, after)]
     text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
     return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
-
-
-def _losses_vary(once: Sequence[Trace], again: Sequence[Trace]) -> bool:
-    return [record.losses for record in once] != [record.losses for record in again]
 
 
 def _without_values(record: Trace, batches: bool) -> Trace:

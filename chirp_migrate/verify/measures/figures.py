@@ -134,15 +134,16 @@ def figures(side: SideMeasures) -> dict[str, float | None]:
     waits = [wait for walk in training for wait in walk.waits_s[1:]]
     lengths = [seconds for entry in side.entries.values() for seconds in epochs(entry)]
     seconds = sum(entry.seconds for entry in side.entries.values())
+    busy = [point.gpu_percent for point in side.usage if point.gpu_percent is not None]
     slope = memory_slope(side)
     return {
         "epoch_s": statistics.median(lengths) if lengths else None,
-        **{f"wait_p{share}_ms": _percentile(waits, share, 1e3) for share in (50, 95, 99)},
+        **{f"wait_p{share}_ms": _percentile_ms(waits, share) for share in (50, 95, 99)},
         "wait_variation": float(np.std(waits) / np.mean(waits)) if len(waits) > 1 else None,
-        "first_batch_ms": _percentile([walk.waits_s[0] for walk in training], 50, 1e3),
+        "first_batch_ms": _percentile_ms([walk.waits_s[0] for walk in training], 50),
         "waiting_percent": 100 * sum(sum(walk.waits_s) for walk in walks) / seconds if seconds > 0 else None,
         **_augmentation(side),
-        "gpu_percent": _mean(point.gpu_percent for point in side.usage),
+        "gpu_percent": statistics.fmean(busy) if busy else None,
         "gpu_memory_mib": _most(point.gpu_bytes for point in side.usage),
         "memory_mib": _most(point.memory_bytes for point in side.usage),
         "resident_mib": _most(point.resident_bytes for point in side.usage),
@@ -232,13 +233,8 @@ def _readings(walks: Sequence[Walk]) -> Mapping[int, list[int]]:
     return found
 
 
-def _percentile(values: Sequence[float], share: float, scale: float) -> float | None:
-    return float(np.percentile(values, share)) * scale if values else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
+    return 1e3 * float(np.percentile(seconds, share)) if seconds else None
 
 
 def _most(values: Iterable[int | None]) -> float | None:
