@@ -137,15 +137,10 @@ class Judge:
 
     def verdicts(self) -> dict[str, Verdict]:
         """Each entry point's own verdict."""
-        slower, undecided = set(self.slower()), set(self.undecided())
-        return {
-            label: Verdict.SLOWER
-            if label in slower
-            else Verdict.UNDECIDED
-            if label in undecided
-            else self._not_slower(timing)
-            for label, timing in self.entries.items()
-        }
+        own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
+        own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
+        own.update(dict.fromkeys(self.undecided(), Verdict.UNDECIDED))
+        return own
 
     def decide(self, differences: tuple[str, ...] = (), left_out: int = 0) -> Decision:
         """Judge a finished verification.

@@ -7,15 +7,15 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.background_load import own_s
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack, unpack
+from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
 
 __all__ = ["Parent", "serve"]
 
@@ -41,7 +41,7 @@ class Parent:
 
     def request(self, kind: type[_R]) -> _R:
         """What is to be done."""
-        return unpack(self._heard(), kind)
+        return read_as(read_json(self._heard()), kind)
 
     def wait_for_turn(self) -> None:
         """Say that what comes next is prepared, and wait until it is wanted.
@@ -63,7 +63,7 @@ class Parent:
     def send(self, message: Message) -> None:
         """Send a message. Raises SystemExit where the parent is gone."""
         try:
-            self._connection.send_bytes(pack(message))
+            self._connection.send_bytes(as_bytes(message, indent=None))
         except OSError:
             raise SystemExit(_GONE) from None
 
@@ -91,7 +91,7 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
     request = parent.request(kind)
     enter_tree(Path(request.tree))
     try:
-        parent.send(Answer(asdict(act(request, parent))))
+        parent.send(Answer(act(request, parent)))
     except NotUsable as problem:
         parent.send(Failed(str(problem), usage=True))
         return 1

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-__all__ = ["Answer", "Failed", "Message", "Ready", "Said", "pack", "pack_request", "unpack"]
-
-_T = TypeVar("_T")
+__all__ = ["Answer", "Failed", "Message", "Ready", "Said"]
 
 
 class Ready(msgspec.Struct, tag="ready", frozen=True):
@@ -44,33 +40,10 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
 
 
 class Answer(msgspec.Struct, tag="answer", frozen=True):
-    """What the child was asked for, as plain values."""
+    """What the child was asked for: a dataclass, which arrives as plain values."""
 
     value: Any
 
 
 Message = Ready | Said | Failed | Answer
 """What a child sends; a parent sends the request, and then something, whatever it is, for each turn."""
-
-
-def pack(message: Message) -> bytes:
-    """A message as bytes. The standard library writes them: it knows infinities, and text that is no Unicode."""
-    fields = {name: getattr(message, name) for name in message.__struct_fields__}
-    return json.dumps({"type": message.__struct_config__.tag, **fields}).encode()
-
-
-def pack_request(request: Any) -> bytes:
-    """A request (a dataclass) as bytes."""
-    return json.dumps(asdict(request)).encode()
-
-
-def unpack(data: bytes, kind: type[_T]) -> _T:
-    """Read a message or a request.
-
-    Raises:
-        ValueError: it is none of that type.
-    """
-    try:
-        return msgspec.convert(json.loads(data), kind)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None

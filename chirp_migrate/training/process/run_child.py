@@ -19,11 +19,12 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
+from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all
 from chirp_migrate.training.process.imports import missing_module
-from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said, pack_request, unpack
+from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
 from chirp_migrate.training.process.output import Output
 
 __all__ = ["Child", "Role", "ending", "workload_failed"]
@@ -120,7 +121,7 @@ class Child(Generic[_T]):
                 )
             stack.callback(_end, self._process, self._mark)
             self._output.started()
-            self._tell(pack_request(self._request))
+            self._tell(as_bytes(self._request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -195,7 +196,8 @@ class Child(Generic[_T]):
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._process.pid, self._mark), {"alive": True})
         late.start()
         try:
-            return unpack(self._connection.recv_bytes(_LARGEST_MESSAGE), Message)  # type: ignore[arg-type]
+            found = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
+            return read_as(found, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
                 self._fail(self._too_long())

@@ -48,7 +48,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
     Raises:
         NotUsable: the function is not there, or does not give what it should.
     """
-    return list(_calls(reference, sizes))
+    return [name[:] for name in _calls(reference, sizes)]  # plain text, whatever kind of text the keys are
 
 
 def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
