@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -61,6 +61,7 @@ class Rule(ABC):
         trigger: words of which at least one occurs in any text this rule can have something to say about.
         beside: words of which each occurs in such a text, too.
         shape: what such a text matches somewhere.
+        tests: what such a text passes besides.
         counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
             the ledger of a run counts it.
         finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
@@ -75,6 +76,7 @@ class Rule(ABC):
     trigger: ClassVar[tuple[str, ...]]
     beside: ClassVar[tuple[str, ...]] = ()
     shape: ClassVar[re.Pattern[str] | None] = None
+    tests: ClassVar[tuple[Callable[[str], bool], ...]] = ()
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
     for_the_curious: ClassVar[bool] = False
@@ -99,7 +101,8 @@ class Rule(ABC):
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
         worded = any(word in text for word in self.words(project)) and all(word in text for word in self.beside)
-        return worded and (self.shape is None or self.shape.search(text) is not None)
+        passes = worded and all(test(text) for test in self.tests)
+        return passes and (self.shape is None or self.shape.search(text) is not None)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.

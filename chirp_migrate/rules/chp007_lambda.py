@@ -61,10 +61,7 @@ class PicklableFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = ("lambda",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Modules with lambdas, and with words for what may hold them."""
-        return super().concerns(text, project) and may_have_destinations(text)
+    tests = (may_have_destinations,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a lambda may go anywhere."""

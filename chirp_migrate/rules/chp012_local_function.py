@@ -61,11 +61,8 @@ class LocalFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = ("def",)
+    tests = (may_have_destinations,)
     shape = re.compile(r"(?m)^[ \t]+(async[ \t]+)?def\b")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Modules with functions that are indented, and with words for what may hold them."""
-        return super().concerns(text, project) and may_have_destinations(text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a local function may go anywhere."""

@@ -73,11 +73,8 @@ class NonBlockingTransfer(Rule):
     safety = Safety.SAFE
     for_the_curious = True
     trigger = (".to", ".cuda")
+    tests = (may_use_loader,)
     shape = _TRANSFER
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a word for a loader, and a transfer that may block."""
-        return may_use_loader(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader moves something."""

@@ -37,11 +37,8 @@ class LoaderRestarted(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("next",)
+    tests = (may_use_loader,)
     shape = _NEXT
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that take the first of something, and have a word for a loader."""
-        return may_use_loader(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where the first of something is taken in a loop."""

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.loops.loop_accumulators import summed_on_device
 from chirp_migrate.analysis.loops.loop_losses import NotProven
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, batch_loops
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
@@ -58,11 +58,8 @@ class ItemInLoop(Rule):
     safety = Safety.SAFE
     for_the_curious = True
     trigger = (".item", "float(", "int(")
+    tests = (may_use_loader, may_move)
     shape = _READ
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that read numbers of tensors, move something to a device, and have a word for a loader."""
-        return may_use_loader(text) and may_move(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something and reads a number."""
@@ -73,7 +70,7 @@ class ItemInLoop(Rule):
         for loop, targets in reversed(list(batch_loops(module, project))):  # what stands behind two: of the inner first
             there = DeviceLoop(module, loop, targets)
             waits = there.waits() if there.moves else []
-            numbers = [one for one in waits if one.kind is WaitKind.NUMBER]
+            numbers = [one for one in waits if one.is_number]
             if not numbers:
                 continue
             try:

@@ -10,7 +10,7 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, WaitKind, batch_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, batch_loops
 from chirp_migrate.rules.api import (
     Mention,
     Module,
@@ -41,11 +41,8 @@ class CopiesInLoop(Rule):
     safety = Safety.ADVICE
     for_the_curious = True
     trigger = (".cpu", ".numpy", ".tolist")
+    tests = (may_use_loader, may_move)
     shape = _COPY
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that copy tensors, move something to a device, and have a word for a loader."""
-        return may_use_loader(text) and may_move(text) and super().concerns(text, project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something to a device and copies something."""
@@ -55,7 +52,7 @@ class CopiesInLoop(Rule):
         """List copies in loops over loaders that are only collected, or gone through one by one."""
         for loop, targets in batch_loops(module, project):
             there = DeviceLoop(module, loop, targets)
-            copies = [one for one in there.waits() if one.kind is WaitKind.COPY] if there.moves else []
+            copies = [one for one in there.waits() if not one.is_number] if there.moves else []
             by_advice: dict[str, list[Wait]] = {}
             for one in copies:
                 instead = _instead(module, loop, one)

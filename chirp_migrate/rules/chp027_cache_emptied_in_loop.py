@@ -41,10 +41,7 @@ class CacheEmptiedInLoop(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with such a call and a word for a loader."""
-        return may_use_loader(text) and super().concerns(text, project)
+    tests = (may_use_loader,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader has such a call."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
 import libcst as cst
@@ -38,13 +37,6 @@ _SOMETIMES = re.compile(
 )
 
 
-class WaitKind(Enum):
-    """What the program waits for: one number, or a copy of a tensor."""
-
-    NUMBER = "number"
-    COPY = "copy"
-
-
 @dataclass(frozen=True)
 class Wait:
     """One expression that waits for the device.
@@ -52,12 +44,12 @@ class Wait:
     Attributes:
         node: the whole of it, what is chained behind included.
         value: the tensor that is waited for.
-        kind: what it is waited for.
+        is_number: whether it is waited for one number, and not for a copy of a tensor.
     """
 
     node: cst.Call
     value: cst.BaseExpression
-    kind: WaitKind
+    is_number: bool
 
 
 def batch_loops(
@@ -148,8 +140,8 @@ class DeviceLoop(LoopNames[bool]):
             if not isinstance(call, cst.Call) or value is None or not is_each_step(self._module, self.loop, call):
                 continue
             whole, methods = self._chain(call)
-            number = not isinstance(call.func, cst.Attribute) or "item" in methods
-            found[whole] = Wait(whole, value, WaitKind.NUMBER if number else WaitKind.COPY)
+            is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
+            found[whole] = Wait(whole, value, is_number)
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
 
     def _waited_for(self, call: cst.Call) -> cst.BaseExpression | None:
