@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
 
@@ -11,14 +10,12 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import counted_loops
 from chirp_migrate.analysis.qualified_names import PROGRESS
 from chirp_migrate.edits.statements import first_in_block
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
 _LOOP = re.compile(r"^[ \t]*for\b[^\r\n]*\b(range|trange)\b", re.MULTILINE)
-_NAMED = (ast.Name, ast.Attribute, ast.Starred)
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
@@ -55,13 +52,6 @@ class SetEpoch(Rule):
             return False
         has_samplers = backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler")
         return has_samplers and super().concerns(text, project)
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a counted loop has another loop in it, or gives something to a call."""
-        inside = [one for loop in counted_loops(outline) for one in outline.inside(loop)]
-        calls = [one for one in inside if isinstance(one, ast.Call)]
-        given = [part for one in calls for part in (*one.args, *(keyword.value for keyword in one.keywords))]
-        return any(isinstance(one, ast.For) for one in inside) or any(isinstance(one, _NAMED) for one in given)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""

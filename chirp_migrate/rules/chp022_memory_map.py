@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
+from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
 _NONE = cst.Name("None")
@@ -25,10 +24,6 @@ class PickledMemoryMap(Rule):
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
     beside = ("__init__",)
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a class may be a dataset."""
-        return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import batch_uses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import loader_flow
-from chirp_migrate.rules.api import CallEdit, Module, Outline, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
@@ -46,19 +45,6 @@ class DeviceResident(Rule):
     for_the_curious = True
     trigger = (_FACTORY,)
     shape = _CALL
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Where a loop may move its batches, here or in a function of another module that may be given the loader."""
-        inside = (one for loop in outline.find(ast.For, ast.AsyncFor) for one in outline.inside(loop))
-        if any(isinstance(one, ast.Attribute) and one.attr in ("to", "cuda") for one in inside):
-            return True
-        called = {name for call in outline.find(ast.Call) for name in project.possible_names(outline, call.func)}
-        return any(
-            project.defines(name)
-            and project.base_classes(name) is None
-            and project.resolve(name).rpartition(".")[0] != outline.name
-            for name in called
-        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Give the factory the device that all loops over its loader move their batches to."""

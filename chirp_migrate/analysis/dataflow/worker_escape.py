@@ -279,8 +279,7 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
 # of another package. What becomes of the others is not followed.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_KEEPERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Dict)
+_KEEPERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Dict, ast.arguments)
 _BUNDLES = (ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp, ast.Starred)
 
 
@@ -314,8 +313,6 @@ def _may_go(outline: Outline, project: Project, node: ast.AST, depth: int = 0) -
         return isinstance(call, ast.Call) and _may_take(outline, project, call, parent.arg)
     if isinstance(parent, ast.Call):
         return node is not parent.func and _may_take(outline, project, parent, None)
-    if isinstance(parent, ast.arguments):
-        return _default_may_go(outline, project, parent, node, depth)
     return isinstance(parent, _KEEPERS) or (
         isinstance(parent, ast.Return) and _may_return(outline, project, parent, depth)
     )
@@ -331,21 +328,6 @@ def _may_take(outline: Outline, project: Project, call: ast.Call, keyword: str |
         or (keyword is None and not _KEYWORDS.isdisjoint(project.parameter_names(name)))
         or inherits(project, name, DATASET)
         for name in project.possible_names(outline, call.func)
-    )
-
-
-def _default_may_go(outline: Outline, project: Project, given: ast.arguments, default: ast.AST, depth: int) -> bool:
-    """Whether what a parameter is where none is given may go somewhere; see ``Destinations._parameter``."""
-    positional = zip([*given.posonlyargs, *given.args][::-1], given.defaults[::-1], strict=False)
-    pairs = [*positional, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    name, function = next(one.arg for one, value in pairs if value is default), outline.parents[given]
-    reads = [one for one in outline.inside(function) if isinstance(one, ast.Name) and one.id == name]
-    if name in _LOADER_KEYWORDS or depth > _DEPTH_LIMIT:
-        return True
-    return any(
-        next(around for around in outline.ancestors(one) if isinstance(around, _SCOPES)) is not function
-        or _may_go(outline, project, one, depth + 1)
-        for one in reads
     )
 
 

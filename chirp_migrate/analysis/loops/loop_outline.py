@@ -35,14 +35,3 @@ def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[s
         names = {last_name(one.func) for one in calls}
         if not moving or names & _MOVES or any(len(one.args) + len(one.keywords) > 1 for one in calls):
             yield names
-
-
-def counted_loops(outline: Outline) -> Iterator[ast.For]:
-    """Loops over ``range`` or ``trange``, also through what shows their progress."""
-    for loop in outline.find(ast.For):
-        iterable: ast.AST = loop.iter
-        while isinstance(iterable, ast.Call):
-            if last_name(iterable.func) in ("range", "trange"):
-                yield loop
-                break
-            iterable = iterable.args[0] if iterable.args else loop
