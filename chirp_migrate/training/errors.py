@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from chirp_migrate.console.text import visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
@@ -14,27 +12,20 @@ __all__ = [
     "NotMigrated",
     "NotUsable",
     "Raised",
-    "VerifyError",
     "WorkloadFailed",
     "first_line",
 ]
 
 
-class VerifyError(ChirpMigrateError):
-    """A verification that could not be carried out (exit code 2 unless a subclass says otherwise)."""
-
-    exit_code: ClassVar[ExitCode] = ExitCode.USAGE
-
-
-class InvalidTree(VerifyError):
+class InvalidTree(ChirpMigrateError):
     """The path is not a project that can be verified (exit code 2)."""
 
 
-class InvalidData(VerifyError):
+class InvalidData(ChirpMigrateError):
     """The user's own data cannot be used (exit code 2)."""
 
 
-class NotMigrated(VerifyError):
+class NotMigrated(ChirpMigrateError):
     """There is no applied migration to compare with (exit code 2, as wherever nothing was applied)."""
 
 
@@ -46,7 +37,7 @@ class Raised(Exception):
     """In a child: the user's code raised; ``__cause__`` is what, and the message says where."""
 
 
-class WorkloadFailed(VerifyError):
+class WorkloadFailed(ChirpMigrateError):
     """The project's own code crashed, hung or gave no result (exit code 14).
 
     Attributes:

@@ -94,7 +94,7 @@ def build_report(
         ),
         machine=on,
         described=Described(
-            rounds=rounds_line(measurements.timed) if measurements.rounds else "",
+            rounds=rounds_line(measurements.timed) if measurements.timed.count else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.line(on),
             compared=discovery.compared(saw_loaders) or "",
@@ -172,7 +172,7 @@ def _measured(measurements: Measurements) -> Measured:
 def _figures(measurements: Measurements, side: str) -> dict[str, float | None]:
     found: dict[str, float | None] = dict.fromkeys(measure.name for measure in MEASURES)
     found.update(figures(measurements.measured[side]))
-    if measurements.rounds:
+    if measurements.timed.count:
         passes = [record for entry in measurements.probe[side].values() for record in entry.traces]
         samples, batches = sum(one.samples for one in passes), sum(len(one.batches) for one in passes)
         cached = [seconds for seconds in measurements.total("cached") if seconds > 0]
@@ -208,7 +208,7 @@ def _simulated(measurements: Measurements, settings: VerifyOptions, discovery: D
     busy = {
         side: sum(count.steps for count in of) * step_ms / 1e3 / statistics.median(measurements.total(side))
         for side, of in counts.items()
-        if of and measurements.rounds
+        if of and measurements.timed.count
     }
     if busy:
         text += "; device busy " + ", ".join(f"{share:.0%} {side}" for side, share in busy.items())

@@ -56,11 +56,6 @@ class Measurements:
     no_room: tuple[str, ...] = ()
 
     @property
-    def rounds(self) -> int:
-        """Timed pairs that count; 0 when the sides were found to differ before timing."""
-        return self.timed.count
-
-    @property
     def seconds(self) -> dict[str, dict[str, list[float]]]:
         """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
         included = self.timed.included

@@ -79,7 +79,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert set(found.equivalence.smallest_p) == {AUGMENTED}
     assert all(0.1 < one.share < 0.2 for one in found.equivalence.noticed[AUGMENTED].values())
     assert any("['seconds']" in note for note in found.equivalence.notes), "a clock's value is no result"
-    assert found.rounds == 4
+    assert found.timed.count == 4
     assert all(len(times) == 4 for side in ("before", "after") for times in found.seconds[side].values())
     assert all(time > 0 for side in found.seconds.values() for times in side.values() for time in times)
     passes = found.probe["before"][SINGLE].traces
@@ -126,7 +126,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
 
     told = f"{SINGLE}: train pass 1: 44 samples before, 32 after"
     assert any(text.startswith(told) for text in found.equivalence.differences)
-    assert found.rounds == 0
+    assert found.timed.count == 0
     report = build_report(found, settings(), discover(before))
     assert report.verdict == Verdict.NOT_EQUIVALENT.text
     text = shown(report)

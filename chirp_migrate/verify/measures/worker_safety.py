@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -42,25 +43,14 @@ class _Numbered(Dataset[Any]):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> tuple[list[int], list[Any]]:
-        return self.__getitems__([index])
-
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[Any]]:
         return list(indices), read(self.dataset, indices)
 
 
-class _NumberedCollate:
+def _collated(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
     """The training's collation, with the indices passed by."""
-
-    def __init__(self, collate: Collate) -> None:
-        self.collate = collate
-
-    def __call__(self, numbered: Any) -> tuple[list[int], Any]:
-        indices, samples = numbered
-        return indices, self.collate(samples)
+    indices, samples = numbered
+    return indices, collate(samples)
 
 
 def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
@@ -100,7 +90,7 @@ def _problem(
                 batch_size=size,
                 sampler=indices,
                 num_workers=workers,
-                collate_fn=_NumberedCollate(collate),
+                collate_fn=partial(_collated, collate),
                 timeout=_TIMEOUT_S if workers else 0,
             )
             running = set(multiprocessing.active_children())

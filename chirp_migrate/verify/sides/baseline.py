@@ -45,12 +45,7 @@ def before_side(root: Path, against: str | None) -> Before:
         JournalDamaged: a journal cannot be read or trusted.
     """
     if against is None:
-        try:
-            originals = original_files(root)
-        except NotMigrated as error:
-            raise NotMigrated(
-                f"{error} To compare with something else, give --baseline a revision or folder."
-            ) from None
+        originals = original_files(root)
         return Before("the files before `apply`, from its journal", lambda target: _as_before(root, originals, target))
     folder = Path(against)
     if folder.is_dir():
@@ -79,7 +74,10 @@ def original_files(root: Path) -> dict[str, bytes | None]:
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
-        raise NotMigrated(f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it.")
+        raise NotMigrated(
+            f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
+            "something else, give --baseline a revision or folder."
+        )
     return originals
 
 
