@@ -51,7 +51,7 @@ def build_report(
     """
     interrupted = measurements.timed.ended_with == Stopped.INTERRUPTED
     equivalence = measurements.equivalence
-    judge = judged(measurements.timed, settings.threshold, settings.margin, settings.each)
+    judge = judged(measurements.timed, settings)
     decision = judge.decide(equivalence.differences, len(measurements.failing) + len(measurements.no_room))
     total = judge.total
     on = machine.describe(settings.threads)

@@ -25,7 +25,7 @@ from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES, Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, complete, take_rounds
 from chirp_migrate.verify.trial import Trial
-from chirp_migrate.verify.verdict import MARGIN, Judge, Timing
+from chirp_migrate.verify.verdict import Judge, Timing
 
 __all__ = ["Measurements", "judged", "measure", "timings"]
 
@@ -140,9 +140,9 @@ def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
     return found
 
 
-def judged(rounds: Rounds, threshold: float, margin: float = MARGIN, each: bool = False) -> Judge:
+def judged(rounds: Rounds, settings: VerifyOptions) -> Judge:
     """What the looks at these rounds have shown."""
-    by = Judge(threshold, margin, each)
+    by = Judge(settings.threshold, settings.margin, settings.each)
     for number, look in enumerate(rounds.looks):
         by.look(*timings(rounds.included[: look.rounds]), rounds.looks[: number + 1])
     return by

@@ -65,10 +65,6 @@ class Timing:
         perfect = None if self.perfect is None else self.perfect.at(low_error, high_error)
         return Timing(self.ratio.at(low_error, high_error), perfect)
 
-    def model_bound(self, threshold: float) -> bool:
-        """Whether even perfect loading is shown to save less than ``threshold`` (a share of the time before)."""
-        return self.perfect is not None and self.perfect.wholly_above(1 - threshold)
-
 
 class Judge:
     """Looks at rounds, again and again, and remembers what they have shown, by one set of intervals.
@@ -202,7 +198,9 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        return Verdict.MODEL_BOUND if timing.model_bound(1 - self._wanted) else Verdict.NOT_SHOWN
+        # Not even perfect loading would save as much as is wanted.
+        bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
+        return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
 def _percent(total: Ratio) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
+from typing import IO
 
 __all__ = ["Output"]
 
@@ -13,13 +13,16 @@ _CLOSES_WITHIN_S = 5.0
 
 
 class Output:
-    """A pipe for the standard output of a process, read in a thread so that the process never waits for a reader.
+    """The standard output of a process, read in a thread so that the process never waits for a reader.
 
-    Use as a context manager around the life of the process; give it :attr:`descriptor`.
+    Use as a context manager that is left once the process has ended.
+
+    Args:
+        pipe: the unbuffered pipe that the process prints to.
     """
 
-    def __init__(self) -> None:
-        self._reading, self.descriptor = os.pipe()
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
         self._kept = b""
         self._total = 0
         self._thread = threading.Thread(target=self._drain, name="verify-output", daemon=True)
@@ -30,14 +33,7 @@ class Output:
 
     def __exit__(self, *exception: object) -> None:
         """Read what is left; a process that got away with the other end of the pipe is not waited for."""
-        self.started()
         self._thread.join(_CLOSES_WITHIN_S)
-
-    def started(self) -> None:
-        """The process has its own copy of the descriptor: close ours, so that the pipe ends with the process."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
 
     def tail(self, lines: int, most_bytes: int) -> str:
         """The last ``lines`` lines of at most ``most_bytes`` bytes, and how much came before where some is left out."""
@@ -48,7 +44,7 @@ class Output:
         return "\n".join(shown)
 
     def _drain(self) -> None:
-        with os.fdopen(self._reading, "rb", buffering=0) as pipe:
-            while content := pipe.read(_READ_BYTES):
+        with self._pipe:
+            while content := self._pipe.read(_READ_BYTES):
                 self._total += len(content)
                 self._kept = (self._kept + content)[-_KEPT_BYTES:]

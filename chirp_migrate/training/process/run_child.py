@@ -103,7 +103,6 @@ class Child(Generic[_T]):
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
-            self._output = stack.enter_context(Output())
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # of its start, or of its turn
@@ -114,13 +113,15 @@ class Child(Generic[_T]):
                     cwd=_PACKAGE_ROOT,
                     env={**_inherited(temporary), **self._environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
-                    stdout=self._output.descriptor,
+                    stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
+                    bufsize=0,
                     start_new_session=True,
                     pass_fds=(theirs.fileno(),),
                 )
+            assert self._process.stdout is not None, "it is a pipe"
+            self._output = stack.enter_context(Output(self._process.stdout))
             stack.callback(_end, self._process, self._mark)
-            self._output.started()
             self._tell(as_bytes(self._request, indent=None))
             self._stack = stack.pop_all()
         return self

@@ -128,7 +128,7 @@ def timed_figures(total_s: Sequence[float], cached_s: Sequence[float], samples: 
 
 
 def figures(side: SideMeasures) -> dict[str, float | None]:
-    """The figures that come from the MEASURED pass of one side; None where there is nothing to measure."""
+    """The figures that come from the MEASURED pass of one side; None, or none, where there is nothing to measure."""
     walks = [walk for entry in side.entries.values() for walk in entry.walks]
     training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
     waits = [wait for walk in training for wait in walk.waits_s[1:]]
@@ -209,10 +209,9 @@ def as_table() -> str:
 
 def _augmentation(side: SideMeasures) -> dict[str, float | None]:
     """The costliest augmented dataset: what it adds per batch, and what that is a share of."""
-    names = ("augmentation_ms", "augmentation_percent", "augmentation_of_loading_percent")
     costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
     if not costs:
-        return dict.fromkeys(names)
+        return {}
     added, cost = max(costs, key=lambda pair: pair[0])
     entries = [entry for entry in side.entries.values() if cost.dataset in entry.augmentations]
     period = batch_to_batch_s(walk for entry in entries for walk in entry.walks)
