@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 from chirp_migrate.training.errors import NotUsable, Raised
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
-from chirp_migrate.training.watch.interception import FewerWorkers
+from chirp_migrate.training.watch.interception import FewerWorkers, Interception
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
@@ -113,18 +113,12 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
             break
         try:
             with FewerWorkers(1) as one_worker:
-                call = _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())
-                one_worker.cover_new_classes()
-                first_s, _ = _call(call, entry, "trial", spec.sizes.seed)
-                del call
+                first_s, _ = _train(spec, entry, data[few.samples], spec.sizes.warm_up(), "trial", one_worker)
             seconds, workers = [], []
             with FewerWorkers(0) as no_workers:
                 for sizes in brief:
-                    call = _prepared(spec, entry, data[sizes.samples], sizes)
-                    no_workers.cover_new_classes()
-                    seconds.append(_call(call, entry, "trial", spec.sizes.seed)[0])
+                    seconds.append(_train(spec, entry, data[sizes.samples], sizes, "trial", no_workers)[0])
                     workers.append(no_workers.take())
-                    del call
         except EntryPointRaised as raised:
             result.tried[entry.label] = _failed(spec, raised)
         else:
@@ -168,10 +162,7 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
         pass
     with FewerWorkers(0) as without_workers:
         for entry in spec.entry_points:
-            call = _prepared(spec, entry, small, spec.sizes.warm_up())
-            without_workers.cover_new_classes()
-            _call(call, entry, "warm-up", spec.sizes.seed)
-            del call
+            _train(spec, entry, small, spec.sizes.warm_up(), "warm-up", without_workers)
             _let_workers_end()
             gc.freeze()  # what the imports made is not looked through again in every collection
     try:
@@ -228,10 +219,9 @@ def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> l
     watch.few_workers = True
     for offset in OTHER_SEEDS:
         other = replace(few, seed=few.seed + offset)
-        call = _prepared(spec, entry, small, other)
-        _, value = _call(call, entry, "other seed", other.seed)
+        _, value = _train(spec, entry, small, other, "other seed", watch)
         shown.append(aspects(watch.take(), fingerprint(value)))
-        del value, call
+        del value
     watch.few_workers = False
     return shown
 
@@ -251,6 +241,15 @@ def _names(spec: RunSpec) -> list[str]:
         return call_names(entry.hook, spec.sizes.warm_up())
     except (Exception, SystemExit) as error:
         raise EntryPointRaised(entry, "import", error) from error
+
+
+def _train(
+    spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, stage: str, around: Interception
+) -> tuple[float, Any]:
+    """Prepare a training call, and make it while its loaders are intercepted; gives its seconds and result."""
+    call = _prepared(spec, entry, data, sizes)
+    around.cover_new_classes()
+    return _call(call, entry, stage, sizes.seed)
 
 
 def _call(call: Callable[[], Any], entry: EntryPoint, stage: str, seed: int) -> tuple[float, Any]:

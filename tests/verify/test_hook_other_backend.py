@@ -60,7 +60,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
 
 @pytest.mark.slow
 def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path: Path) -> None:
-    found = timed(root, tmp_path, {"samples": 40, "epochs": 2, "shape": "3x16x16"}, "before", "after")
+    found = timed(root, tmp_path, {"samples": 40, "epochs": 2, "shape": (3, 16, 16)}, "before", "after")
     assert found["before"].keys() == found["after"].keys() == {"train"}
     assert found["before"]["train"].seconds > 0
     history = found["before"]["train"].fingerprint
@@ -70,8 +70,9 @@ def test_a_workload_gives_the_same_history_to_the_last_bit(root: Path, tmp_path:
 
 @pytest.mark.slow
 def test_a_command_leaves_its_metrics_in_the_copy(root: Path, tmp_path: Path) -> None:
-    command = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
-    found = timed(root, tmp_path, {"command": command, "result": "metrics.json", "samples": 40, "epochs": 1}, "after")
+    words = "{python} train.py --epochs {epochs} --samples {samples} --size 16 --workers 0"
+    given = {"command": tuple(words.split()), "result": "metrics.json", "samples": 40, "epochs": 1}
+    found = timed(root, tmp_path, given, "after")
     metrics = found["after"]["command"].fingerprint
     assert metrics["result['exit code']"] == "0" and metrics["result['result'][0]['epoch']"] == "0"
     assert not (root / "metrics.json").exists()

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from chirp_migrate.training.errors import NotUsable
 
-__all__ = ["check_imports", "enter_tree", "importable", "missing_module"]
+__all__ = ["PACKAGE_ROOT", "check_imports", "enter_tree", "importable", "missing_module"]
+
+PACKAGE_ROOT = Path(__file__).resolve().parents[3]
+"""Folder that this package is imported from."""
 
 _OURS = ("chirp_migrate", "chirpid_patch")
 _DISTRIBUTIONS = {
@@ -98,10 +101,9 @@ def enter_tree(tree: Path) -> None:
 
     Where packages lie in ``src/``, that comes next, before an installation of the same package.
     """
-    package_root = str(Path(__file__).resolve().parents[2])
     os.chdir(tree)
     sys.path[0] = str(tree)
     if (tree / "src").is_dir():
         sys.path.insert(1, str(tree / "src"))
-    if package_root not in sys.path:
-        sys.path.append(package_root)
+    if str(PACKAGE_ROOT) not in sys.path:
+        sys.path.append(str(PACKAGE_ROOT))

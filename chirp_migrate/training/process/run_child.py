@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
-from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -23,13 +22,12 @@ from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all
-from chirp_migrate.training.process.imports import missing_module
+from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
 from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
 from chirp_migrate.training.process.output import Output
 
 __all__ = ["Child", "Role", "ending", "workload_failed"]
 
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _LONGEST_FOLDER = 50
 """Characters that leave room for the names that multiprocessing and PyTorch add."""
@@ -110,7 +108,7 @@ class Child(Generic[_T]):
                 self._process = subprocess.Popen(
                     # The same number of characters for each: what lies behind them in memory does not move.
                     [sys.executable, "-m", self._module, f"{theirs.fileno():05d}"],
-                    cwd=_PACKAGE_ROOT,
+                    cwd=PACKAGE_ROOT,
                     env={**_inherited(temporary), **self._environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,

@@ -33,7 +33,7 @@ class Interception:
     def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
         self._make = make
         self._base = base
-        self._replaced: list[tuple[type, Callable[[Any], Iterator[Any]]]] = []
+        self._replaced: dict[type, Callable[[Any], Iterator[Any]]] = {}
         self._inside: set[int] = set()
 
     def __enter__(self: _T) -> _T:
@@ -41,17 +41,15 @@ class Interception:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for loader_class, original in self._replaced:
+        for loader_class, original in self._replaced.items():
             loader_class.__iter__ = original  # type: ignore[attr-defined]
         self._replaced.clear()
 
     def cover_new_classes(self) -> None:
         """Replace iteration in loader classes that were defined or imported since the last call."""
-        covered = {loader_class for loader_class, _ in self._replaced}
         for loader_class in _with_subclasses(self._base):
-            if "__iter__" in vars(loader_class) and loader_class not in covered:
-                original = vars(loader_class)["__iter__"]
-                self._replaced.append((loader_class, original))
+            if "__iter__" in vars(loader_class) and loader_class not in self._replaced:
+                self._replaced[loader_class] = original = vars(loader_class)["__iter__"]
                 loader_class.__iter__ = self._replacement(original)  # type: ignore[attr-defined]
 
     @contextmanager
@@ -156,9 +154,8 @@ class FewerWorkers(Interception):
             return start()
 
 
-def _with_subclasses(base: type) -> list[type]:
-    found = [base]
+def _with_subclasses(base: type) -> Iterator[type]:
+    yield base
     subclasses: list[type] = base.__subclasses__()
     for subclass in subclasses:
-        found += [known for known in _with_subclasses(subclass) if known not in found]
-    return found
+        yield from _with_subclasses(subclass)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.process.imports import PACKAGE_ROOT
 from chirp_migrate.training.process.run_child import ending
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
@@ -18,8 +19,6 @@ __all__ = ["PLACEHOLDERS", "run_command"]
 
 PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
 """What ``{…}`` may stand for in the words of a command: this interpreter, and the sizes."""
-
-_PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def _environment(entry: EntryPoint) -> dict[str, str]:
     """Where the command is this interpreter, the migrated code must find the runtime that came with it."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
-        paths = [path for path in (environment.get("PYTHONPATH"), str(_PACKAGE_ROOT)) if path]
+        paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
     return environment
 
