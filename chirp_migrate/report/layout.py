@@ -7,13 +7,12 @@ left unused) is found by comparing with it, and belongs to no hunk.
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Edit, Hunk
 from chirp_migrate.report.hunks import CONTEXT, Row
-from chirp_migrate.review.blocks import Block, Lines
+from chirp_migrate.review.blocks import Lines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.piece_table import lines_of
@@ -23,6 +22,10 @@ __all__ = ["FOLLOWS", "Layout", "enclosing"]
 
 #: Number of what belongs to no hunk.
 FOLLOWS = 0
+
+
+_REST = frozenset({FOLLOWS})
+_NOBODY: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,11 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Run:
-    """Lines of the text before that hunks replace."""
+    """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, and what hunks made of them."""
 
-    block: Block
+    first: int
+    end: int
+    written: Sequence[str]
     owners: frozenset[int]
 
 
@@ -58,9 +63,8 @@ class Layout:
 
         Lines that another hunk changes are no context.
         """
-        mine = [at for at, line in enumerate(self._lines) if line.row.sign != " " and _is_in(number, line.owners)]
         spans: list[tuple[int, int]] = []
-        for at in mine:
+        for at in (at for at, line in enumerate(self._lines) if number in line.owners):
             start, end = self._reach(at, -1), self._reach(at, 1)
             if spans and start <= spans[-1][1] + 1:
                 spans[-1] = spans[-1][0], end
@@ -72,7 +76,7 @@ class Layout:
         """The last position in one direction that still is context of ``at``."""
         for _ in range(CONTEXT):
             beside = at + step
-            if not 0 <= beside < len(self._lines) or self._lines[beside].row.sign != " ":
+            if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
                 break
             at = beside
         return at
@@ -94,21 +98,8 @@ def enclosing(text: str) -> Callable[[int], str]:
         visit(parse_cell(text), "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return lambda line: ""
-    found.sort()
-    starts = [start for start, _, _ in found]
-
-    def name_at(line: int) -> str:
-        # Definitions are nested: the last one that begins before the line and has not ended is the innermost.
-        for _, end, name in reversed(found[: bisect_right(starts, line)]):
-            if end >= line:
-                return name
-        return ""
-
-    return name_at
-
-
-def _is_in(number: int, owners: frozenset[int]) -> bool:
-    return number in owners if number != FOLLOWS else not owners
+    # Definitions are nested: the last one to begin is the innermost.
+    return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
 def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
@@ -116,71 +107,55 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
-            owners[edit] = owners.get(edit, frozenset()) | {hunk.number}
+            owners[edit] = owners.get(edit, _NOBODY) | {hunk.number}
     lines = Lines(before)
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(owners, key=lambda one: (one.start, one.end)):
         first, end = lines_of(edit, lines.starts)
-        joins = bool(groups) and (
-            first < groups[-1][1] or (first == groups[-1][0] and owners[edit] == owners[groups[-1][2][-1]])
-        )
-        if joins:
-            start, stop, members = groups.pop()
-            groups.append((start, max(stop, end), [*members, edit]))
+        start, stop, members = groups[-1] if groups else (-1, -1, [])
+        if first < stop or (first == start and owners[edit] == owners[members[-1]]):
+            groups[-1] = start, max(stop, end), [*members, edit]
         else:
             groups.append((first, end, [edit]))
-    return [
-        _Run(block, frozenset().union(*(owners[edit] for edit in members)))
-        for _, _, members in groups
-        for block in lines.blocks(members)
-    ]
+    runs = []
+    for _, _, members in groups:
+        (block,) = lines.blocks(members)
+        of = _NOBODY.union(*(owners[edit] for edit in members))
+        runs.append(_Run(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
+    return runs
 
 
 def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
     """Every line of both texts, once where it stays."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
-    middle, sizes = _with_runs(old, runs)
-    match, inserted = _compared(middle, new)
+    middle: list[str] = []  # the lines before with all runs replaced and nothing else
+    line = 0
+    for run in runs:
+        middle += [*old[line : run.first], *run.written]
+        line = run.end
+    match, inserted = _compared([*middle, *old[line:]], new)
 
     def follows(position: int) -> Iterator[_Line]:
         for at in inserted.get(position, ()):
-            yield _Line(Row("+", None, at + 1, _bare(new[at])), frozenset())
+            yield _Line(Row("+", None, at + 1, _bare(new[at])), _REST)
 
     yield from follows(-1)
-    position, line, run_number = 0, 0, 0
-    while position < len(middle) or run_number < len(runs):
-        run = runs[run_number] if run_number < len(runs) else None
-        if run is not None and line == run.block.first - 1:
-            size = sizes[run_number]
-            written = ((match[at], middle[at]) for at in range(position, position + size))
-            yield from _changed(run, old, [(there, text) for there, text in written if there is not None])
-            for at in range(position, position + size):
-                yield from follows(at)
-            position, line, run_number = position + size, run.block.end - 1, run_number + 1
-            continue
-        if position >= len(middle):
-            break
-        found = match[position]
-        if found is None:
-            yield _Line(Row("-", line + 1, None, _bare(old[line])), frozenset())
-        else:
-            yield _Line(Row(" ", line + 1, found + 1, _bare(old[line])), frozenset())
-        yield from follows(position)
-        position += 1
-        line += 1
-
-
-def _with_runs(old: Sequence[str], runs: Sequence[_Run]) -> tuple[list[str], list[int]]:
-    """The lines with all runs replaced and nothing else, and how many of them each run wrote."""
-    middle: list[str] = []
-    sizes = []
-    line = 0
-    for run in runs:
-        written = SOURCE_LINE.findall(run.block.after)
-        middle += [*old[line : run.block.first - 1], *written]
-        sizes.append(len(written))
-        line = run.block.end - 1
-    return [*middle, *old[line:]], sizes
+    position, line = 0, 0
+    for run in (*runs, _Run(len(old), len(old), (), _NOBODY)):
+        for number, text in enumerate(old[line : run.first], start=line + 1):
+            found = match[position]
+            if found is None:
+                yield _Line(Row("-", number, None, _bare(text)), _REST)
+            else:
+                yield _Line(Row(" ", number, found + 1, _bare(text)), _NOBODY)
+            yield from follows(position)
+            position += 1
+        written = zip(match[position:], run.written, strict=False)
+        yield from _changed(run, old, [(there, text) for there, text in written if there is not None])
+        for _ in run.written:
+            yield from follows(position)
+            position += 1
+        line = run.end
 
 
 def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
@@ -197,15 +172,14 @@ def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | Non
 
 def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
     """The lines of a run: those that it wrote as they were are no change."""
-    first = run.block.first - 1
-    gone = old[first : run.block.end - 1]
+    gone = old[run.first : run.end]
     for tag, i1, i2, j1, j2 in fewest_changes(gone, [text for _, text in written]):
         if tag == "equal":
-            for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
-                yield _Line(Row(" ", first + i + 1, written[j][0] + 1, _bare(gone[i])), frozenset())
+            for i, (there, text) in zip(range(i1, i2), written[j1:j2], strict=True):
+                yield _Line(Row(" ", run.first + i + 1, there + 1, _bare(text)), _NOBODY)
             continue
-        yield from (_Line(Row("-", first + i + 1, None, _bare(gone[i])), run.owners) for i in range(i1, i2))
-        yield from (_Line(Row("+", None, written[j][0] + 1, _bare(written[j][1])), run.owners) for j in range(j1, j2))
+        yield from (_Line(Row("-", run.first + i + 1, None, _bare(gone[i])), run.owners) for i in range(i1, i2))
+        yield from (_Line(Row("+", None, there + 1, _bare(text)), run.owners) for there, text in written[j1:j2])
 
 
 def _bare(line: str) -> str:
