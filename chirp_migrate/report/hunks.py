@@ -26,7 +26,7 @@ class Row:
         before: its number before, from 1; None for an added one. In a notebook counted in the cell.
         after: its number after; None for a removed one, and where it is not known.
         text: without its newline.
-        words: the text in parts with their kinds (see :mod:`.python_words`); for colours.
+        words: the text in parts with their kinds (see :mod:`.texts`); for colours.
     """
 
     sign: str

@@ -5,17 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.plans.plan import FilePlan, Finding
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.layout import enclosing
-from chirp_migrate.report.python_words import Word, words_by_line
 from chirp_migrate.source.notebook import NotebookSource
-from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
-__all__ = ["Texts"]
+__all__ = ["Texts", "words_by_line"]
 
 _CODE = (".py", ".ipynb")
+
+#: A kind, as the page's style sheet names it, and the text; ``""`` is the kind of all that has none.
+Word = tuple[str, str]
+
+_KINDS: tuple[tuple[_TokenType, str], ...] = (
+    (Comment, "c"),
+    (String, "s"),
+    (Number, "n"),
+    (Keyword, "k"),
+    (Operator.Word, "k"),
+    (Name.Builtin, "b"),
+    (Name.Decorator, "r"),
+    (Name.Function, "d"),
+    (Name.Class, "d"),
+)
 
 #: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
 _Place = tuple[int | None, int]
@@ -49,14 +66,14 @@ class Texts:
             cell = place[0]
             if row.sign != " " and all(one.sign == " " for one in run):
                 within = self._name_at(row.before) if row.before is not None else self._above(rows, row)
-            text = self._old.shown(row.text, old) if old is not None else self._new.shown(row.text, new)
-            words = self._old.words(row.before, text) if row.before is not None else self._new.words(row.after, text)
-            run.append(Row(row.sign, old and old[1], new and new[1], text, words))
+            side, line = (self._old, row.before) if old is not None else (self._new, row.after)
+            text = side.shown(row.text, place)
+            run.append(Row(row.sign, old and old[1], new and new[1], text, side.words(line, text)))
         yield from _section(run, cell, within)
 
     def source_line(self, finding: Finding) -> str:
         """The line before that a finding is about; empty where there is none."""
-        return self._old.line_at((finding.cell, finding.line))
+        return self._old.lines.get((finding.cell, finding.line), "")
 
     def _above(self, rows: Sequence[Row], row: Row) -> str:
         """What is around an added line: what is around the line before it."""
@@ -93,20 +110,17 @@ class _Text:
         found = self._words[line - 1] if line is not None and line <= len(self._words) else ()
         return found if "".join(text for _, text in found) == shown else (("", shown),)
 
-    def shown(self, text: str, place: _Place | None) -> str:
-        """A line as it is in the file: with a magic where we put Python in its place."""
-        return text if place is None else self._masked.get(place, text)
-
-    def line_at(self, place: _Place) -> str:
-        """The line at a place; empty where there is none."""
-        return self._by_place.get(place, "")
-
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
         return words_by_line(self.text) if self._is_python else []
 
+    def shown(self, text: str, place: _Place) -> str:
+        """A line as it is in the file: with a magic where we put Python in its place."""
+        return self._masked.get(place, text)
+
     @cached_property
-    def _by_place(self) -> dict[_Place, str]:
+    def lines(self) -> dict[_Place, str]:
+        """The lines by their places."""
         lines = enumerate(SOURCE_LINE.findall(self.text), start=1)
         placed = ((place, line.rstrip("\r\n")) for number, line in lines if (place := self.place(number)) is not None)
         return {place: self.shown(line, place) for place, line in placed}
@@ -127,3 +141,16 @@ def _markers(text: str) -> frozenset[int]:
     found = {at for number, line in enumerate(lines, start=1) if line.startswith(marker) for at in (number, number + 1)}
     tag = marker.split()[-1]
     return frozenset(found | ({len(lines)} if lines[-1].startswith(f"{tag}: ") else set()))
+
+
+def words_by_line(text: str) -> list[tuple[Word, ...]]:
+    """For every line its words, which together are the line without its newline."""
+    lines: list[list[Word]] = [[]]
+    for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
+        kind = next((name for of, name in _KINDS if token in of), "")
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((kind, part))
+    return [tuple(line) for line in lines]

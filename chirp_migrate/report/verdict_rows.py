@@ -7,8 +7,9 @@ from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.measures.metric_data import Measure
 
-__all__ = ["EntryTimes", "Figure", "all_together", "entry_times", "figures", "noticed", "tone", "waits_ms"]
+__all__ = ["EntryTimes", "all_together", "entry_times", "figures", "noticed", "tone", "waits_ms"]
 
 _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
@@ -39,18 +40,6 @@ class EntryTimes:
     verdict: str
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One measure on both sides; None where there was nothing to measure."""
-
-    name: str
-    title: str
-    unit: str
-    method: str
-    before: float | None
-    after: float | None
-
-
 def tone(verdict: str) -> Literal["good", "open", "bad"]:
     """What a verdict means to somebody who wanted it to be ``faster``."""
     return _TONES.get(verdict, "bad")
@@ -75,14 +64,11 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     return rows
 
 
-def figures(report: VerifyReport) -> list[Figure]:
-    """What could be measured on one side at least."""
-    rows = []
-    for one in report.measures.definitions:
-        before, after = (report.measures.figures.get(side, {}).get(one.name) for side in ("before", "after"))
-        if (before, after) != (None, None):
-            rows.append(Figure(one.name, one.title, one.unit, one.method, before, after))
-    return rows
+def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | None]]:
+    """What could be measured on one side at least: the measure, and its value before and after; None without one."""
+    before, after = (report.measures.figures.get(side, {}) for side in ("before", "after"))
+    rows = [(one, before.get(one.name), after.get(one.name)) for one in report.measures.definitions]
+    return [row for row in rows if row[1:] != (None, None)]
 
 
 def noticed(report: VerifyReport, label: str) -> float | None:

@@ -17,8 +17,8 @@ from support import run, sentence
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.page.code import section_code, visible
 from chirp_migrate.report.page.render import render_page
-from chirp_migrate.report.python_words import words_by_line
 from chirp_migrate.report.reading import read_story
+from chirp_migrate.report.texts import words_by_line
 
 _VOID = {"meta", "br", "wbr", "input"}
 

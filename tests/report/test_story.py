@@ -272,7 +272,7 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
         ("train.two", "not shown"),
     ]
     assert waits_ms(found)["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
-    assert [(one.name, one.before, one.after) for one in figures(found)] == [("wait_p50_ms", 8.0, 1.5)]
+    assert [(one.name, before, after) for one, before, after in figures(found)] == [("wait_p50_ms", 8.0, 1.5)]
     assert found.described.rounds.startswith("4 made")
 
 

@@ -1,20 +1,28 @@
-"""What a run of ``apply`` changed, or a plan would: the account, the rules with their reasons, and every hunk."""
+"""What a run of ``apply`` changed, or a plan would: the account, the rules with their reasons, and every hunk.
+
+Lines of source stand one under the other as in a unified diff, or before and after side by side. Nothing of a line is
+left out: what does not fit goes on below it, without a number.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from itertools import groupby
+from typing import Literal
 
-from chirp_migrate.console.screen import Screen
+from chirp_migrate.console.screen import Screen, diff_style
 from chirp_migrate.console.text import count, plain
 from chirp_migrate.plans.plan import Finding, Safety
+from chirp_migrate.report.hunks import Row, Section, side_by_side
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, alike
-from chirp_migrate.report.terminal.diff import show_section
 from chirp_migrate.report.terminal.verdict_lines import when
 from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes, sections
 
 __all__ = ["show_run"]
+
+#: From how many columns on before and after stand side by side.
+_SIDE_BY_SIDE = 160
 
 
 def show_run(run: RunStory, screen: Screen) -> None:
@@ -89,7 +97,33 @@ def _hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
         places = [f"cell {section.cell}" if section.cell is not None else "", section.within and f"in {section.within}"]
         if any(places):
             screen.text(", ".join(filter(None, places)), 2, "dim")
-        show_section(section, screen)
+        _section(section, screen)
+
+
+def _section(section: Section, screen: Screen) -> None:
+    """The lines of one section of a hunk."""
+    numbers = [number for row in section.rows for number in (row.before, row.after) if number is not None]
+    digits = len(str(max(numbers, default=0)))
+    if screen.width < _SIDE_BY_SIDE:
+        rows = [[(_number(row.before), ""), *_half(row, "after")] for row in section.rows]
+        screen.diff(rows, (digits, digits, 1, None))
+        return
+    beside = [
+        [*_half(before, "before"), ("|", "dim"), *_half(after, "after")] for before, after in side_by_side(section.rows)
+    ]
+    screen.diff(beside, (digits, 1, None, 1, digits, 1, None))
+
+
+def _half(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
+    """Number, sign and text of a line, or room for one."""
+    if row is None:
+        return [("", ""), ("", ""), ("", "")]
+    style = diff_style(row.sign)
+    return [(_number(row.before if side == "before" else row.after), style), (row.sign, style), (row.text, style)]
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _finding(finding: Finding, screen: Screen, places: str | None = None) -> None:

@@ -8,10 +8,41 @@ from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.changes import show_run
 from chirp_migrate.report.terminal.summary import show_summary
 from chirp_migrate.report.terminal.verdict_lines import show_details, show_head, style_of
-from chirp_migrate.report.terminal.words import show_words
+from chirp_migrate.report.verdict_rows import figures
 from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["show_story", "show_verify"]
+
+#: The words of a report, explained to people who read one for the first time.
+_OF_CHANGES = {
+    "sample, batch": "One item of the training data with its label; some dozen of them, which the model sees at once.",
+    "loader": "What hands a training its batches: `torch.utils.data.DataLoader`, or what takes its place.",
+    "worker": "A process beside the training that loads batches.",
+    "factory": "`OptimalDataLoaderFactory`: it makes a loader that suits the data and the machine.",
+    "runtime": "`chirpid_patch`: the package that migrated code imports.",
+    "rule": "What looks for one thing in the code; `chirp-migrate explain CODE` shows it with an example.",
+    "safe": "A change after which training sees the same samples, in the same order, with the same values, or random "
+    "augmentation with the same distribution.",
+    "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
+    "advice": "Something that is reported and not rewritten.",
+    "hunk": "A change that makes sense alone; `chirp-migrate review` asks about each.",
+    "suppressed": "Left alone because a comment in the code or a setting says so.",
+    "listed": "Found and not migrated; the reason stands with it.",
+    "already fine": "Nothing to do there.",
+}
+_OF_VERDICTS = {
+    "before, after": "The training as it was before the migration, and as it is now.",
+    "entry point": "A function of the project that trains.",
+    "round": "One training of each side, right after each other, in new processes.",
+    "saved": "Share of the time before that is not needed any more; negative where it takes longer.",
+    "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",
+    "interval": "Times vary from round to round. Of a hundred such ranges at least 95 hold the true value.",
+    "perfect loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
+    "verdict of an entry point": "What is shown of it alone. `meets the threshold`: saves at least the wanted share. "
+    "`not shown`: that is not certain. `model-bound`: not even perfect loading would save it. `slower`: takes longer.",
+    "adjusted p": "Near 0 would mean that the augmentation differs; it is adjusted for the number of tests.",
+    "R-000, R-004": "Rows of the requirements that ask for a figure.",
+}
 
 
 def show_story(story: Story, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -44,7 +75,7 @@ def show_story(story: Story, screen: Screen, *, quiet: bool = False, verbose: bo
     for run in () if quiet else story.runs:
         show_run(run, screen)
     if verbose:
-        show_words(story, screen)
+        _show_words(story, screen)
 
 
 def show_verify(report: VerifyReport, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
@@ -61,3 +92,16 @@ def _contents(story: Story) -> str:
     hunks = sum(hunk.kind == "rewrite" for run in story.runs for file in run.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
     return f"Below: {figures}what became of the loaders, the rules and {count(hunks, 'hunk')}; -v explains the words."
+
+
+def _show_words(story: Story, screen: Screen) -> None:
+    """Each word with its meaning, and how every key figure is taken."""
+    screen.title("Words used here")
+    words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
+    for word, meaning in words.items():
+        screen.term(word, meaning)
+    shown = [] if story.verdict is None else figures(story.verdict)
+    if shown:
+        screen.heading("How the key figures are taken")
+    for one, *_ in shown:
+        screen.term(one.title, f"{one.method}.")

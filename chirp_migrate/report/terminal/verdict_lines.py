@@ -7,7 +7,7 @@ import statistics
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import figure, sentence
 from chirp_migrate.report.terminal.probe import show_loading, show_training
-from chirp_migrate.report.verdict_rows import EntryTimes, Figure, all_together, entry_times, figures, noticed, tone
+from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
@@ -74,7 +74,10 @@ def _measures(verdict: VerifyReport, screen: Screen) -> None:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
     screen.heading(f"Key figures, all entry points together{simulated}")
-    rows = [[_named(one), figure(one.before), figure(one.after)] for one in shown]
+    rows = [
+        [f"{one.title} ({one.unit})" if one.unit else one.title, figure(before), figure(after)]
+        for one, before, after in shown
+    ]
     screen.table(["", "before", "after"], rows)
     show_loading(verdict, screen)
 
@@ -173,10 +176,6 @@ def _conditions(verdict: VerifyReport, screen: Screen) -> None:
 
 def _listed(values: object) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) if isinstance(values, dict) else ""
-
-
-def _named(measure: Figure) -> str:
-    return f"{measure.title} ({measure.unit})" if measure.unit else measure.title
 
 
 def _percent(share: float) -> str:
