@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -89,7 +87,10 @@ def apply(
     path = request.path
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
-    migration, edited = _plan(request, plan_file)
+    if plan_file is None:
+        migration, edited = planned(request), frozenset[str]()
+    else:
+        migration, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
     project = journal_root(path)
     if show_diff:
         _show_diff(migration.seen_from(project), output)
@@ -128,13 +129,6 @@ def apply_plan(
         return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
 
 
-def _plan(request: Request, plan_file: Path | None) -> tuple[Migration, frozenset[str]]:
-    """What is to be applied, and the paths of files in which the user edited hunks."""
-    if plan_file is None:
-        return planned(request), frozenset()
-    return chosen(read_plan_file(plan_file, request), request.path, plan_file)
-
-
 def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, frozenset[str]]:
     """What the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
 
@@ -170,19 +164,14 @@ def _show_diff(migration: Migration, output: Output) -> None:
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:
     """Run the user's command in ``folder``, and take the run recorded in ``project`` back unless it succeeds."""
-    with _rolled_back_on_failure(command, project, result), waiting(f"running: {command}"):
-        check = run_check(command, folder)
+    try:
+        with waiting(f"running: {command}"):
+            check = run_check(command, folder)
         if check.status:
             if check.tail:
                 click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
             how = f"exit code {check.status}" if check.status > 0 else f"signal {-check.status}"
             raise CheckFailed(f"`{command}` ended with {how}: everything was rolled back, all files are as before.")
-
-
-@contextmanager
-def _rolled_back_on_failure(command: str, project: Path, result: CommitResult) -> Iterator[None]:
-    try:
-        yield
     except BaseException as failure:
         try:
             rollback(project, run=int(result.run))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import click
 
@@ -26,15 +25,6 @@ _UNFINISHED = {
     State.PENDING: "not finished (still being applied, or interrupted)",
     State.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
 }
-
-
-class _How(TypedDict):
-    """What every way of undoing something is asked for."""
-
-    force: bool
-    merge: bool
-    wait_s: float
-    on_step: Callable[[str], None] | None
 
 
 @click.command(
@@ -85,6 +75,7 @@ def rollback_command(
         raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")
     if merge and force:
         raise UsageProblem("--merge keeps later edits and --force loses them: give one of them.")
+    named = only is not None or first is not None
     root = journal_root(path)
     screen = output.screen()
     if show_list:
@@ -97,8 +88,17 @@ def rollback_command(
         return
     with writing_progress() as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
-        how: _How = {"force": force, "merge": merge, "wait_s": wait_s, "on_step": step}
-        results = _undo(root, interrupted is not None, only, first, how)
+        if interrupted is not None:
+            # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The
+            # interrupted one, too, may be the one they name; it is gone now.
+            standing = [run.number for run in applied_runs(root)]
+            only = only if only in standing else None
+            first = None if first is None else next((number for number in standing if number >= first), None)
+        results: Sequence[RollbackResult] = ()
+        if first is not None:
+            results = rollback_to(root, first, force=force, merge=merge, wait_s=wait_s, on_step=step)
+        elif interrupted is None or only is not None:
+            results = [rollback(root, run=only, force=force, merge=merge, wait_s=wait_s, on_step=step)]
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],
@@ -112,20 +112,8 @@ def rollback_command(
         lines += [f"restored  {name}" for name in result.restored]
         lines += [f"removed   {name}" for name in result.removed]
         lines += [f"merged    {name} (later edits kept)" for name in result.merged]
-    for line in (*lines, *_conclusion(path, root, results, named=bool(only or first))):
+    for line in (*lines, *_conclusion(path, root, results, named=named)):
         screen.line(line)
-
-
-def _undo(root: Path, interrupted: bool, only: int | None, first: int | None, how: _How) -> Sequence[RollbackResult]:
-    if not interrupted:
-        return rollback_to(root, first, **how) if first is not None else [rollback(root, run=only, **how)]
-    # Whoever undoes an interrupted run does not mean the one before it as well, unless they name it. The interrupted
-    # one, too, may be the one they name; it is gone now.
-    standing = [run.number for run in applied_runs(root)]
-    if first is not None:
-        left = [number for number in standing if number >= first]
-        return rollback_to(root, left[0], **how) if left else []
-    return [rollback(root, run=only, **how)] if only in standing else []
 
 
 def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, named: bool) -> list[str]:
