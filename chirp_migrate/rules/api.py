@@ -23,7 +23,6 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
-    binds,
     dotted,
     find_own,
     is_integer,
@@ -51,7 +50,6 @@ __all__ = [
     "Proposal",
     "Rule",
     "Safety",
-    "binds",
     "dotted",
     "find_in",
     "find_own",

@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.collecting import scope_of
-from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
+from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
 from chirp_migrate.analysis.datasets.label_scan import Scan
 from chirp_migrate.analysis.datasets.label_scan_words import DATASET_FACTS, may_scan
@@ -76,7 +76,7 @@ class LabelScan(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite comprehensions and loops that only use labels."""
         is_dataset = module.once(dataset_test, project)
-        if is_variable_somewhere(module, _RUNTIME):
+        if module.scopes.is_local_somewhere(_RUNTIME):
             return  # a variable of that name would be called instead of the runtime's function
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             scan = None

@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.datasets.collecting import scope_of as nearest_scope
-from chirp_migrate.analysis.datasets.dataset_names import dataset_test, is_variable_somewhere
+from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
@@ -73,7 +73,7 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite stacks of a dataset's samples."""
-        if is_variable_somewhere(module, _RUNTIME):
+        if module.scopes.is_local_somewhere(_RUNTIME):
             return  # a variable of that name would be called instead of the runtime's function
         stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):

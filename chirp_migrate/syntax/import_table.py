@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 __all__ = ["ImportTable", "absolute_name"]
@@ -22,20 +22,22 @@ def absolute_name(name: str, package: str) -> str:
 
 @dataclass(frozen=True)
 class ImportTable:
-    """Names at the top level of a module, those in ``if``, ``try`` and ``with`` blocks included.
+    """Names in the scope of a module, wherever in it a statement, or a function that says ``global``, binds them.
 
     Attributes:
         imports: for each imported name what it may stand for, relative names made absolute.
         stars: modules whose names come in with ``import *``, made absolute.
+        later_stars: for each name that is bound before some of these, those.
         classes: the classes defined there, with the dotted names of their bases (an empty one for other expressions).
         functions: names of the functions defined there.
-        values: names that are assigned.
-        exported: what ``__all__`` lists, if it is a literal.
+        values: names that get a value otherwise.
+        exported: what ``__all__`` lists, if it is one literal.
         parameters: of each function and class that no other statement holds, the names of its parameters in order.
     """
 
     imports: dict[str, set[str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    later_stars: dict[str, list[str]] = field(default_factory=dict)
     classes: dict[str, list[str]] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     values: set[str] = field(default_factory=set)
@@ -43,30 +45,47 @@ class ImportTable:
     parameters: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, tree: ast.Module, package: str) -> ImportTable:
-        """The table of a parsed module; ``package`` is what its relative imports start from."""
+    def read(cls, tree: ast.Module, package: str, *, has_globals: bool = True) -> ImportTable:
+        """The table of a parsed module.
+
+        Args:
+            tree: the module.
+            package: what its relative imports start from.
+            has_globals: whether some function may say ``global``.
+        """
         table = cls()
+        listed: list[ast.AST] = []
+        for node in _own_nodes(tree):
+            match node:
+                case ast.Import():
+                    for alias in node.names:
+                        name = alias.asname or alias.name.partition(".")[0]
+                        table.imports.setdefault(name, set()).add(alias.name if alias.asname else name)
+                case ast.ImportFrom():
+                    table._take(node, package)
+                case ast.ClassDef():
+                    table.classes[node.name] = [_dotted(base) for base in node.bases]
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    table.functions.add(node.name)
+                case ast.Name(id="__all__"):
+                    listed.append(node)
+                case ast.Name(id=name, ctx=ast.Store()):
+                    table.values.add(name)
+                case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                    table.values.add(name)
+                case ast.MatchMapping(rest=str(name)):
+                    table.values.add(name)
+        if has_globals:
+            table.values.update(name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names)
         exported: set[str] | None = None
-        for node in _top_level(tree.body):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    table.imports.setdefault(name, set()).add(alias.name if alias.asname else name)
-            elif isinstance(node, ast.ImportFrom):
-                table._take(node, package)
-            elif isinstance(node, ast.ClassDef):
-                table.classes[node.name] = [_dotted(base) for base in node.bases]
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                table.functions.add(node.name)
-            else:
-                names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-                table.values.update(names)
-                if "__all__" in names and isinstance(node, ast.Assign):
-                    strings = (n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant))
-                    exported = {one for one in strings if isinstance(one, str)}
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                table.parameters.setdefault(node.name, _parameters(node))
+        for statement in tree.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id="__all__") as target], value=ast.List() | ast.Tuple() as value):
+                    exported = _literals(value) if listed == [target] else None
+                case ast.AnnAssign(target=ast.Name(id="__all__") as target, value=ast.List() | ast.Tuple() as value):
+                    exported = _literals(value) if listed == [target] else None
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    table.parameters.setdefault(statement.name, _parameters(statement))
         return replace(table, exported=exported)
 
     def _take(self, node: ast.ImportFrom, package: str) -> None:
@@ -74,8 +93,23 @@ class ImportTable:
         for alias in node.names:
             if alias.name == "*":
                 self.stars.append(source)
+                for name in (*self.imports, *self.classes, *self.functions, *self.values):
+                    self.later_stars.setdefault(name, []).append(source)
             else:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
+
+    def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
+        """The table with what names of other modules may be called otherwise."""
+
+        def modules(names: Sequence[str]) -> list[str]:
+            return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})
+
+        return replace(
+            self,
+            imports={name: {one for target in found for one in rename(target)} for name, found in self.imports.items()},
+            stars=modules(self.stars),
+            later_stars={name: modules(found) for name, found in self.later_stars.items()},
+        )
 
     def defines(self, name: str) -> bool:
         """Whether the module itself binds ``name`` to something of its own."""
@@ -103,13 +137,15 @@ def _dotted(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of the module's own scope, without what lies in functions and classes."""
-    for statement in body:
-        if isinstance(statement, ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try):
-            for block in ("body", "orelse", "finalbody"):
-                yield from _top_level(getattr(statement, block, []))
-            for handler in getattr(statement, "handlers", []):
-                yield from _top_level(handler.body)
-        else:
-            yield statement
+def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
+    """The texts of a list; ``None`` where it holds anything else."""
+    values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
+    return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes below one in order of the text, without the bodies of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _own_nodes(child)

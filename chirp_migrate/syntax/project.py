@@ -6,8 +6,8 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
+from itertools import accumulate, chain
 from pathlib import PurePosixPath
 
 import libcst as cst
@@ -65,23 +65,29 @@ class Project:
 
     @cached_property
     def _paths(self) -> dict[str, str]:
-        """Path by every dotted name of a module: seen from the root, and from the folder above its package."""
+        """Path by the dotted name of each module: seen from the root, and by the name of the package that it is in."""
+        named = {f"{self._name}.{module_name(path)}".rstrip("."): path for path in self._texts if self._name}
+        return {**named, **{module_name(path): path for path in self._texts}}
+
+    @cached_property
+    def _below(self) -> dict[str, set[str]]:
+        """For each module of a package that lies in another folder, by its name from there, its names from the root."""
         packages = {str(PurePosixPath(path).parent) for path in self._texts if path.endswith("__init__.py")}
-        paths: dict[str, str] = {}
+        found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
             folder = PurePosixPath(path).parent
+            if str(folder) not in packages:
+                continue
             while str(folder) in packages and str(folder) != ".":
                 folder = folder.parent
-            inside = str(PurePosixPath(path).relative_to(folder))
-            paths.setdefault(module_name(inside), path)
-            if self._name:
-                paths.setdefault(f"{self._name}.{module_name(path)}".rstrip("."), path)
-        return {**paths, **{module_name(path): path for path in self._texts}}
+            if str(folder) != ".":
+                found[module_name(str(PurePosixPath(path).relative_to(folder)))].add(module_name(path))
+        return found
 
     @cached_property
     def _packages(self) -> set[str]:
         """Dotted names of all modules, and of the packages around them."""
-        parts = (name.split(".") for name in self._paths)
+        parts = (name.split(".") for name in (*self._paths, *self._below))
         return {".".join(one[:length]) for one in parts for length in range(1, len(one) + 1)}
 
     @cached_property
@@ -143,10 +149,13 @@ class Project:
     def table(self, path: str) -> ImportTable | None:
         """What the module at ``path`` binds at its top level; ``None`` when it cannot be read."""
         if path not in self._tables:
+            text = self._texts[path]
             try:
-                self._tables[path] = ImportTable.read(syntax_tree(self._texts[path]), package_name(path))
+                read = ImportTable.read(syntax_tree(text), package_name(path), has_globals="global" in text)
             except UnparsableModule:
                 self._tables[path] = None
+            else:
+                self._tables[path] = read.renamed(partial(self._from_root, path))
         return self._tables[path]
 
     def resolve(self, qualified: str) -> str:
@@ -159,12 +168,15 @@ class Project:
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner)
+            if path is None and owner and (known := self.resolve(owner)) != owner:
+                qualified = f"{known}.{name}"
+                continue
             table = self.table(path) if path is not None and self._may_bind(path, name) else None
             if path is None or table is None:
                 return qualified
             if table.defines(name):
                 return f"{module_name(path)}.{name}" if owner else qualified
-            targets = table.imports.get(name) or self._from_stars(table, name)
+            targets = self._brought(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
             (qualified,) = targets
@@ -174,8 +186,11 @@ class Project:
         text = self._texts[path]
         return name in text or "*" in text
 
-    def _from_stars(self, table: ImportTable, name: str) -> set[str]:
-        return {f"{source}.{name}" for source in table.stars if self._star_may_give(source, name)}
+    def _brought(self, table: ImportTable, name: str) -> set[str]:
+        """What an imported name of a module may stand for: one that a later ``import *`` may bind anew is several."""
+        bound = table.imports.get(name, set())
+        stars = table.later_stars.get(name, ()) if bound else table.stars
+        return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
     def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
         """Whether ``from source import *`` may bind ``name``: unknown modules may."""
@@ -195,11 +210,12 @@ class Project:
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
             names |= {name for name in module.names_from_later_stars(node) if self._is_possible(module, name)}
-        return {self.resolve(self._beside(module.path, name)) for name in names}
+        return {self.resolve(one) for name in names for one in self._from_root(module.path, name)}
 
     def possible_names(self, outline: Outline, node: ast.AST) -> set[str]:
         """All that :meth:`resolved_names` may give for an expression of a module that LibCST has not read, and more."""
-        return {self.resolve(self._beside(outline.path, name)) for name in outline.possible_names(node)}
+        names = outline.possible_names(node)
+        return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
         """Whether an expression may name a class: one of the backend, or what is written as one."""
@@ -213,16 +229,30 @@ class Project:
                 first = name.removeprefix(f"{source}.").partition(".")[0]
                 explicit = module.scopes.module.bindings.get(first, [])
                 known = any(module.absolute(one.qualified) == f"{source}.{first}" for one in explicit)
-                return known or self._star_may_give(source, first)
+                from_root = self._from_root(module.path, f"{source}.{first}")
+                return known or any(self._star_may_give(one.rpartition(".")[0], first) for one in from_root)
         return True
 
-    def _beside(self, path: str, name: str) -> str:
-        """A name from a module in the same folder, as scripts import each other, by its name from the root."""
-        owner = name.rpartition(".")[0]
-        folder = package_name(path)
-        return (
-            f"{folder}.{name}" if folder and owner not in self._paths and f"{folder}.{owner}" in self._paths else name
-        )
+    def _from_root(self, path: str, name: str) -> set[str]:
+        """What a qualified name in the file at ``path`` may be from the root: its module may lie in several places."""
+        owner = name
+        while owner := owner.rpartition(".")[0]:
+            if modules := self._modules_called(owner, package_name(path)):
+                return {f"{one}{name[len(owner) :]}" for one in modules}
+        return {name}
+
+    def _modules_called(self, name: str, folder: str) -> set[str]:
+        """Modules of the backend, seen from the root, that an import of ``name`` in a folder may mean.
+
+        Scripts import what lies in their own folder, and packages from the folders that hold them. A module in any
+        other folder is not what an import means: a library may have that name.
+        """
+        folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
+        # A package is imported from outside of it, but for scripts that lie in one.
+        outside = (f"{one}.{name}" for one in reversed(folders) if one not in self._paths)
+        found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
+        beside = f"{folder}.{name}"
+        return found or ({beside} if beside in self._paths else self._below.get(name, set()))
 
     def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
         """The last part of a qualified name, and path and table of the module that may bind it, else an empty one."""
@@ -249,7 +279,7 @@ class Project:
             root, dot, rest = base.partition(".")
             if table.defines(root):
                 names.add(f"{module_name(path)}.{base}".lstrip("."))
-            targets = table.imports.get(root) or (set() if table.defines(root) else self._from_stars(table, root))
+            targets = set() if table.defines(root) else self._brought(table, root)
             names |= {f"{target}{dot}{rest}" for target in targets}
         return {self.resolve(one) for one in names}
 

@@ -199,6 +199,10 @@ def names_bound(scope: cst.FunctionDef | cst.ClassDef, *, nested: bool = False) 
                 bound |= target_names(node.target)
             case cst.AsName():
                 bound |= target_names(node.name)
+            case cst.MatchAs(name=cst.Name(value=name)) | cst.MatchStar(name=cst.Name(value=name)):
+                bound.add(name)
+            case cst.MatchMapping(rest=cst.Name(value=name)):
+                bound.add(name)
             case cst.ImportAlias(asname=None):
                 bound.add(node.evaluated_name.partition(".")[0])
             case cst.FunctionDef() | cst.ClassDef() if node is not scope:
@@ -213,16 +217,6 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
         return module.enclosing_class(node) or module.tree
     found = module.scopes.lookup(first, node)
     return module.tree if found is None else found[0].node
-
-
-def binds(function: cst.CSTNode, name: str) -> bool:
-    """Whether a function has ``name`` as a parameter or assigns to it."""
-    return name in parameters(function) or any(_target_names(one, name) for one in own_nodes(function))
-
-
-def _target_names(node: cst.CSTNode, name: str) -> bool:
-    target = node.target if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.For) else None
-    return target is not None and bool(names_below(target, name))
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:

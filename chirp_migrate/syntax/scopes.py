@@ -178,6 +178,10 @@ class Scopes:
             scope = scope.parent
         return None
 
+    def is_local_somewhere(self, name: str) -> bool:
+        """Whether a function, class or comprehension binds ``name``."""
+        return any(name in one.bindings or name in one.elsewhere for one in self._scopes.values() if one.parent)
+
     def is_builtin(self, name: str) -> bool:
         """Whether a name that nothing binds is one of Python's own."""
         return name in _BUILTINS

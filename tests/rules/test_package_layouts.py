@@ -45,6 +45,8 @@ def train(data, model, device):
         ("src/pack", "src/pack", ".helpers"),
         ("src/pack/train", "src/pack/train", "pack.train.helpers"),
         ("src/pack/train", "src/pack", "pack.train.helpers"),
+        ("src/space", "", "space.helpers"),
+        ("src/space/pack", "", "space.pack.helpers"),
     ],
 )
 def test_what_a_helper_makes_is_known_where_it_is_used(tmp_path: Path, folder: str, run_on: str, helpers: str) -> None:
@@ -59,4 +61,28 @@ def test_what_a_helper_makes_is_known_where_it_is_used(tmp_path: Path, folder: s
                 break
     plan = plan_tree(tmp_path / run_on, jobs=1)
     found = {one.rule for one in plan.findings if one.path.endswith("training.py")}
+    assert found == {"CHP013", "CHP016", "CHP025", "CHP027"}
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "from . import helpers as h\n",
+        "try:\n    from .helpers import batches\nexcept ImportError:\n    from helpers import batches\n",
+        "from .helpers import *\n__all__ = ['other']\n__all__ += ['batches']\n",
+    ],
+)
+def test_what_a_package_hands_on_is_followed(tmp_path: Path, package: str) -> None:
+    place = tmp_path / "src" / "pack"
+    place.mkdir(parents=True)
+    (place / "__init__.py").write_text(package)
+    (place / "helpers.py").write_text(HELPERS)
+    name = "pack.h" if "as h" in package else "pack"
+    (place / "training.py").write_text(TRAINING.format(helpers=name))
+    if "as h" in package:
+        text = (place / "training.py").read_text()
+        (place / "training.py").write_text(
+            text.replace("from pack.h import batches", "from pack import h").replace("batches(", "h.batches(")
+        )
+    found = {one.rule for one in plan_tree(tmp_path, jobs=1).findings if one.path.endswith("training.py")}
     assert found == {"CHP013", "CHP016", "CHP025", "CHP027"}

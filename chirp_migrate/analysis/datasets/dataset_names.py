@@ -16,7 +16,7 @@ from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.qualified_names import FACTORY, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, binds, dotted, holds, parameters
+from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
 
 #: Names that people give to datasets.
 DATASET_NAME = re.compile(
@@ -59,11 +59,6 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
         return False
     last = name.rpartition(".")[2]
     return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
-
-
-def is_variable_somewhere(module: Module, name: str) -> bool:
-    """Whether a function of the module has ``name`` as a parameter or assigns to it."""
-    return name in module.text and any(binds(one, name) for one in module.find(cst.FunctionDef, cst.Lambda))
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, 
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binds, is_name, method_called, own_nodes
+from chirp_migrate.syntax.queries import is_name, method_called, names_bound, own_nodes
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -142,7 +142,7 @@ def _reseeded(state: DatasetState, attribute: str) -> bool:
 
 
 def _reads_global(module: Module, method: Method, name: str) -> bool:
-    if method.module is not module or binds(method.function, name):
+    if method.module is not module or name in names_bound(method.function):
         return False
     return any(is_name(node, name) and is_variable(module, node) for node in walk(method.function.body))
 
