@@ -77,8 +77,8 @@ def measure(
     discovery: Discovery,
     settings: VerifyOptions,
     progress: Callable[[str], None],
-    trial: Trial | None = None,
-    deadline: float | None = None,
+    trial: Trial,
+    deadline: float,
 ) -> Measurements:
     """Run every process of a verification but those of the trial.
 
@@ -86,13 +86,12 @@ def measure(
         trees: copies of both sides, ``before`` and ``after``.
         discovery: entry points of the side before.
         progress: called with one line as each step begins or ends.
-        trial: what brief trainings showed; None where there were none.
-        deadline: when the budget is used up, on the clock of ``time.monotonic``; None: that many seconds from now.
+        trial: what brief trainings showed.
+        deadline: when the budget is used up, on the clock of ``time.monotonic``.
 
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
     """
-    deadline = time.monotonic() + settings.budget_s if deadline is None else deadline
     children = Children(trees, discovery, settings)
     # A command is a program of its own, with nothing in it that could be measured from here.
     watching = (Mode.PROBE,) if discovery.source is Source.COMMAND else (Mode.PROBE, Mode.MEASURED)
@@ -113,9 +112,7 @@ def measure(
             for _, child in children.in_turn(stack, {"before": (Mode.PROBE,)}):
                 once_more = child.result().modes[Mode.PROBE]
     equivalence = compare_traces(watched["before"], watched["after"], once_more)
-    equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api))
-    if trial is not None:
-        equivalence = equivalence.joined(trial.difference)
+    equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api)).joined(trial.difference)
     labels = tuple(entry.label for entry in discovery.entry_points)
     timed = Rounds.of((), ())
     if not equivalence.differences:
@@ -126,9 +123,8 @@ def measure(
         )
         equivalence = equivalence.joined(results)
     measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
-    failing, no_room = ({}, ()) if trial is None else (trial.failing, trial.no_room)
     steps = _steps(children.first_timed)
-    return Measurements(labels, watched, timed, equivalence, measured, steps, failing, no_room)
+    return Measurements(labels, watched, timed, equivalence, measured, steps, trial.failing, trial.no_room)
 
 
 def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:

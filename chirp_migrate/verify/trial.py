@@ -8,7 +8,7 @@ budget: epochs are taken away first, then samples, then entry points.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.process.run_child import workload_failed
@@ -29,7 +29,7 @@ _LEAST_EPOCHS = 2
 
 @dataclass(frozen=True)
 class Trial:
-    """What brief trainings showed.
+    """What brief trainings showed; nothing where there were none.
 
     Attributes:
         failing: label of each entry point that fails on both sides → its error before the migration.
@@ -39,10 +39,10 @@ class Trial:
         no_room: labels of the entry points that the budget has no room for.
     """
 
-    failing: Mapping[str, str]
-    tried: Mapping[str, Mapping[str, Tried]]
-    start_s: float
-    difference: Equivalence
+    failing: Mapping[str, str] = field(default_factory=dict)
+    tried: Mapping[str, Mapping[str, Tried]] = field(default_factory=dict)
+    start_s: float = 0.0
+    difference: Equivalence = field(default_factory=Equivalence)
     no_room: tuple[str, ...] = ()
 
     @property
@@ -67,9 +67,7 @@ class Trial:
         return watching + rounds + settings.extra_s
 
 
-def try_out(
-    children: Children, discovery: Discovery, progress: Callable[[str], None]
-) -> tuple[Trial | None, Discovery]:
+def try_out(children: Children, discovery: Discovery, progress: Callable[[str], None]) -> tuple[Trial, Discovery]:
     """Try the entry points on both sides; gives what that showed, and the entry points that train.
 
     A command is not tried, which would be run as a whole, nor an only call of a workload, which all depends on.
@@ -79,7 +77,7 @@ def try_out(
     """
     only = discovery.source is Source.HOOK and len(discovery.entry_points) == 1
     if only or discovery.source is Source.COMMAND:
-        return None, discovery
+        return Trial(), discovery
     progress("trying each entry point briefly on both sides")
     results, ready_s = children.trial()
     sides = {side: result.tried for side, result in results.items()}

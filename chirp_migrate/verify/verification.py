@@ -54,7 +54,7 @@ def verification(
         deadline = time.monotonic() + options.budget_s
         children = Children(trees, discovery, options)
         trial, discovery = try_out(children, discovery, progress)
-        if trial is not None:
+        if trial.tried:
             options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)

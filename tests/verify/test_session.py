@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import Measurements, measure
 from chirp_migrate.verify.spec import RunResult, RunSpec
 from chirp_migrate.verify.timing.children import child_of
+from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import Verdict
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
@@ -32,7 +34,7 @@ def settings(timeout_s: float = 120.0) -> VerifyOptions:
 
 def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurements:
     trees = {"before": before, "after": after}
-    return measure(trees, discover(before), settings(timeout_s), lambda _line: None)
+    return measure(trees, discover(before), settings(timeout_s), lambda _line: None, Trial(), time.monotonic())
 
 
 def shown(report: VerifyReport) -> str:
