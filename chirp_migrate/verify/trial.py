@@ -67,8 +67,8 @@ class Trial:
         return watching + rounds + settings.extra_s
 
 
-def try_out(children: Children, discovery: Discovery, progress: Callable[[str], None]) -> tuple[Trial, Discovery]:
-    """Try the entry points on both sides; gives what that showed, and the entry points that train.
+def try_out(children: Children, discovery: Discovery, progress: Callable[[str], None]) -> Trial:
+    """Try the entry points on both sides.
 
     A command is not tried, which would be run as a whole, nor an only call of a workload, which all depends on.
 
@@ -77,7 +77,7 @@ def try_out(children: Children, discovery: Discovery, progress: Callable[[str], 
     """
     only = discovery.source is Source.HOOK and len(discovery.entry_points) == 1
     if only or discovery.source is Source.COMMAND:
-        return Trial(), discovery
+        return Trial()
     progress("trying each entry point briefly on both sides")
     results, ready_s = children.trial()
     sides = {side: result.tried for side, result in results.items()}
@@ -102,10 +102,8 @@ def try_out(children: Children, discovery: Discovery, progress: Callable[[str], 
     notes = tuple(
         f"{label}: left out: it fails before the migration, too, with {one}" for label, one in failing.items()
     )
-    working = tuple(one for one in discovery.entry_points if one.label not in failing)
     no_room = tuple(entry.label for entry in discovery.entry_points if entry.label not in before)
-    trial = Trial(failing, {"before": before, "after": after}, ready_s, Equivalence(difference, notes), no_room)
-    return trial, replace(discovery, entry_points=working)
+    return Trial(failing, {"before": before, "after": after}, ready_s, Equivalence(difference, notes), no_room)
 
 
 def _raised(label: str, tried: Mapping[str, Tried]) -> str:

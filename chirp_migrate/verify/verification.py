@@ -53,7 +53,7 @@ def verification(
         progress(f"verify runs the project's own code in separate processes: {what}")
         deadline = time.monotonic() + options.budget_s
         children = Children(trees, discovery, options)
-        trial, discovery = try_out(children, discovery, progress)
+        trial = try_out(children, discovery, progress)
         if trial.tried:
             options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
