@@ -67,19 +67,11 @@ class MaterializedStandardization(Rule):
     shape = _DIVIDES
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a comprehension, or a loop that appends, divides what it goes through."""
-        loops: list[ast.ListComp | ast.For] = [*outline.find(ast.ListComp), *outline.find(ast.For)]
-        for loop in loops:
-            last = loop.body[-1] if isinstance(loop, ast.For) else None
-            append = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
-            appends = isinstance(append, ast.Attribute) and append.attr == "append"
-            iterable = loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
-            if not isinstance(iterable, ast.Name) or not (appends or last is None):
-                continue
-            code = outline.inside(loop)
-            if any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code):
-                return True
-        return False
+        """Only where a comprehension or loop over a name divides something."""
+        loops = [one for one in outline.find(ast.For) if isinstance(one.iter, ast.Name)]
+        makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
+        code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
+        return any(isinstance(getattr(one, "op", 0), ast.Div) or _DIVIDES.search(last_name(one)) for one in code)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""

@@ -28,8 +28,6 @@ from chirp_migrate.rules.api import (
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
 _SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-_AROUND = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: A loop, a branch or a call at the margin: what a module does when it is imported.
 _TOP_LEVEL = re.compile(
     r"(?m)^(?!def |class |async |if __name__)(for\b|while\b|with\b|if\b|try\b|[\w., ]+(= *[\w.]+)?\()"
@@ -54,19 +52,13 @@ class UnguardedScript(Rule):
         return super().concerns(text, project) and _TOP_LEVEL.search(text) is not None
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a call that names workers for a loader stands in what runs when the module is imported."""
-        run: list[ast.AST] = [outline.tree]
-        functions = {one.name: one for one in outline.tree.body if isinstance(one, _Function)}
-        for scope in run:
-            calls = [one for one in outline.inside(scope) if isinstance(one, ast.Call)]
-            calls = [one for one in calls if next(a for a in outline.ancestors(one) if isinstance(a, _AROUND)) is scope]
-            calls = [one for one in calls if not _may_be_guarded(outline, one)]
-            telling = (one for one in calls if any(keyword.arg in _WORKERS for keyword in one.keywords))
-            if any(may_build_loader(outline, project, one) for one in telling):
-                return True
-            called = (functions.get(one.func.id) for one in calls if isinstance(one.func, ast.Name))
-            run += [one for one in called if one is not None and one not in run]
-        return False
+        """Only where a call that names workers for a loader stands behind no guard."""
+        return any(
+            any(keyword.arg in _WORKERS for keyword in one.keywords)
+            and may_build_loader(outline, project, one)
+            and not _may_be_guarded(outline, one)
+            for one in outline.find(ast.Call)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report loaders with workers that are built when the module is imported."""
