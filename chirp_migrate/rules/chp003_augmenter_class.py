@@ -11,6 +11,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import DrawsOtherwise
 from chirp_migrate.analysis.datasets.dataset_outline import functions_of
+from chirp_migrate.analysis.datasets.declared_class import tuple_of
 from chirp_migrate.analysis.datasets.mask_meaning import (
     MASK_PARAMETERS,
     masks_images_like_spec_augment,
@@ -120,8 +121,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             return Proposal(offset, f"`{title}`: left alone, not known to draw as `@{decorator}` declares: {problem}")
         calls_made = [one.func for one in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
-        named = ", ".join(f'"{name}"' for name in called)
-        calls = [f"calls=({named}{',' if len(called) == 1 else ''})"] if called else []
+        calls = [f"calls={tuple_of(called)}"] if called else []
         edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` draws sample by sample: `@{decorator}` declares it, so whole batches are drawn at once"
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))

@@ -8,19 +8,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
-from chirp_migrate.rules.api import (
-    Module,
-    Outline,
-    Project,
-    Proposal,
-    Rule,
-    Safety,
-    find_in,
-    last_name,
-    own_nodes,
-    walk,
-)
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, last_name, own_nodes
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -91,7 +81,7 @@ def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
     bound: set[str] = set()
     for node in (loop, *own_nodes(loop)):
         if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.For | cst.CompFor):
-            bound |= {one.value for one in find_in(node.target, cst.Name)}
+            bound |= names_in_code(node.target)
         elif isinstance(node, cst.AsName):
-            bound |= {one.value for one in find_in(node.name, cst.Name)}
-    return any(isinstance(one, cst.Name) and one.value in bound - {"self"} for one in walk(loader))
+            bound |= names_in_code(node.name)
+    return not names_in_code(loader).isdisjoint(bound - {"self"})

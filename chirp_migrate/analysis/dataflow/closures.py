@@ -65,12 +65,8 @@ def _all_mentions(module: Module) -> dict[str, list[cst.Name]]:
 
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Where the variable ``name`` of ``scope`` is mentioned, also in the functions inside it."""
-    found = []
-    for node in mentions(module, name):
-        owner = module.scopes.lookup(name, node)
-        if owner is not None and owner[0] is scope:
-            found.append(node)
-    return found
+    owners = ((node, module.scopes.lookup(name, node)) for node in mentions(module, name))
+    return [node for node, owner in owners if owner is not None and owner[0] is scope]
 
 
 def _is_mention(module: Module, node: cst.Name) -> bool:

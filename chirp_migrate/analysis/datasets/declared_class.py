@@ -148,13 +148,11 @@ class _DeclaredReader:
 
     def declared(self, meaning: Meaning, none_tested: set[Value]) -> Declared | str:
         """The decorator that says ``meaning``, or why there is none."""
-        arguments: list[tuple[str, Value]] = []
         if isinstance(meaning, SequenceSamples):
             decorator, said = "lists", [_attribute(meaning.samples)]
         elif isinstance(meaning, Standardizing):
             decorator = "standardizes"
-            arguments = [(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
-            said = [_said(key, _attribute(value)) for key, value in arguments]
+            said = [_said(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
             said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
         else:
             decorator, said = "augments", _said_stages(meaning, none_tested)
@@ -171,7 +169,7 @@ class _DeclaredReader:
         return Declared("augments_images", (*said, *self._methods_said()))
 
     def _methods_said(self) -> list[str]:
-        said = [f"calls={_tuple(sorted(self._calls))}"] if self._calls else []
+        said = [f"calls={tuple_of(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
         return [*said, f"held={{{held}}}"] if held else said
 
@@ -203,7 +201,8 @@ def _attribute(value: Value) -> str | None:
     return f'"{value.name}"' if isinstance(value, Attr) and value.base == SELF else None
 
 
-def _said(key: str, attribute: str | None) -> str | None:
+def _said(key: str, value: Value) -> str | None:
+    attribute = _attribute(value)
     return None if attribute is None else f"{key}={attribute}"
 
 
@@ -216,8 +215,8 @@ def _said_stages(meaning: Augmenting, none_tested: set[Value]) -> list[str | Non
         return [None]
     pairs = ((_attribute(one.function), one.gate) for one in meaning.stages)
     stages = ", ".join(f"{name}: {None if gate is None else _attribute(gate)}" for name, gate in pairs)
-    said = [_said("dataset", _attribute(meaning.dataset)), f"transforms={{{stages}}}"]
-    return said if meaning.training is None else [*said, _said("training", _attribute(meaning.training))]
+    said = [_said("dataset", meaning.dataset), f"transforms={{{stages}}}"]
+    return said if meaning.training is None else [*said, _said("training", meaning.training)]
 
 
 def short(number: float) -> str:
@@ -225,7 +224,8 @@ def short(number: float) -> str:
     return re.sub("e-0", "e-", repr(number))
 
 
-def _tuple(names: Sequence[str]) -> str:
+def tuple_of(names: Sequence[str]) -> str:
+    """The source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 
 import libcst as cst
 
@@ -88,10 +89,7 @@ class SampleTransforms:
         return named and is_transform(self._project, self._project.resolved_names(self._module, call.func))
 
     def _around(self, node: cst.CSTNode, method: cst.FunctionDef) -> Iterator[cst.CSTNode]:
-        for ancestor in self._module.ancestors(node):
-            if ancestor is method:
-                return
-            yield ancestor
+        return takewhile(lambda one: one is not method, self._module.ancestors(node))
 
     def check(self, method: cst.FunctionDef, call: cst.Call) -> None:
         """See that a call can be made in ``__init__`` instead.

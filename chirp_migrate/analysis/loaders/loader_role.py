@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_name
+from chirp_migrate.syntax.queries import assigned_pairs, holds, is_name
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TRAINING = re.compile(r"(?<![a-z])(?:re|pre)?train")
@@ -60,25 +60,18 @@ def _said_by(name: str) -> str | None:
 
 def _given_name(module: Module, call: cst.Call) -> str:
     """The name that a loader gets where it is built: of a variable, a parameter or a key."""
-    inner: cst.CSTNode = call
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
-            value = ancestor.value
-            if isinstance(value, cst.Tuple):
-                if not isinstance(target, cst.Tuple) or len(target.elements) != len(value.elements):
-                    return ""
-                places = [index for index, one in enumerate(value.elements) if one is inner]
-                return _last_name(module, target.elements[places[0]].value) if places else ""
-            return _last_name(module, target)
+            pairs = assigned_pairs(target, ancestor.value) if ancestor.value is not None else ()
+            plain = ((one, value) for one, value in pairs if not isinstance(value, cst.Tuple))
+            return next((_last_name(module, one) for one, value in plain if holds(module, value, call)), "")
         if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
             return ancestor.keyword.value
         if isinstance(ancestor, cst.DictElement):
             return module.source(ancestor.key)
         if isinstance(ancestor, cst.BaseStatement | cst.BaseSmallStatement):
             return ""
-        if isinstance(ancestor, cst.BaseElement):
-            inner = ancestor
     return ""
 
 

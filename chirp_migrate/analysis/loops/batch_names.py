@@ -45,14 +45,13 @@ class Batch(LoopNames[Path | None]):
 
     def value(self, node: cst.CSTNode) -> Path | None:
         """Where in the batch the value of an expression lies; ``None`` when it does not lie there as it came."""
-        if isinstance(node, cst.Name):
-            return self._named(node)
-        if isinstance(node, cst.Subscript):
-            owner = self.value(node.value)
-            return None if owner is None else (*owner, _key(node))
-        if isinstance(node, cst.Attribute) and not _READS.fullmatch(node.attr.value):
-            owner = self.value(node.value)
-            return None if owner is None else (*owner, f".{node.attr.value}")
+        match node:
+            case cst.Name():
+                return self._named(node)
+            case cst.Subscript(value=owner):
+                return self._part(self.value(owner), _key(node))
+            case cst.Attribute(value=owner, attr=cst.Name(value=name)) if not _READS.fullmatch(name):
+                return self._part(self.value(owner), f".{name}")
         return None
 
     def used_after(self, call: cst.Call, path: Path) -> str | None:

@@ -16,7 +16,7 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch
-from chirp_migrate.analysis.loops.loop_names import COMPREHENSIONS, LoopNames
+from chirp_migrate.analysis.loops.loop_names import LoopNames
 from chirp_migrate.syntax.module import Module, code_children, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_name, keywords, mention, own_nodes
@@ -30,6 +30,8 @@ _HERE = _WAITS | {"size", "dim", "numel", "nelement", "get_device", "shape", "dt
 _HERE_TOO = frozenset(
     f"builtins.{one}" for one in ("len", "isinstance", "type", "str", "bool", "print", "range", "float", "int")
 )
+#: Comparisons that look at no values.
+_IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
 #: Words of conditions that do not hold in every step.
 _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
@@ -168,30 +170,22 @@ class DeviceLoop(LoopNames[bool]):
         """Whether the value of an expression in the loop is on the device, or computed from what is."""
         if node in self.moves:
             return True
-        if isinstance(node, cst.Name):
-            return self._named(node)
-        if isinstance(node, cst.Attribute):
-            return node.attr.value not in _HERE and self.value(node.value)
-        if isinstance(node, cst.Call):
-            if isinstance(node.func, cst.Attribute):
-                if node.func.attr.value in _HERE or self._is_to_cpu(node):
-                    return False
-                if self.value(node.func.value):
-                    return True
-            elif self._module.qualified_names(node.func) & _HERE_TOO:
+        match node:
+            case cst.Name():
+                return self._named(node)
+            case cst.Attribute(value=owner, attr=cst.Name(value=name)):
+                return name not in _HERE and self.value(owner)
+            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))) if name in _HERE or self._is_to_cpu(node):
                 return False
-            return any(self.value(one.value) for one in node.args)
-        if isinstance(node, cst.Lambda | cst.SimpleString | cst.FormattedString):
-            return False
-        if isinstance(node, cst.Comparison) and any(
-            isinstance(one.operator, cst.In | cst.NotIn | cst.Is | cst.IsNot) for one in node.comparisons
-        ):
-            return False
-        if isinstance(node, cst.CompFor):
-            return False
-        if isinstance(node, COMPREHENSIONS):
-            parts = [node.key, node.value] if isinstance(node, cst.DictComp) else [node.elt]
-            return any(self.value(one) for one in parts)
+            case cst.Call(func=cst.Attribute(value=owner), args=args):
+                return self.value(owner) or any(self.value(one.value) for one in args)
+            case cst.Call(func=function, args=args):
+                is_here = bool(self._module.qualified_names(function) & _HERE_TOO)
+                return not is_here and any(self.value(one.value) for one in args)
+            case cst.Comparison(comparisons=[*asked]) if any(isinstance(one.operator, _IDENTITIES) for one in asked):
+                return False
+            case cst.Lambda() | cst.SimpleString() | cst.FormattedString() | cst.CompFor():
+                return False
         return any(self.value(one) for one in code_children(node))
 
     def _is_to_cpu(self, call: cst.Call) -> bool:
