@@ -23,7 +23,7 @@ from torch.utils.data import Dataset, TensorDataset
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick, standings
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, of_dataset
 from chirp_migrate.tune.sweep import Sweep, grid, measure
 from chirpid_patch.machine.cpus import usable_cpus
@@ -76,7 +76,7 @@ def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_
     """The fastest of all ways, each measured in every round."""
     measured = [Measured(way) for way in ways]
     for _, one in turns(measured, rounds):
-        one.rates.append(measure(subject, one.candidate, True, slice_s).samples_per_s)
+        one.rates.append(measure(subject, one.candidate, True, slice_s)[0])
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
@@ -86,7 +86,7 @@ def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, s
         return None
     rates: dict[Candidate, list[float]] = {picked: [], best: []}
     for _, way in turns([picked, best], pairs):
-        rates[way].append(measure(subject, way, True, slice_s).samples_per_s)
+        rates[way].append(measure(subject, way, True, slice_s)[0])
     return paired_ratio(rates[best], rates[picked])
 
 
@@ -111,7 +111,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
             ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()
-                chosen = pick(standings(Sweep(subject, ways, True, seconds, lambda _line: None).run()))
+                chosen = pick(Sweep(subject, ways, True, seconds, lambda _line: None).run())
                 assert chosen is not None
                 best = exhaustive_best(subject, ways, 3, slice_s)
                 ratio = compared(subject, chosen.candidate, best, pairs, slice_s)

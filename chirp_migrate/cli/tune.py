@@ -8,17 +8,14 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate import __version__
 from chirp_migrate.cli.options import Command, Number, counts, gathered, option, output_options, path_argument
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process import machine
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.recommend import tune_report
 from chirp_migrate.tune.report import show
 from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.session import tune_tree
@@ -155,15 +152,11 @@ def tune(
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.steps(grid.seconds) as progress:
-            findings = tune_tree(request, training, timeout_s, progress)
+            report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
         raise
-    from chirpid_patch.machine.cpus import usable_cpus  # torch, which takes a second: not for help and wrong options
-
-    found = machine.describe(usable_cpus())
-    report = tune_report(findings, found, machine.line(found), f"chirp-migrate {__version__}")
     output.write(report)
     if target is not None:
         plots.draw(target, report.loaders, report.described)

@@ -14,7 +14,6 @@ import msgspec
 __all__ = [
     "Beside",
     "Candidate",
-    "Findings",
     "LoaderReport",
     "Measured",
     "Place",
@@ -201,21 +200,6 @@ class Training:
     seconds: float
     gpu_percent: float | None
     gpu: str
-
-
-@dataclass
-class Findings:
-    """Everything the child found out, of which nothing is concluded yet.
-
-    Attributes:
-        loaders: those that were measured.
-        training: the training that was watched; None where there was none.
-        notes: what the user should know, one sentence each.
-    """
-
-    loaders: list[LoaderReport] = field(default_factory=list)
-    training: Training | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,41 +11,16 @@ configuration may be so much faster than the best that the pick would fall below
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Candidate, Measured, Place
+from chirp_migrate.tune.document import Beside, Measured, Place
 
-__all__ = ["TOLERANCE", "Standing", "mean_rate", "pick", "settled", "standings", "within"]
+__all__ = ["TOLERANCE", "mean_rate", "pick", "settled", "standings"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
 
 _CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One configuration beside the best.
-
-    Attributes:
-        measured: the configuration and its raw values.
-        rate: its throughput in samples a second, the geometric mean of the rounds; None where it failed.
-        ratio: its rate / the best one's, paired by round; None for the best itself and after a single round.
-        place: the outcome.
-        settled: whether the interval of ``ratio`` lies wholly on one side of the bound.
-    """
-
-    measured: Measured
-    rate: Ratio | None
-    ratio: Ratio | None
-    place: Place
-    settled: bool
-
-    @property
-    def candidate(self) -> Candidate:
-        """The configuration."""
-        return self.measured.candidate
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
@@ -61,54 +36,62 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
-def standings(measured: Sequence[Measured]) -> list[Standing]:
+def standings(measured: Sequence[Measured]) -> list[Beside]:
     """Each configuration beside the best, in the order given.
 
     Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
     best.
     """
-    working = [one for one in measured if one.rates and one.error is None]
-    rounds = max((len(one.rates) for one in working), default=0)
-    to_the_end = [one for one in working if len(one.rates) == rounds]
+    rounds = max((len(one.rates) for one in measured), default=0)
+    to_the_end = [one for one in measured if one.rates and len(one.rates) == rounds]
     best = max(to_the_end, key=lambda one: mean_rate(one.rates).value, default=None)
-    return [_standing(one, best) for one in measured]
+    return [_beside(one, best) for one in measured]
 
 
-def _standing(one: Measured, best: Measured | None) -> Standing:
-    if best is None or one.error is not None or not one.rates:
-        return Standing(one, None, None, Place.FAILED, True)
-    rate = mean_rate(one.rates)
-    if one is best:
-        return Standing(one, rate, None, Place.BEST, True)
+def _beside(one: Measured, best: Measured | None) -> Beside:
+    configuration, batch_size = str(one.candidate), one.candidate.batch_size
+    if best is None or not one.rates:
+        return Beside(configuration=configuration, place=Place.FAILED, settled=True)
+    rate, ratio = mean_rate(one.rates), None
     rounds = min(len(one.rates), len(best.rates))
     bound = 1 - TOLERANCE
-    if rounds < 2:
-        place = Place.LEVEL if one.rates[0] >= bound * best.rates[0] else Place.BELOW
-        return Standing(one, rate, None, place, False)
-    ratio = paired_ratio(best.rates[:rounds], one.rates[:rounds], _CONFIDENCE)
-    place = Place.LEVEL if ratio.value >= bound else Place.BELOW
-    return Standing(one, rate, ratio, place, ratio.low >= bound or ratio.high < bound)
+    if one is best:
+        place, is_settled = Place.BEST, True
+    elif rounds < 2:
+        place, is_settled = Place.LEVEL if one.rates[0] >= bound * best.rates[0] else Place.BELOW, False
+    else:
+        ratio = paired_ratio(best.rates[:rounds], one.rates[:rounds], _CONFIDENCE)
+        place = Place.LEVEL if ratio.value >= bound else Place.BELOW
+        is_settled = ratio.low >= bound or ratio.high < bound
+    return Beside(
+        configuration=configuration,
+        place=place,
+        settled=is_settled,
+        samples_per_s=rate.value,
+        interval=None if rate.rounds < 2 else (rate.low, rate.high),
+        batches_per_s=rate.value / batch_size if batch_size else None,
+        beside_best=None if ratio is None else ratio.value,
+        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
+    )
 
 
-def pick(found: Sequence[Standing]) -> Standing | None:
+def pick(measured: Sequence[Measured]) -> Measured | None:
     """The smallest configuration that is the best or level with it; None where all failed."""
-    level = [one for one in found if one.place in (Place.BEST, Place.LEVEL)]
+    placed = zip(measured, standings(measured), strict=True)
+    level = [one for one, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
     return min(level, key=lambda one: one.candidate.size, default=None)
 
 
-def settled(found: Sequence[Standing]) -> bool:
+def settled(measured: Sequence[Measured]) -> bool:
     """Whether no further round could well change the pick."""
-    chosen = pick(found)
-    return chosen is None or all(_is_settled(one, chosen) for one in found)
+    chosen = pick(measured)
+    placed = zip(measured, standings(measured), strict=True)
+    return chosen is None or all(
+        beside.settled or (one.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
+        for one, beside in placed
+    )
 
 
-def _is_settled(one: Standing, chosen: Standing) -> bool:
-    if one.place in (Place.BEST, Place.FAILED) or one.settled:
-        return True
-    larger = one.candidate.size > chosen.candidate.size
-    return larger and one.ratio is not None and one.ratio.high < 1 / (1 - TOLERANCE)
-
-
-def within(measured: Sequence[Measured], most_workers: int) -> list[Measured]:
-    """Those with at most so many workers."""
-    return [one for one in measured if one.candidate.num_workers <= most_workers]
+def _may_be_much_faster(beside: Beside) -> bool:
+    """Whether a configuration may be so much faster than the best that the pick would not be level with it."""
+    return beside.beside_best_interval is None or beside.beside_best_interval[1] >= 1 / (1 - TOLERANCE)

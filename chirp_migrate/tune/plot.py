@@ -11,8 +11,8 @@ from typing import Any
 
 from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.document import LoaderReport, Place
-from chirp_migrate.tune.plateau import TOLERANCE, Standing, pick, standings
+from chirp_migrate.tune.document import Candidate, LoaderReport, Place
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rate
 
 __all__ = ["check", "draw"]
 
@@ -68,16 +68,16 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
 
 def _panel(axes: Any, found: LoaderReport) -> None:
-    placed = [one for one in standings(found.measured) if one.rate is not None]
-    chosen = pick(placed)
-    fastest = next((one for one in placed if one.place is Place.BEST and one.rate is not None), None)
-    if fastest is None or fastest.rate is None:
+    rates = {one.candidate: mean_rate(one.rates) for one in found.measured if one.rates}
+    placed = zip(found.measured, found.standings, strict=True)
+    fastest = next((one.candidate for one, beside in placed if beside.place is Place.BEST), None)
+    if fastest is None:
         axes.set_title(in_picture(f"{found.name}: nothing could be measured"), fontsize=10, loc="left")
         return
-    best = fastest.rate.value
-    counts = sorted({one.candidate.num_workers for one in placed})
+    best = rates[fastest].value
+    counts = sorted({way.num_workers for way in rates})
     place = {workers: number for number, workers in enumerate(counts)}
-    at_left = place[fastest.candidate.num_workers] < len(counts) / 2
+    at_left = place[fastest.num_workers] < len(counts) / 2
     axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
     axes.annotate(
         f"within {TOLERANCE:.0%} of the best",
@@ -90,28 +90,27 @@ def _panel(axes: Any, found: LoaderReport) -> None:
         fontsize=7,
         color="#555555",
     )
-    for number, (label, points) in enumerate(_series(placed).items()):
+    for number, (label, ways) in enumerate(_series(list(rates)).items()):
         shift = 0.05 * number
-        xs = [place[one.candidate.num_workers] + shift for one in points]
-        rates = [one.rate for one in points if one.rate is not None]
+        shown = [rates[way] for way in ways]
         axes.errorbar(
-            xs,
-            [rate.value for rate in rates],
-            yerr=[[rate.value - rate.low for rate in rates], [rate.high - rate.value for rate in rates]],
+            [place[way.num_workers] + shift for way in ways],
+            [rate.value for rate in shown],
+            yerr=[[rate.value - rate.low for rate in shown], [rate.high - rate.value for rate in shown]],
             marker=_MARKERS[number % len(_MARKERS)],
-            linestyle="-" if len(points) > 1 else "none",
+            linestyle="-" if len(ways) > 1 else "none",
             color=_COLOURS[number % len(_COLOURS)],
             capsize=3,
             label=in_picture(label),
         )
-        if chosen is not None and chosen in points and chosen.rate is not None:
+        if found.picked in ways:
             ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
-            at = (place[chosen.candidate.num_workers] + shift, chosen.rate.value)
+            at = (place[found.picked.num_workers] + shift, rates[found.picked].value)
             axes.plot(*at, "o", markersize=16, zorder=3, **ring)
-            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {chosen.candidate}"), **ring)
+            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {found.picked}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
-    highest = max((one.rate.high for one in placed if one.rate is not None), default=1.0)
+    highest = max(rate.high for rate in rates.values())
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
     size = "" if found.batch_size is None else f", batch size {found.batch_size}"
     name = found.name if len(found.name) <= _LONGEST_TITLE else f"{found.name[: _LONGEST_TITLE - 1]}…"
@@ -131,14 +130,13 @@ def _panel(axes: Any, found: LoaderReport) -> None:
     axes.legend(unique.values(), unique.keys(), fontsize=8, frameon=False, loc="best")
 
 
-def _series(placed: Sequence[Standing]) -> dict[str, list[Standing]]:
+def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
     """Lines of the plot: a prefetch factor each, from loading in the process on; threads are points."""
-    alone = [one for one in placed if one.candidate.alone]
-    series: dict[str, list[Standing]] = {}
-    for one in placed:
-        way = one.candidate
+    alone = [way for way in ways if way.alone]
+    series: dict[str, list[Candidate]] = {}
+    for way in ways:
         if way.num_workers:
-            series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(one)
+            series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(way)
         elif way.prefetch_threads:
-            series.setdefault(str(way), []).append(one)
+            series.setdefault(str(way), []).append(way)
     return series or {"in the process": alone}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation import share_of_loading
-from chirp_migrate.tune.document import Beside, Findings, LoaderReport, Place, Recommendation, Training, TuneReport
-from chirp_migrate.tune.plateau import Standing, pick, settled, standings
+from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
+from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -17,7 +16,7 @@ from chirp_migrate.verify.measures.targets import (
     GPU_PERCENT,
 )
 
-__all__ = ["recommendations", "tune_report"]
+__all__ = ["conclude"]
 
 _WAITS_LITTLE = 0.05
 _WAITING = 0.5
@@ -25,74 +24,56 @@ _START_SHARE = 0.05
 _WORTH_IT = 1.05
 
 
-def tune_report(findings: Findings, machine: dict[str, Any], described: str, tool: str) -> TuneReport:
-    """Conclude; recommendations that concern the training as a whole stand with the first loader."""
-    for number, found in enumerate(findings.loaders):
-        placed = standings(found.measured)
-        chosen = pick(placed)
-        found.picked = None if chosen is None else chosen.candidate
-        found.settled = settled(placed)
-        found.standings = [_beside(one, found.batch_size) for one in placed]
-        found.augmentation_share = share_of_loading(found.with_s, found.without_s)
-        found.recommendations = recommendations(found, findings.training if number == 0 else None)
-    return TuneReport(
-        tool=tool,
-        loaders=findings.loaders,
-        training=findings.training,
-        notes=findings.notes,
-        machine=machine,
-        described=described,
-    )
+def conclude(found: LoaderReport, training: Training | None) -> None:
+    """Fill in what follows from what was measured, with what to change for the training, too, where one is given.
+
+    Nothing is recommended where all ways of loading failed.
+    """
+    chosen = pick(found.measured)
+    found.picked = None if chosen is None else chosen.candidate
+    found.settled = settled(found.measured)
+    found.standings = standings(found.measured)
+    found.augmentation_share = share_of_loading(found.with_s, found.without_s)
+    if chosen is not None:
+        advice = [*_workers(found, chosen), *_failures(found), *_batch_sizes(found), *_augmentation(found)]
+        found.recommendations = [*advice, *_limits(found, chosen), *_gpu(training)]
 
 
-def recommendations(found: LoaderReport, training: Training | None) -> list[Recommendation]:
-    """What to change for one loader, and for the training where one is given; nothing where all ways failed."""
-    placed = standings(found.measured)
-    chosen = pick(placed)
-    if chosen is None or chosen.rate is None:
-        return []
-    advice = [*_workers(found, placed, chosen), *_failures(found)]
-    advice += [*_batch_sizes(found), *_augmentation(found), *_limits(found, chosen), *_gpu(training)]
-    return advice
-
-
-def _workers(found: LoaderReport, placed: list[Standing], chosen: Standing) -> list[Recommendation]:
-    way, rate = chosen.candidate, chosen.rate
-    assert rate is not None
-    now = next((one for one in placed if one.candidate == found.now), None)
+def _workers(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
+    way, rate = chosen.candidate, mean_rate(chosen.rates).value
+    rates = {one.candidate: mean_rate(one.rates).value for one in found.measured if one.rates}
     if found.waited_share is not None and found.waited_share < _WAITS_LITTLE:
         why = f"the training waits {found.waited_share:.1%} of its time for batches: loading does not hold it up"
-        return [Recommendation(found.setting.get("num_workers", "num_workers"), "leave it as it is", why)]
-    if now is not None and now.rate is not None:
-        gain = rate.value / now.rate.value
-        if now.candidate == way or (1 / _WORTH_IT < gain < _WORTH_IT and now.candidate.size <= way.size):
+        return [Recommendation(_name(found, "num_workers"), "leave it as it is", why)]
+    if found.now is not None and found.now in rates:
+        gain = rate / rates[found.now]
+        if found.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and found.now.size <= way.size):
             return [Recommendation(_name(found, "num_workers"), "leave it as it is", f"{way} is what you have")]
-        why = f"{rate.value:.0f} samples/s against {now.rate.value:.0f} with {now.candidate}"
+        why = f"{rate:.0f} samples/s against {rates[found.now]:.0f} with {found.now}"
     else:
-        alone = next(one.rate for one in placed if one.candidate.alone)
-        why = f"{rate.value:.0f} samples/s"
+        why = f"{rate:.0f} samples/s"
+        alone = next((one for one in rates if one.alone), None)
         if alone is not None and not way.alone:
-            why += f" against {alone.value:.0f} in the process"
-    if way.alone:
-        others = [one.rate.value for one in placed if one.candidate.num_workers and one.rate is not None]
-        if others and now is None:
-            why += f"; workers reach {max(others):.0f} at most"
+            why += f" against {rates[alone]:.0f} in the process"
+        with_workers = [rates[one] for one in rates if one.num_workers]
+        if with_workers and way.alone and found.now is None:
+            why += f"; workers reach {max(with_workers):.0f} at most"
     advice = [Recommendation(_name(found, "num_workers"), str(way.num_workers), why)]
     if way.prefetch_threads:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
         if found.now is None or found.now.prefetch_factor != way.prefetch_factor:
-            same = "the smallest that is level with the best" if chosen.place is Place.LEVEL else "the fastest measured"
+            level = found.standings[found.measured.index(chosen)].place is Place.LEVEL
+            same = "the smallest that is level with the best" if level else "the fastest measured"
             advice.append(Recommendation(_name(found, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _persistent(found, chosen)
     return advice
 
 
-def _persistent(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
+def _persistent(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
     """Keep the workers where starting them takes a noticeable part of an epoch."""
-    assert chosen.rate is not None
-    start_s = statistics.median(chosen.measured.first_batch_s)
-    epoch_s = found.samples / chosen.rate.value
+    start_s = statistics.median(chosen.first_batch_s)
+    epoch_s = found.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
         return []
     why = f"workers take {start_s:.2f} s to give a first batch, and the rest of an epoch about {epoch_s:.1f} s"
@@ -109,21 +90,23 @@ def _failures(found: LoaderReport) -> list[Recommendation]:
 
 def _batch_sizes(found: LoaderReport) -> list[Recommendation]:
     """Another size, where the training's own is clearly below it."""
-    placed = standings(found.batch_sizes)
-    own = next((one for one in placed if one.candidate.batch_size == found.batch_size), None)
-    best = next((one for one in placed if one.place is Place.BEST), None)
+    placed = {
+        one.candidate.batch_size: beside
+        for one, beside in zip(found.batch_sizes, standings(found.batch_sizes), strict=True)
+    }
+    own = placed.get(found.batch_size)
+    best = next((size for size, beside in placed.items() if beside.place is Place.BEST), None)
     if own is None or best is None or own.place is not Place.BELOW or not own.settled:
         return []
-    assert own.rate is not None and best.rate is not None
     why = (
-        f"it loads {best.rate.value:.0f} samples/s against {own.rate.value:.0f} at {found.batch_size}; a batch size "
-        "changes what training learns, so that is yours to decide"
+        f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {found.batch_size}; a "
+        "batch size changes what training learns, so that is yours to decide"
     )
-    return [Recommendation(_name(found, "batch_size"), f"{best.candidate.batch_size} would load faster", why)]
+    return [Recommendation(_name(found, "batch_size"), f"{best} would load faster", why)]
 
 
 def _augmentation(found: LoaderReport) -> list[Recommendation]:
-    share = share_of_loading(found.with_s, found.without_s)
+    share = found.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"
@@ -132,8 +115,7 @@ def _augmentation(found: LoaderReport) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
 
 
-def _limits(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
-    assert chosen.rate is not None
+def _limits(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
     # Beside busy processes waiting is for a CPU, and says nothing of files.
     quiet = found.others is None or found.others < BUSY_ABOVE
@@ -142,7 +124,7 @@ def _limits(found: LoaderReport, chosen: Standing) -> list[Recommendation]:
         what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
         why = f"loading waits {waits:.0%} of its time instead of computing"
         advice.append(Recommendation(_name(found, "num_workers"), what, why))
-    per_s = chosen.rate.value / (found.batch_size or 1)
+    per_s = mean_rate(chosen.rates).value / (found.batch_size or 1)
     if found.role == "training" and found.batch_size == BATCH and per_s < BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
         why = f"{per_s:.1f} batches/s at best, the target is above {BATCHES_PER_S:.0f}"
@@ -159,17 +141,3 @@ def _gpu(training: Training | None) -> list[Recommendation]:
 
 def _name(found: LoaderReport, argument: str) -> str:
     return found.setting.get(argument, argument)
-
-
-def _beside(one: Standing, batch_size: int | None) -> Beside:
-    rate, ratio = one.rate, one.ratio
-    return Beside(
-        configuration=str(one.candidate),
-        place=one.place,
-        settled=one.settled,
-        samples_per_s=None if rate is None else rate.value,
-        interval=None if rate is None or rate.rounds < 2 else (rate.low, rate.high),
-        batches_per_s=None if rate is None or not batch_size else rate.value / batch_size,
-        beside_best=None if ratio is None else ratio.value,
-        beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
-    )

@@ -101,7 +101,7 @@ def _facts(found: LoaderReport) -> Iterator[str]:
             "rates above are loading alone: a training step that uses the CPUs leaves workers less of them."
         )
     if found.batch_sizes:
-        working = [one for one in found.batch_sizes if one.rates and one.error is None]
+        working = [one for one in found.batch_sizes if one.rates]
         rates = [f"{one.candidate.batch_size}: {mean_rate(one.rates).value:.0f}" for one in working]
         yield f"Samples/s by batch size: {', '.join(rates)}."
     if found.others is not None and found.others >= BUSY_ABOVE:

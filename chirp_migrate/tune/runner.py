@@ -10,7 +10,9 @@ from pathlib import Path
 
 import torch
 
+from chirp_migrate import __version__
 from chirp_migrate.training.errors import NotUsable, Raised, first_line
+from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import serve
 from chirp_migrate.training.watch.augmentation import time_both
@@ -18,8 +20,9 @@ from chirp_migrate.training.watch.samples import unaugmented, varying
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
-from chirp_migrate.tune.document import Candidate, Findings, LoaderReport, Measured
-from chirp_migrate.tune.plateau import pick, standings
+from chirp_migrate.tune.document import Candidate, LoaderReport, Measured, Training, TuneReport
+from chirp_migrate.tune.plateau import pick
+from chirp_migrate.tune.recommend import conclude
 from chirp_migrate.tune.request import Request
 from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
@@ -39,34 +42,45 @@ _FOR_BATCH_SIZES = 0.25
 _SEED = 435
 
 
-def run(request: Request, say: Callable[[str], None]) -> Findings:
-    """Get the loaders, and measure each.
+def run(request: Request, say: Callable[[str], None]) -> TuneReport:
+    """Get the loaders, measure each, and conclude; what concerns the training as a whole stands with the first loader.
 
     Raises:
         NotUsable: what was asked for cannot be measured.
         Raised: the user's code raised.
     """
-    findings = Findings()
     seed_everything(_SEED)
-    subjects = _subjects(request, findings, say)
+    subjects, training, notes = _subjects(request, say)
+    loaders: list[LoaderReport] = []
     for subject in subjects:
         seed_everything(_SEED)
         try:
-            findings.loaders.append(_measured(subject, request, request.grid.seconds / len(subjects), say))
+            found = _measured(subject, request, request.grid.seconds / len(subjects), say)
         except Exception as error:
             raise Raised(
                 f"reading a batch of {subject.name} raised {type(error).__name__}: {first_line(error)}"
             ) from error
-    if findings.training is None and torch.cuda.is_available():
-        findings.notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
-    return findings
+        conclude(found, None if loaders else training)
+        loaders.append(found)
+    if training is None and torch.cuda.is_available():
+        notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
+    here = machine.describe(usable_cpus())
+    return TuneReport(
+        tool=f"chirp-migrate {__version__}",
+        loaders=loaders,
+        training=training,
+        notes=notes,
+        machine=here,
+        described=machine.line(here),
+    )
 
 
-def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) -> list[Subject]:
+def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subject], Training | None, list[str]]:
+    """What is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
-        return [from_reference(request.dataset, request.unaugmented, request.config)]
+        return [from_reference(request.dataset, request.unaugmented, request.config)], None, []
     if request.config is not None:
-        return [from_config(Path(request.tree), request.config)]
+        return [from_config(Path(request.tree), request.config)], None, []
     assert request.discovery is not None, "one of the three is given"
     entries = request.discovery.entry_points
     try:
@@ -77,13 +91,11 @@ def _subjects(request: Request, findings: Findings, say: Callable[[str], None]) 
         data = data_for(entries, request.sizes)
         calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
         check_imports(Path(request.tree), request.discovery.origin)
-        subjects, findings.training, notes = watched(calls, say)
+        return watched(calls, say)
     except NotUsable:
         raise
     except (Exception, SystemExit) as error:
         raise Raised(f"the training raised {type(error).__name__}: {first_line(error)}") from error
-    findings.notes += notes
-    return subjects
 
 
 def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:
@@ -111,7 +123,7 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
     sweep = Sweep(subject, candidates, migrated, seconds * share, say)
     found.measured = sweep.run()
     found.rounds, found.cpu_share, found.others = sweep.rounds, sweep.cpu_share, sweep.others
-    chosen = pick(standings(found.measured))
+    chosen = pick(found.measured)
     if chosen is not None and sizes:
         found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, migrated, seconds, say)
     if request.profile and migrated:
@@ -138,14 +150,13 @@ def _augmentation(subject: Subject, migrated: bool, seconds: float) -> tuple[lis
         why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
         return [], [], why
     way = Candidate(0, batch_size=subject.batch_size)
-    with_s, without_s = time_both(
-        subject,
-        replace(subject, dataset=plain),
-        lambda side: measure(side, way, migrated, _AUGMENTATION_SLICE_S).batch_s,
-        _AUGMENTATION_ROUNDS,
-        time.monotonic() + seconds,
-    )
-    return with_s, without_s, None
+
+    def batch_s(side: Subject) -> float:
+        _, rate = measure(side, way, migrated, _AUGMENTATION_SLICE_S)
+        return rate.seconds / rate.batches
+
+    until = time.monotonic() + seconds
+    return *time_both(subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until), None
 
 
 def _at_sizes(

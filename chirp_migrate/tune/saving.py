@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from chirp_migrate.tune.document import Measured
-from chirp_migrate.tune.plateau import Standing, pick, standings, within
+from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.tune.profiles import recall, remember, signature
 from chirpid_patch.tune.search import LoaderChoice, Trial
 
-__all__ = ["choice_of", "factory_arguments", "save"]
+__all__ = ["factory_arguments", "save"]
 
 
 def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
@@ -23,8 +24,8 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
     ``max_workers`` is what the original had; there, only as many workers are picked.
     """
     for arguments in factory_arguments(subject, thread_safe):
-        most = arguments.get("max_workers")
-        choice = choice_of(standings(measured if not most else within(measured, most)))
+        most = arguments["max_workers"] or math.inf
+        choice = _choice_of([one for one in measured if one.candidate.num_workers <= most])
         if choice is None:
             return "loading in the process could not be measured, and everything is compared with it"
         key = signature(subject.dataset, arguments)
@@ -44,14 +45,14 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
     return [plain, {**options, "max_workers": subject.asked_workers}] if subject.asked_workers else [plain]
 
 
-def choice_of(found: Sequence[Standing]) -> LoaderChoice | None:
+def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
     """The pick as the factory remembers it; None where there is none, or loading in the process was not measured."""
-    chosen = pick(found)
+    chosen = pick(measured)
     trials: dict[tuple[int, int], Trial] = {}
-    for one in sorted(found, key=lambda one: (one is not chosen, one.candidate.size)):
+    for one in sorted(measured, key=lambda one: (one is not chosen, one.candidate.size)):
         at_once = one.candidate.num_workers, one.candidate.prefetch_threads
-        if one.rate is not None and at_once not in trials:
-            trials[at_once] = Trial(*at_once, one.rate.value, one.measured.first_batch_s[0])
+        if one.rates and at_once not in trials:
+            trials[at_once] = Trial(*at_once, mean_rate(one.rates).value, one.first_batch_s[0])
     if chosen is None or (0, 0) not in trials:
         return None
     ordered = sorted(trials.values(), key=lambda trial: (trial.num_workers, trial.prefetch_threads))

@@ -14,7 +14,7 @@ from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import is_reference
-from chirp_migrate.tune.document import Findings
+from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.tune.request import Request
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
@@ -25,7 +25,7 @@ _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-wor
 
 def tune_tree(
     request: Request, training: VerifyOptions | None, timeout_s: float, progress: Callable[[str], None]
-) -> Findings:
+) -> TuneReport:
     """Run the user's code in a process of its own and measure ways of loading its datasets.
 
     A training runs in a temporary copy, since it may write; a dataset alone is read where it is, with the data there.
@@ -51,7 +51,7 @@ def tune_tree(
         progress(f"tune runs your own code, in {place}, in a process of its own")
         with (
             signals_as_one_interrupt(),
-            Child("chirp_migrate.tune.runner", request, Findings, _ROLE, timeout_s, progress=progress) as child,
+            Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child,
         ):
             return child.result()
 

@@ -8,23 +8,23 @@ an order that changes, so that a machine that slows down does so for all.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured, Place
-from chirp_migrate.tune.plateau import pick, settled, standings
+from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
+from chirpid_patch.loading.worker_start import default_start_method
 from chirpid_patch.machine.cpus import usable_cpus
-from chirpid_patch.tune.measure import measure_rate
+from chirpid_patch.tune.measure import Rate, measure_rate
 from chirpid_patch.tune.search import EndlessDraws
 
-__all__ = ["MIN_ROUNDS", "Once", "Sweep", "expected_s", "grid", "measure"]
+__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
 
 MIN_ROUNDS = 3
 """Rounds that every candidate takes part in."""
@@ -56,27 +56,11 @@ def grid(
     return sorted((replace(one, batch_size=batch_size) for one in found), key=lambda one: one.size)
 
 
-@dataclass(frozen=True)
-class Once:
-    """One measurement.
-
-    Attributes:
-        samples_per_s: once running.
-        first_batch_s: seconds to the first batch.
-        batches: batches counted.
-        batch_s: seconds from batch to batch.
-        cpu_share: CPU time of the thread that asked for the batches / wall time.
-    """
-
-    samples_per_s: float
-    first_batch_s: float
-    batches: int
-    batch_s: float
-    cpu_share: float
-
-
-def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: float) -> Once:
+def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: float) -> tuple[float, Rate]:
     """Load for about ``seconds``, one turn of the workers at least.
+
+    Returns:
+        Samples a second, once running, and what they were computed from.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
@@ -90,8 +74,7 @@ def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: flo
         )
     if rate.lost_workers:
         raise RuntimeError(_why_lost([str(one.message) for one in warned]))
-    samples_per_s = rate.batches * draws.per_draw / rate.seconds
-    return Once(samples_per_s, rate.first_s, rate.batches, rate.seconds / rate.batches, rate.cpu_share)
+    return rate.batches * draws.per_draw / rate.seconds, rate
 
 
 def _why_lost(warned: Sequence[str]) -> str:
@@ -160,19 +143,16 @@ class Sweep:
                 if self.rounds == 0 and one is self.measured[0] and self._batch_s:
                     self._foretell(slice_s)
             self.rounds += 1
-            found = standings(self.measured)
             now = time.monotonic()
             left = self._seconds - (now - begun)
-            over = settled(found) or left < (now - began) / 2 or not self._contenders()
+            over = settled(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
-            chosen = pick(found)
-            if chosen is not None and chosen.rate is not None:
+            chosen = pick(self.measured)
+            if chosen is not None:
                 rest = max(left, (MIN_ROUNDS - self.rounds) * (now - began))
-                self._say(
-                    f"round {self.rounds}: {chosen.candidate} is ahead with {chosen.rate.value:.0f} samples/s; "
-                    f"about {rest:.0f} s left"
-                )
+                ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
+                self._say(f"round {self.rounds}: {ahead}; about {rest:.0f} s left")
 
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
@@ -182,13 +162,13 @@ class Sweep:
         return turned if self.rounds % 2 == 0 else turned[::-1]
 
     def _contenders(self) -> list[Measured]:
-        found = standings(self.measured)
-        return [one.measured for one in found if not (one.settled and one.place in (Place.BELOW, Place.FAILED))]
+        placed = zip(self.measured, standings(self.measured), strict=True)
+        return [one for one, beside in placed if not (beside.settled and beside.place in (Place.BELOW, Place.FAILED))]
 
     def _measure(self, one: Measured, slice_s: float) -> None:
         watch = Watch()
         try:
-            once = measure(self._subject, one.candidate, self._migrated, slice_s)
+            samples_per_s, rate = measure(self._subject, one.candidate, self._migrated, slice_s)
         except Exception as error:
             if one.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
@@ -200,11 +180,11 @@ class Sweep:
         if others is not None:
             self._others.append(others)
         if one.candidate.alone:
-            self._cpu_shares.append(once.cpu_share)
-            self._batch_s = once.batch_s
-        one.rates.append(once.samples_per_s)
-        one.first_batch_s.append(once.first_batch_s)
-        one.batches += once.batches
+            self._cpu_shares.append(rate.cpu_share)
+            self._batch_s = rate.seconds / rate.batches
+        one.rates.append(samples_per_s)
+        one.first_batch_s.append(rate.first_s)
+        one.batches += rate.batches
 
     def _foretell(self, slice_s: float) -> None:
         """Say how long it will take, once a batch has been loaded."""
@@ -226,8 +206,7 @@ def _start_method(subject: Subject) -> str:
     context = subject.options.get("multiprocessing_context")
     if isinstance(context, str):
         return context
-    named = getattr(context, "_name", None) or multiprocessing.get_start_method(allow_none=True)
-    return str(named or multiprocessing.get_all_start_methods()[0])
+    return getattr(context, "_name", None) or default_start_method()
 
 
 def _why(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.tune.document import Candidate, Findings
+from chirp_migrate.tune.document import Candidate, Measured, TuneReport
 from chirp_migrate.tune.request import Grid, Request
 from chirp_migrate.tune.runner import run
-from chirp_migrate.tune.saving import factory_arguments
+from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
 from chirp_migrate.tune.watching import watched
@@ -67,20 +67,20 @@ def no_words(_text: str) -> None:
 def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
-    once = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), migrated=False, seconds=0.1)
+    samples_per_s, rate = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), migrated=False, seconds=0.1)
     took = time.perf_counter() - began
-    assert len(dataset.read) == 4 * (once.batches + 1)  # the first batch is start-up and in no rate
-    assert once.samples_per_s * once.batch_s == pytest.approx(4)
-    assert once.first_batch_s + once.batches * once.batch_s <= took
-    assert once.samples_per_s <= 1000
-    assert once.cpu_share < 0.9  # sleeping is no computing
+    assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
+    assert samples_per_s * rate.seconds == pytest.approx(4 * rate.batches)
+    assert rate.first_s + rate.seconds <= took
+    assert samples_per_s <= 1000
+    assert rate.cpu_share < 0.9  # sleeping is no computing
 
 
 @needs_fork
 @pytest.mark.parametrize("migrated", [False, True])
 def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
-    once = measure(fork(Waiting()), Candidate(2, 2, batch_size=4), migrated, seconds=0.05)
-    assert once.batches % 2 == 0 and once.batches >= 2
+    _, rate = measure(fork(Waiting()), Candidate(2, 2, batch_size=4), migrated, seconds=0.05)
+    assert rate.batches % 2 == 0 and rate.batches >= 2
     assert not multiprocessing.active_children()
 
 
@@ -193,8 +193,8 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
     assert notes == ["further loaders (1) were not measured: the training waited 0.00 s for them, of 80.00 s in all"]
 
 
-def tuned(tmp_path: Path, **more: Any) -> Findings:
-    """Findings of a run in this process."""
+def tuned(tmp_path: Path, **more: Any) -> TuneReport:
+    """What a run in this process finds."""
     return run(Request(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
 
 
@@ -258,6 +258,16 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     assert recall(Path("nowhere"), signature(dataset, plain)) is None
 
 
+def test_a_migrated_call_is_given_the_best_within_its_bound(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+    subject = of_loader(DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training")
+    sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
+    profile = tmp_path / "profile.json"
+    assert save(subject, sweep, profile, thread_safe=False) is None
+    plain, migrated = (recall(profile, signature(subject.dataset, one)) for one in factory_arguments(subject, False))
+    assert plain is not None and plain.num_workers == 8
+    assert migrated is not None and migrated.num_workers == 2
+
+
 @pytest.mark.slow
 def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"hook_{tmp_path.name.replace('-', '_')}"
@@ -273,11 +283,11 @@ def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monk
     )
     monkeypatch.chdir(tmp_path)
     entry = EntryPoint("", "", hook=f"{name}.py:workload")
-    findings = tuned(tmp_path, discovery=Discovery((entry,)), sizes=Sizes(samples=40, batch_size=8))
-    loader = findings.loaders[0]
+    report = tuned(tmp_path, discovery=Discovery((entry,)), sizes=Sizes(samples=40, batch_size=8))
+    loader = report.loaders[0]
     assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
     assert not loader.migrated and loader.now == Candidate(0, batch_size=8)
-    assert findings.training is not None and loader.waited_share is not None
+    assert report.training is not None and loader.waited_share is not None
 
 
 def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

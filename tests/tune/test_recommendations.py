@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
@@ -18,7 +15,6 @@ from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune import plot
 from chirp_migrate.tune.document import (
     Candidate,
-    Findings,
     LoaderReport,
     Measured,
     Place,
@@ -26,7 +22,7 @@ from chirp_migrate.tune.document import (
     Training,
     TuneReport,
 )
-from chirp_migrate.tune.recommend import recommendations, tune_report
+from chirp_migrate.tune.recommend import conclude
 from chirp_migrate.tune.report import show
 
 Make = Callable[..., Measured]
@@ -42,12 +38,26 @@ def sweep(measured: Make) -> list[Measured]:
     return [measured(0, [400, 405, 402]), measured(2, [780, 790, 785]), measured(4, [795, 800, 790])]
 
 
+def advice_on(found: LoaderReport, training: Training | None = None) -> list[Recommendation]:
+    conclude(found, training)
+    return found.recommendations
+
+
+def reported(*loaders: LoaderReport) -> TuneReport:
+    for one in loaders:
+        conclude(one, None)
+    training, notes = Training(3.0, None, "no GPU: none here"), ["a loader was left out"]
+    return TuneReport(
+        tool="tool", loaders=list(loaders), training=training, notes=notes, machine={}, described="a machine"
+    )
+
+
 def by_setting(advice: list[Recommendation]) -> dict[str, Recommendation]:
     return {one.setting: one for one in advice}
 
 
 def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[Measured]) -> None:
-    advice = by_setting(recommendations(found(*sweep), None))
+    advice = by_setting(advice_on(found(*sweep)))
     assert advice["num_workers"].value == "2"
     assert "785" in advice["num_workers"].why and "402" in advice["num_workers"].why
     assert advice["prefetch_factor"].value == "2"
@@ -55,17 +65,17 @@ def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[Measured]
 
 def test_a_configuration_s_own_keys_are_named(sweep: list[Measured]) -> None:
     setting = {"num_workers": "data.num_workers in retinal.yaml"}
-    advice = by_setting(recommendations(found(*sweep, now=Candidate(0, batch_size=32), setting=setting), None))
+    advice = by_setting(advice_on(found(*sweep, now=Candidate(0, batch_size=32), setting=setting)))
     assert advice["data.num_workers in retinal.yaml"].value == "2"
 
 
 def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[Measured]) -> None:
-    advice = by_setting(recommendations(found(*sweep, now=Candidate(2, 2, 0, 32)), None))
+    advice = by_setting(advice_on(found(*sweep, now=Candidate(2, 2, 0, 32))))
     assert advice["num_workers"].value == "leave it as it is" and "prefetch_factor" not in advice
 
 
 def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[Measured]) -> None:
-    advice = by_setting(recommendations(found(*sweep, waited_share=0.02), None))
+    advice = by_setting(advice_on(found(*sweep, waited_share=0.02)))
     assert advice["num_workers"].value == "leave it as it is" and "2.0%" in advice["num_workers"].why
 
 
@@ -75,23 +85,23 @@ def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
 ) -> None:
     one = found(*sweep, with_s=[0.1] * 3, without_s=[without_s] * 3)
     assert share_of_loading(one.with_s, one.without_s) == pytest.approx(1 - 10 * without_s)
-    advice = by_setting(recommendations(one, None)).get("the transform of the dataset")
+    advice = by_setting(advice_on(one)).get("the transform of the dataset")
     assert (None if advice is None else advice.warning) == warning
 
 
 def test_a_larger_batch_size_is_told_of_and_never_just_recommended(sweep: list[Measured]) -> None:
     sizes = [Measured(Candidate(2, 2, 0, size), [rate] * 3, [0.1] * 3) for size, rate in ((32, 780.0), (64, 990.0))]
-    advice = by_setting(recommendations(found(*sweep, batch_sizes=sizes), None))["batch_size"]
+    advice = by_setting(advice_on(found(*sweep, batch_sizes=sizes)))["batch_size"]
     assert "64" in advice.value and "changes what training learns" in advice.why
     sizes[1].rates = [800.0] * 3
-    assert "batch_size" not in by_setting(recommendations(found(*sweep, batch_sizes=sizes), None))
+    assert "batch_size" not in by_setting(advice_on(found(*sweep, batch_sizes=sizes)))
 
 
 def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured: Make) -> None:
     slow = [measured(0, [100.0] * 3), measured(2, [200.0] * 3), measured(4, [], error="a worker process died")]
     slow[1].first_batch_s = [4.0] * 3
     one = found(*slow, cpu_share=0.2, samples=1000)
-    advice = recommendations(one, Training(9.0, 40.0, "a GPU"))
+    advice = advice_on(one, Training(9.0, 40.0, "a GPU"))
     text = "\n".join(map(str, advice))
     for named in (
         "persistent_workers: True (",
@@ -103,13 +113,12 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
     ):
         assert named in text
     assert "__getitem__" in text  # 200 / 32 < 10 batches a second
-    assert recommendations(found(measured(0, [], error="no")), None) == []
+    assert advice_on(found(measured(0, [], error="no"))) == []
 
 
 def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Measured]) -> None:
     one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
-    findings = Findings([one], Training(3.0, None, "no GPU: none here"), ["a loader was left out"])
-    report = tune_report(findings, {"processor": "p"}, "a machine", "tool")
+    report = reported(one)
     text = printed(lambda screen: show(report, screen))
     assert all(len(line) <= 80 for line in text.splitlines())
     row = next(line for line in text.splitlines() if line.startswith("*"))
@@ -123,18 +132,13 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     assert report.loaders[0].standings[0].place is Place.BELOW
 
 
-def test_findings_survive_their_way_to_the_parent(sweep: list[Measured]) -> None:
-    findings = Findings([found(*sweep, now=Candidate(2, 2, 0, 32))], Training(3.0, None, "none"), ["a note"])
-    assert msgspec.convert(json.loads(json.dumps(asdict(findings))), Findings) == findings
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
 def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[Measured], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / name
     plot.check(target)
-    plot.draw(target, [found(*sweep), found(*sweep, name="Costs $5 a_b")], "a machine")
+    plot.draw(target, reported(found(*sweep), found(*sweep, name="Costs $5 a_b")).loaders, "a machine")
     content = target.read_bytes()
     assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
     if name.endswith("svg"):
