@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from chirp_migrate.console.text import visible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
@@ -14,6 +17,7 @@ __all__ = [
     "Raised",
     "WorkloadFailed",
     "first_line",
+    "user_code",
 ]
 
 
@@ -35,6 +39,17 @@ class NotUsable(Exception):
 
 class Raised(Exception):
     """In a child: the user's code raised; ``__cause__`` is what, and the message says where."""
+
+
+@contextmanager
+def user_code(doing: str) -> Iterator[None]:
+    """In a child, while code of the user's own runs: what it raises becomes :class:`Raised`, "``doing`` raised …"."""
+    try:
+        yield
+    except NotUsable:
+        raise
+    except (Exception, SystemExit) as error:
+        raise Raised(f"{doing} raised {type(error).__name__}: {first_line(error)}") from error
 
 
 class WorkloadFailed(ChirpMigrateError):

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from chirp_migrate import __version__
-from chirp_migrate.training.errors import NotUsable, Raised, first_line
+from chirp_migrate.training.errors import user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import serve
@@ -54,12 +54,8 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
     loaders: list[LoaderReport] = []
     for subject in subjects:
         seed_everything(_SEED)
-        try:
+        with user_code(f"reading a batch of {subject.name}"):
             found = _measured(subject, request, request.grid.seconds / len(subjects), say)
-        except Exception as error:
-            raise Raised(
-                f"reading a batch of {subject.name} raised {type(error).__name__}: {first_line(error)}"
-            ) from error
         conclude(found, None if loaders else training)
         loaders.append(found)
     if training is None and torch.cuda.is_available():
@@ -83,7 +79,7 @@ def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subjec
         return [from_config(Path(request.tree), request.config)], None, []
     assert request.discovery is not None, "one of the three is given"
     entries = request.discovery.entry_points
-    try:
+    with user_code("the training"):
         if entries[0].source is Source.HOOK and not entries[0].name:
             names = call_names(entries[0].hook, request.sizes)
             entries = tuple(replace(entries[0], name=name) for name in names)
@@ -92,10 +88,6 @@ def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subjec
         calls = [prepare_call(entry, model, data, request.sizes) for entry in entries]
         check_imports(Path(request.tree), request.discovery.origin)
         return watched(calls, say)
-    except NotUsable:
-        raise
-    except (Exception, SystemExit) as error:
-        raise Raised(f"the training raised {type(error).__name__}: {first_line(error)}") from error
 
 
 def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:

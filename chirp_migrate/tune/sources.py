@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotUsable, user_code
 from chirp_migrate.training.process.imports import importable
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.document import Candidate
@@ -76,7 +76,8 @@ def from_config(tree: Path, config: TuneConfig) -> Subject:
     def built(transforms: str) -> Any:
         function = getattr(module, transforms)
         given = _filled(f"{module_name}:{transforms}", function, config)
-        return _calling(f"{kind} of {module_name}", lambda: dataset_class(**arguments, transform=function(**given)))
+        with user_code(f"{kind} of {module_name}"):
+            return dataset_class(**arguments, transform=function(**given))
 
     subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE)
     if hasattr(module, _PLAIN_TRANSFORMS):
@@ -109,7 +110,8 @@ def _made(reference: str, config: TuneConfig | None) -> Any:
     if not callable(value) or isinstance(value, DataLoader):
         return value
     arguments = [config.location] if config is not None and _wants_one(value) else []
-    return _calling(reference, lambda: value(*arguments))
+    with user_code(reference):
+        return value(*arguments)
 
 
 def _wants_one(function: Callable[..., Any]) -> bool:
@@ -123,23 +125,15 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _imported(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name == module or (error.name and module.startswith(f"{error.name}.")):
-            raise NotUsable(
-                f"there is no module {module}: give the name by which the training imports it from PATH"
-            ) from None
-        raise Raised(f"importing {module} raised {type(error).__name__}: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise Raised(f"importing {module} raised {type(error).__name__}: {error}") from error
-
-
-def _calling(what: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except (Exception, SystemExit) as error:
-        raise Raised(f"{what} raised {type(error).__name__}: {error}") from error
+    with user_code(f"importing {module}"):
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name and f"{module}.".startswith(f"{error.name}."):
+                raise NotUsable(
+                    f"there is no module {module}: give the name by which the training imports it from PATH"
+                ) from None
+            raise
 
 
 def _filled(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:

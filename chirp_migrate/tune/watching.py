@@ -16,6 +16,7 @@ from chirp_migrate.training.watch.samples import described
 from chirp_migrate.tune.document import Training
 from chirp_migrate.tune.subject import Subject, of_loader
 from chirpid_patch import DataLoaderPerformanceMonitor
+from chirpid_patch.loading.batch_timer import BatchTimer
 from chirpid_patch.tune.measure import shut_down_workers
 
 __all__ = ["watched"]
@@ -51,17 +52,15 @@ class _Watching(Interception):
         role = "training" if torch.is_grad_enabled() else "validation"
         key = (role, described(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _Loader(loader, role))
-        arrived: float | None = None
+        timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:
-            nonlocal arrived
-            asked = time.perf_counter()
+            step_s = timer.ask()
             batch = advance()
-            now = time.perf_counter()
-            if arrived is not None:
-                known.waited_s += now - asked
-                known.whole_s += now - arrived
-            arrived = now
+            waited_s = timer.arrive()
+            if step_s is not None:
+                known.waited_s += waited_s
+                known.whole_s += step_s + waited_s
             return batch
 
         return PassingIterator(self, loader, start(), around)

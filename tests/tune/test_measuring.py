@@ -168,7 +168,8 @@ class Augmented(Clocked):
 @pytest.mark.slow
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("chirp_migrate.tune.watching.time", clock)
+    for module in ("chirp_migrate.tune.watching", "chirpid_patch.loading.batch_timer"):
+        monkeypatch.setattr(f"{module}.time", clock)
     base = Clocked(16, clock, 1.0)
 
     def train() -> None:
@@ -301,10 +302,18 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
         tuned(tmp_path, discovery=Discovery((EntryPoint("", "", hook=f"{name}.py:workload"),)))
 
 
-def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str) -> None:
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("raise KeyError('label')", "KeyError: 'label'"),
+        ("raise ValueError('no label:\\nnone at all')", "ValueError: no label:$"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str, statement: str, error: str) -> None:
     (tmp_path / f"{sets}_broken.py").write_text(
         "class Broken:\n    def __len__(self):\n        return 3\n"
-        "    def __getitem__(self, index):\n        raise KeyError('label')\n"
+        f"    def __getitem__(self, index):\n        {statement}\n"
     )
-    with pytest.raises(Raised, match=r"reading a batch of Broken raised KeyError: 'label'"):
+    with pytest.raises(Raised, match=f"^reading a batch of Broken raised {error}"):
         tuned(tmp_path, dataset=f"{sets}_broken:Broken")

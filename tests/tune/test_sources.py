@@ -37,6 +37,9 @@ def given_the_configuration(path):
 def broken():
     raise KeyError('label')
 
+def broken_at_length():
+    raise ValueError('no label:\\nnone at all')
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(range(3))
@@ -133,6 +136,8 @@ def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
     with pytest.raises(Raised, match=r"tune_sets:broken.* KeyError: 'label'"):
         from_reference("tune_sets:broken", "", None)
+    with pytest.raises(Raised, match=r"^tune_sets:broken_at_length raised ValueError: no label:$"):
+        from_reference("tune_sets:broken_at_length", "", None)
     with pytest.raises(Raised, match=r"tune_broken.* ModuleNotFoundError"):
         from_reference("tune_broken:x", "", None)
 
