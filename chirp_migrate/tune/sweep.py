@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from chirp_migrate.training.errors import first_line
@@ -89,10 +89,11 @@ def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: fl
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
 
 
+@dataclass
 class Sweep:
     """Compares candidates for one subject.
 
-    Args:
+    Attributes:
         subject: the dataset.
         candidates: the ways of loading; loading in the process is among them.
         migrated: whether ``chirpid_patch`` loads, else PyTorch.
@@ -100,23 +101,18 @@ class Sweep:
         say: told one line at a time how far it is.
     """
 
-    def __init__(
-        self,
-        subject: Subject,
-        candidates: Sequence[Candidate],
-        migrated: bool,
-        seconds: float,
-        say: Callable[[str], None],
-    ) -> None:
-        self.measured = [Measured(one) for one in candidates]
+    subject: Subject
+    candidates: Sequence[Candidate]
+    migrated: bool
+    seconds: float
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.measured = [Measured(candidate) for candidate in self.candidates]
         self.rounds = 0
         self._cpu_shares: list[float] = []
         self._others: list[float] = []
         self._batch_s = 0.0  # seconds that a batch takes in the process
-        self._subject = subject
-        self._migrated = migrated
-        self._seconds = seconds
-        self._say = say
 
     @property
     def cpu_share(self) -> float | None:
@@ -135,7 +131,7 @@ class Sweep:
             Exception: what the user's code raises when batches are loaded in the process.
         """
         begun = time.monotonic()
-        slice_s = min(max(self._seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
+        slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
         while True:
             began = time.monotonic()
             for one in self._order():
@@ -144,7 +140,7 @@ class Sweep:
                     self._foretell(slice_s)
             self.rounds += 1
             now = time.monotonic()
-            left = self._seconds - (now - begun)
+            left = self.seconds - (now - begun)
             over = settled(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
@@ -152,7 +148,7 @@ class Sweep:
             if chosen is not None:
                 rest = max(left, (MIN_ROUNDS - self.rounds) * (now - began))
                 ahead = f"{chosen.candidate} is ahead with {mean_rate(chosen.rates).value:.0f} samples/s"
-                self._say(f"round {self.rounds}: {ahead}; about {rest:.0f} s left")
+                self.say(f"round {self.rounds}: {ahead}; about {rest:.0f} s left")
 
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
@@ -168,13 +164,13 @@ class Sweep:
     def _measure(self, one: Measured, slice_s: float) -> None:
         watch = Watch()
         try:
-            samples_per_s, rate = measure(self._subject, one.candidate, self._migrated, slice_s)
+            samples_per_s, rate = measure(self.subject, one.candidate, self.migrated, slice_s)
         except Exception as error:
             if one.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
             one.error = _why(error)
             one.rates.clear()
-            self._say(f"{one.candidate} could not be measured: {one.error}")
+            self.say(f"{one.candidate} could not be measured: {one.error}")
             return
         others = watch.others()
         if others is not None:
@@ -188,17 +184,17 @@ class Sweep:
 
     def _foretell(self, slice_s: float) -> None:
         """Say how long it will take, once a batch has been loaded."""
-        method = _start_method(self._subject)
+        method = _start_method(self.subject)
         start_s = _START_S.get(method, _START_ELSEWHERE_S)
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
             expected_s(one.candidate, self._batch_s, slice_s, start_s, cpus) for one in self.measured
         )
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
-        beyond = f", more than the {self._seconds:.0f} s asked for" if least > 1.5 * self._seconds else ""
-        self._say(
-            f"{len(self.measured)} ways of loading {self._subject.name}, {rate:.0f} samples/s in the process: "
-            f"about {max(least, self._seconds):.0f} s, less where it is soon settled{beyond}"
+        beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
+        self.say(
+            f"{len(self.measured)} ways of loading {self.subject.name}, {rate:.0f} samples/s in the process: "
+            f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
         )
 
 

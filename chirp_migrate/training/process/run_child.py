@@ -12,9 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import Pipe
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -24,11 +24,12 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
 from chirp_migrate.training.process.messages import Answer, Failed, Message, Ready, Said
-from chirp_migrate.training.process.output import Output
 
 __all__ = ["Child", "Role", "ending", "workload_failed"]
 
+_KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
+_OUTPUT_ENDS_WITHIN_S = 5.0
 _LONGEST_FOLDER = 50
 """Characters that leave room for the names that multiprocessing and PyTorch add."""
 _LOOK_S = 0.1
@@ -55,12 +56,13 @@ class Role:
     side: str = ""
 
 
+@dataclass
 class Child(Generic[_T]):
     """One child process: a fresh interpreter; of what it prints the end is kept in memory.
 
     Use as a context manager: the child and everything it started are gone when it is left, however that comes.
 
-    Args:
+    Attributes:
         module: its program, which calls :func:`~.parent.serve`.
         request: what it does, a dataclass with ``tree``.
         answer: type of what it gives.
@@ -68,34 +70,23 @@ class Child(Generic[_T]):
         timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
         environment: variables that it has beside the user's.
         progress: given each line of progress as it comes.
+        cpu_s: CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours.
     """
 
-    def __init__(
-        self,
-        module: str,
-        request: Any,
-        answer: type[_T],
-        role: Role,
-        timeout_s: float,
-        environment: Mapping[str, str] | None = None,
-        progress: Callable[[str], None] = lambda _line: None,
-    ) -> None:
-        self._module = module
-        self._request = request
-        self._answer = answer
-        self._role = role
-        self._timeout_s = self._left_s = timeout_s
-        self._environment = environment or {}
-        self._progress = progress
-        self._stack = ExitStack()
-        self._waits = False
-        self._last: Message | None = None
-        self._ended = False
-        self.cpu_s = 0.0
-        """CPU seconds it had used when it was last ready, with those of what it started; 0 once they count as ours."""
+    module: str
+    request: Any
+    answer: type[_T]
+    role: Role
+    timeout_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+    progress: Callable[[str], None] = lambda _line: None
+    cpu_s: float = field(default=0.0, init=False)
 
     def __enter__(self) -> Child[_T]:
         self._mark = secrets.token_hex(16)
+        self._left_s = self.timeout_s
+        self._waits = self._ended = False
+        self._last: Message | None = None
         with ExitStack() as stack:
             # What the child leaves there goes with it.
             temporary = stack.enter_context(
@@ -107,9 +98,9 @@ class Child(Generic[_T]):
             with theirs:
                 self._process = subprocess.Popen(
                     # The same number of characters for each: what lies behind them in memory does not move.
-                    [sys.executable, "-m", self._module, f"{theirs.fileno():05d}"],
+                    [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
-                    env={**_inherited(temporary), **self._environment, MARKER: self._mark},
+                    env={**_inherited(temporary), **self.environment, MARKER: self._mark},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -118,9 +109,9 @@ class Child(Generic[_T]):
                     pass_fds=(theirs.fileno(),),
                 )
             assert self._process.stdout is not None, "it is a pipe"
-            self._output = stack.enter_context(Output(self._process.stdout))
+            self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end, self._process, self._mark)
-            self._tell(as_bytes(self._request, indent=None))
+            self._tell(as_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -136,7 +127,7 @@ class Child(Generic[_T]):
         while not (self._waits or self._ended):
             match self._heard():
                 case Said(text):
-                    self._progress(text)
+                    self.progress(text)
                 case Ready(cpu_s, at):
                     self._waits, self.cpu_s = True, cpu_s
                     self._left_s -= min(max(at, self._began), time.time()) - self._began
@@ -171,14 +162,14 @@ class Child(Generic[_T]):
         match self._last:
             case Answer(value):
                 with suppress(ValueError):
-                    return msgspec.convert(value, self._answer)
+                    return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
-                sentence = f"{self._role.failed}{sentence.rstrip('.')}."
+                sentence = f"{self.role.failed}{sentence.rstrip('.')}."
                 sentence = f"{sentence[:1].upper()}{sentence[1:]}"
                 if usage:
                     raise UsageProblem(sentence)
                 self._fail(sentence)
-        self._fail(f"{self._role.name} ended with {ending(self._process.returncode)} and gave no result.")
+        self._fail(f"{self.role.name} ended with {ending(self._process.returncode)} and gave no result.")
 
     def _tell(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
@@ -216,16 +207,50 @@ class Child(Generic[_T]):
 
     def _too_long(self) -> str:
         return (
-            f"{self._role.name} did not end within {self._timeout_s:.0f} s: give it longer with --timeout, or less to "
-            f"do with {self._role.less}."
+            f"{self.role.name} did not end within {self.timeout_s:.0f} s: give it longer with --timeout, or less to "
+            f"do with {self.role.less}."
         )
 
     def _fail(self, problem: str) -> NoReturn:
         """End it, and raise with what it printed last."""
         self._stack.close()
         # The paths of the copy mean nothing to anybody once it is gone.
-        printed = self._output.tail(_TAIL_LINES, _TAIL_BYTES).replace(f"{self._request.tree}{os.sep}", "")
-        raise workload_failed(problem, printed, self._role.side) from None
+        printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
+        raise workload_failed(problem, printed, self.role.side) from None
+
+
+class _Output:
+    """What a process prints, of which only the end is held, in memory: read in a thread, so that it never waits.
+
+    Use as a context manager that is left once the process has ended.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe  # unbuffered
+        self._kept = b""
+        self._total = 0
+        self._thread = threading.Thread(target=self._drain, name="verify-output", daemon=True)
+
+    def __enter__(self) -> _Output:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Read what is left; a process that got away with the other end of the pipe is not waited for."""
+        self._thread.join(_OUTPUT_ENDS_WITHIN_S)
+
+    def tail(self) -> str:
+        """The last lines, and how much came before where some is left out."""
+        shown = self._kept[-_TAIL_BYTES:].decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        if self._total > _KEPT_BYTES:
+            shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
+        return "\n".join(shown)
+
+    def _drain(self) -> None:
+        with self._pipe:
+            while content := self._pipe.read(_KEPT_BYTES):
+                self._total += len(content)
+                self._kept = (self._kept + content)[-_KEPT_BYTES:]
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
