@@ -42,34 +42,34 @@ def standings(measured: Sequence[Measured]) -> list[Beside]:
     Rounds are paired by their number: one that was given up after some rounds is compared over those, and cannot be the
     best.
     """
-    rounds = max((len(one.rates) for one in measured), default=0)
-    to_the_end = [one for one in measured if one.rates and len(one.rates) == rounds]
-    best = max(to_the_end, key=lambda one: mean_rate(one.rates).value, default=None)
-    return [_beside(one, best) for one in measured]
+    rounds = max((len(configuration.rates) for configuration in measured), default=0)
+    to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
+    best = max(to_the_end, key=lambda configuration: mean_rate(configuration.rates).value, default=None)
+    return [_beside(configuration, best) for configuration in measured]
 
 
-def _beside(one: Measured, best: Measured | None) -> Beside:
-    configuration, batch_size = str(one.candidate), one.candidate.batch_size
-    if best is None or not one.rates:
-        return Beside(configuration=configuration, place=Place.FAILED, settled=True)
-    rate, ratio = mean_rate(one.rates), None
-    rounds = min(len(one.rates), len(best.rates))
+def _beside(configuration: Measured, best: Measured | None) -> Beside:
+    rates, candidate = configuration.rates, configuration.candidate
+    if best is None or not rates:
+        return Beside(configuration=str(candidate), place=Place.FAILED, settled=True)
+    rate, ratio = mean_rate(rates), None
+    rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
-    if one is best:
+    if configuration is best:
         place, is_settled = Place.BEST, True
     elif rounds < 2:
-        place, is_settled = Place.LEVEL if one.rates[0] >= bound * best.rates[0] else Place.BELOW, False
+        place, is_settled = Place.LEVEL if rates[0] >= bound * best.rates[0] else Place.BELOW, False
     else:
-        ratio = paired_ratio(best.rates[:rounds], one.rates[:rounds], _CONFIDENCE)
+        ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
         place = Place.LEVEL if ratio.value >= bound else Place.BELOW
         is_settled = ratio.low >= bound or ratio.high < bound
     return Beside(
-        configuration=configuration,
+        configuration=str(candidate),
         place=place,
         settled=is_settled,
         samples_per_s=rate.value,
         interval=None if rate.rounds < 2 else (rate.low, rate.high),
-        batches_per_s=rate.value / batch_size if batch_size else None,
+        batches_per_s=rate.value / candidate.batch_size if candidate.batch_size else None,
         beside_best=None if ratio is None else ratio.value,
         beside_best_interval=None if ratio is None else (ratio.low, ratio.high),
     )
@@ -78,17 +78,16 @@ def _beside(one: Measured, best: Measured | None) -> Beside:
 def pick(measured: Sequence[Measured]) -> Measured | None:
     """The smallest configuration that is the best or level with it; None where all failed."""
     placed = zip(measured, standings(measured), strict=True)
-    level = [one for one, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
-    return min(level, key=lambda one: one.candidate.size, default=None)
+    level = [configuration for configuration, beside in placed if beside.place in (Place.BEST, Place.LEVEL)]
+    return min(level, key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def settled(measured: Sequence[Measured]) -> bool:
     """Whether no further round could well change the pick."""
     chosen = pick(measured)
-    placed = zip(measured, standings(measured), strict=True)
     return chosen is None or all(
-        beside.settled or (one.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
-        for one, beside in placed
+        beside.settled or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(beside))
+        for configuration, beside in zip(measured, standings(measured), strict=True)
     )
 
 

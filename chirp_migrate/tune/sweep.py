@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -19,7 +20,7 @@ from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.document import Candidate, Measured, Place
 from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
 from chirp_migrate.tune.subject import Subject, new_loader
-from chirpid_patch.loading.worker_start import default_start_method
+from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.tune.measure import Rate, measure_rate
 from chirpid_patch.tune.search import EndlessDraws
@@ -31,8 +32,6 @@ MIN_ROUNDS = 3
 
 _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
-_START_S = {"fork": 0.15}
-_START_ELSEWHERE_S = 4.0
 
 
 def grid(
@@ -153,9 +152,9 @@ class Sweep:
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
-        going = [one for one in contenders if one.error is None]
-        turned = going[self.rounds % max(len(going), 1) :] + going[: self.rounds % max(len(going), 1)]
-        return turned if self.rounds % 2 == 0 else turned[::-1]
+        order = deque(one for one in contenders if one.error is None)
+        order.rotate(-self.rounds)
+        return list(order) if self.rounds % 2 == 0 else list(reversed(order))
 
     def _contenders(self) -> list[Measured]:
         placed = zip(self.measured, standings(self.measured), strict=True)
@@ -184,8 +183,7 @@ class Sweep:
 
     def _foretell(self, slice_s: float) -> None:
         """Say how long it will take, once a batch has been loaded."""
-        method = _start_method(self.subject)
-        start_s = _START_S.get(method, _START_ELSEWHERE_S)
+        start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
             expected_s(one.candidate, self._batch_s, slice_s, start_s, cpus) for one in self.measured
@@ -196,13 +194,6 @@ class Sweep:
             f"{len(self.measured)} ways of loading {self.subject.name}, {rate:.0f} samples/s in the process: "
             f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
         )
-
-
-def _start_method(subject: Subject) -> str:
-    context = subject.options.get("multiprocessing_context")
-    if isinstance(context, str):
-        return context
-    return getattr(context, "_name", None) or default_start_method()
 
 
 def _why(error: Exception) -> str:

@@ -20,17 +20,25 @@ def default_start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def start_method(options: Mapping[str, Any]) -> str:
+    """How worker processes are started for a loader with these ``DataLoader`` arguments."""
+    context = options.get("multiprocessing_context")
+    if context is None:
+        return default_start_method()
+    return context if isinstance(context, str) else getattr(context, "_name", "spawn")
+
+
+def start_seconds(method: str) -> float:
+    """Seconds that starting a worker so takes, about."""
+    return _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
+
+
 def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
     """Why worker processes are not started within so many seconds; None if they can be."""
     if multiprocessing.parent_process() is not None:
         return "worker processes are not started by a process that is one itself"
-    context = options.get("multiprocessing_context")
-    if context is None:
-        method = default_start_method()
-    else:
-        method = context if isinstance(context, str) else getattr(context, "_name", "spawn")
-    needed = _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
-    if seconds < needed:
+    method = start_method(options)
+    if seconds < start_seconds(method):
         return f"{math.ceil(seconds)} s are too short to try worker processes started by {method!r}"
     if method != "fork" and not main_is_guarded():
         return (
