@@ -31,16 +31,19 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
+    before = time.perf_counter()
     watch, began, own = Watch(), time.perf_counter(), background_load.own_s()
     subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
     used = background_load.own_s() - own
-    assert used >= 0.3 - 1e-6, "the child's time is ours"
+    assert used > 0.25, "the child's time is ours; it is counted in hundredths of a second"
     count(10 + used + 0.2)
 
+    least = time.perf_counter() - began
     others = watch.others()
+    most = time.perf_counter() - before
 
     assert others is not None
-    assert others * (time.perf_counter() - began) == pytest.approx(0.2, abs=0.06), "0.2 s are nobody's of ours"
+    assert (0.2 - 0.06) / most <= others <= (0.2 + 0.06) / least, "0.2 s are nobody's of ours"
 
 
 def test_a_share_stays_between_none_and_all(count: Count) -> None:
