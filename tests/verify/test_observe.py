@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import UserDict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from chirp_migrate.verify.equivalence.augmentation import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.equivalence.walk import is_random
 from chirp_migrate.verify.spec import EntryResult, Trace
 from chirpid_patch.torch_private import has_global_hooks
 
@@ -111,9 +111,51 @@ def test_workers_are_watched_like_a_single_process() -> None:
 
 
 def test_augmentation_is_recognised_by_its_behaviour() -> None:
-    assert is_random(DataLoader(Masked()))
-    assert not is_random(DataLoader(Masked(p=0.0)))
-    assert not is_random(DataLoader(DATA, shuffle=True))
+    assert watched(Masked(), epochs=1).traces[0].random
+    assert not watched(Masked(p=0.0), epochs=1).traces[0].random
+    assert not watched(DATA, epochs=1).traces[0].random
+
+
+@pytest.mark.parametrize(
+    "collate",
+    [
+        lambda samples: UserDict(x=torch.stack([x for x, _ in samples])),  # as transformers' BatchEncoding is one
+        lambda samples: {"x": torch.stack([x for x, _ in samples]).numpy()},
+    ],
+)
+def test_batches_of_any_mapping_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
+    def walked(data: Any) -> EntryResult:
+        with LoaderWatch() as watch:
+            list(DataLoader(data, batch_size=16, collate_fn=collate))
+            return EntryResult(1.0, {}, watch.take())
+
+    assert walked(DATA).traces[0].samples == 101
+    assert "other values" in differences(walked(DATA), walked(TensorDataset(FEATURES.clamp(max=0.9), LABELS)))
+
+
+class Stream(IterableDataset[Any]):
+    """Samples in a row, of which it says how many."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(torch.arange(8.0).reshape(8, 1))
+
+
+def test_a_stream_that_says_its_length_is_not_asked_for_samples_by_index() -> None:
+    with LoaderWatch() as watch:
+        list(DataLoader(Stream(), batch_size=4))
+        (record,) = watch.take()
+    assert (record.available, record.samples, record.random) == (8, 8, False)
+
+
+def test_augmented_training_after_plain_training_on_as_many_samples() -> None:
+    with LoaderWatch() as watch:
+        for dataset in (DATA, Masked()):
+            list(DataLoader(dataset, batch_size=16))
+        plain, augmented = watch.take()
+    assert (plain.repeats, set(augmented.repeats)) == ({}, {"batches", "neighbours"}), "none to compare with"
 
 
 def test_statistics_show_masks_and_noise() -> None:

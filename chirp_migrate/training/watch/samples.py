@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 __all__ = ["contents", "described", "differing", "form", "read", "readable", "unaugmented", "varying"]
 
@@ -26,7 +27,7 @@ def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
 def contents(value: Any, place: str = "") -> dict[str, Any]:
     """Tensors, arrays and other leaves of a batch, by their place in it."""
     if not isinstance(value, (Mapping, list, tuple)):
-        return {place: torch.from_numpy(value) if _is_plain_array(value) else value}
+        return {place: _tensor(value) if isinstance(value, np.ndarray) else value}
     items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
     return {inner: leaf for key, item in items for inner, leaf in contents(item, f"{place}[{key!r}]").items()}
 
@@ -103,8 +104,12 @@ def _inner(dataset: Any) -> Any | None:
     return next((one for one in datasets if hasattr(one, "__getitem__") and hasattr(one, "__len__")), None)
 
 
-def _is_plain_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.flags.writeable
+def _tensor(array: NDArray[Any]) -> Any:
+    """The array as a tensor; itself where PyTorch has none for it (objects, text)."""
+    try:
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except (TypeError, ValueError):
+        return array
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -7,7 +7,7 @@ both. Pairs show masks under noise and clamping, and the noise itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,8 +16,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["PAIRED", "RELATIONS", "STATISTICS", "Draw", "draws_of", "more_often_p", "pair_statistics", "repeats"]
-__all__ += ["sample_statistics"]
+__all__ = [
+    "PAIRED",
+    "RELATIONS",
+    "STATISTICS",
+    "Draw",
+    "Sample",
+    "draws_of",
+    "more_often_p",
+    "pair_statistics",
+    "repeats",
+    "sample_statistics",
+]
 
 STATISTICS = (
     "mean",
@@ -86,7 +96,7 @@ class Draw:
         small: the size of small changes.
     """
 
-    masked: bytes
+    masked: bytes = b""
     changes: NDArray[np.float32] | None = None
     noisy: bool = False
     small: float = 0.0
@@ -105,6 +115,28 @@ class Draw:
         known = (self.changes != 0) & (other.changes != 0)
         near = np.abs(self.changes - other.changes) <= 1e-3 * max(self.small, other.small)
         return bool((known & near).sum() > _EQUAL_CHANGES * len(known))
+
+
+@dataclass
+class Sample:
+    """A sample as a loader yielded it.
+
+    Attributes:
+        content: hash of what it is in the batch.
+        index: as the sampler gave it; None when it is not known.
+        plain: hash of the same sample before it was augmented; None when that is not known.
+        draw: what it shows of the random numbers that augmented it.
+    """
+
+    content: bytes
+    index: int | None = None
+    plain: bytes | None = None
+    draw: Draw = Draw()
+
+    @property
+    def augmented(self) -> bytes:
+        """Its content; ``b""`` where augmentation left it alone."""
+        return b"" if self.content == self.plain else self.content
 
 
 def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
@@ -135,28 +167,24 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
 
 
 def repeats(
-    draws: list[list[Draw]],
-    contents: list[list[bytes]],
-    indices: list[list[int]],
-    before: tuple[list[list[Draw]], list[list[bytes]], list[list[int]]] | None,
+    batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
     """How many pairs of each of the :data:`RELATIONS` there are in a pass, and how many of them are equal draws.
 
     Args:
-        draws, contents, indices: of each batch, its samples' draws, hashes (``b""`` of one that was left alone) and
-            indices (empty when not known).
-        before: the same of the pass before this one, over the same data set.
+        batches: the augmented samples of the pass.
+        before: those of the pass before this one, over the same data set; None when there was none.
     """
     found = {
-        "batches": _equal_draws(_same_place(draws[:-1], draws[1:])),
-        "neighbours": _equal_draws(pair for batch in draws for pair in pairwise(batch)),
+        "batches": _equal_draws(_same_place(batches[:-1], batches[1:])),
+        "neighbours": _equal_draws(pair for batch in batches for pair in pairwise(batch)),
     }
     if before is not None:
-        found["epochs"] = _equal_draws(_same_place(before[0], draws))
-        old = dict(_by_index(before[2], before[1]))
-        met = [(old[index], one) for index, one in _by_index(indices, contents) if index in old]
-        told = [(a, b) for a, b in met if a or b]
-        found["indices"] = (len(told), sum(a == b for a, b in told))
+        found["epochs"] = _equal_draws(_same_place(before, batches))
+        earlier = dict(_by_index(before))
+        contents = [(earlier[index], content) for index, content in _by_index(batches) if index in earlier]
+        told = [(first, second) for first, second in contents if first or second]
+        found["indices"] = (len(told), sum(first == second for first, second in told))
     return found
 
 
@@ -170,19 +198,21 @@ def more_often_p(count: int, total: int, count_after: int, total_after: int) -> 
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 
-def _by_index(indices: list[list[int]], contents: list[list[bytes]]) -> Iterator[tuple[int, bytes]]:
-    for row, hashes in zip(indices, contents, strict=True):
-        yield from zip(row, hashes, strict=False)
+def _by_index(batches: Sequence[Sequence[Sample]]) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        yield from ((sample.index, sample.augmented) for sample in batch if sample.index is not None)
 
 
-def _same_place(first: list[list[Draw]], second: list[list[Draw]]) -> Iterator[tuple[Draw, Draw]]:
-    for a, b in zip(first, second, strict=False):
-        yield from zip(a, b, strict=False)
+def _same_place(
+    first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]
+) -> Iterator[tuple[Sample, Sample]]:
+    for earlier, later in zip(first, second, strict=False):
+        yield from zip(earlier, later, strict=False)
 
 
-def _equal_draws(pairs: Iterator[tuple[Draw, Draw]]) -> tuple[int, int]:
+def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
     """Pairs of which something can be told, and how many of them are equal."""
-    told = [(a, b) for a, b in pairs if a.tells and b.tells]
+    told = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(told), sum(a.equals(b) for a, b in told)
 
 

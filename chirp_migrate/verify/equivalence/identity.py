@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 
-__all__ = ["Level", "levels", "name_of"]
+__all__ = ["Level", "length", "levels", "name_of"]
 
 _DEEPEST = 12
 
@@ -49,9 +49,9 @@ def levels(dataset: Any) -> list[Level]:
         if below is None:
             return found
         indices = getattr(here.dataset, "indices", None)
-        if hasattr(indices, "__getitem__") and _length(indices) == _length(here.dataset):
+        if hasattr(indices, "__getitem__") and length(indices) == length(here.dataset):
             found.append(Level(below, (*here.maps, indices)))
-        elif _length(below) == _length(here.dataset):
+        elif length(below) == length(here.dataset):
             found.append(Level(below, here.maps))
         else:
             return found
@@ -64,21 +64,29 @@ def name_of(dataset: Any) -> str:
     Of a data set that gives other samples each time it is only the length. What is read may draw random numbers:
     the caller keeps their state.
     """
-    length = _length(dataset)
-    if not length:
-        return str(length)
-    numbers = sorted({0, length // 2, length - 1})
+    samples = length(dataset)
+    if not samples:
+        return str(samples)
+    numbers = sorted({0, samples // 2, samples - 1})
     once, again = ([fingerprint(dataset[number]) for number in numbers] for _ in range(2))
     if once != again:
-        return str(length)
-    return f"{length} {sorted(fingerprint(once).items())!r}"
+        return str(samples)
+    return f"{samples} {sorted(fingerprint(once).items())!r}"
+
+
+def length(dataset: Any) -> int | None:
+    """How many samples a data set has; None when it does not say."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _below(dataset: Any) -> Any:
     """The only data set that ``dataset`` holds, or None."""
     held: dict[int, Any] = {}
     for value in [*getattr(dataset, "__dict__", {}).values(), *_enclosed(getattr(type(dataset), "__getitem__", None))]:
-        if isinstance(value, Dataset) and hasattr(value, "__getitem__") and _length(value) is not None:
+        if isinstance(value, Dataset) and hasattr(value, "__getitem__") and length(value) is not None:
             held[id(value)] = value
     return next(iter(held.values())) if len(held) == 1 else None
 
@@ -94,10 +102,3 @@ def _enclosed(function: Any, depth: int = 3) -> Iterator[Any]:
             continue
         yield value
         yield from _enclosed(value, depth - 1)
-
-
-def _length(value: Any) -> int | None:
-    try:
-        return len(value)
-    except (TypeError, NotImplementedError):
-        return None

@@ -13,7 +13,7 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
-from chirp_migrate.verify.equivalence.walk import Known, Walk
+from chirp_migrate.verify.equivalence.walk import Walk
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import unmoved_generators
@@ -30,7 +30,7 @@ class LoaderWatch(Interception):
     """Context manager that records each walk over each loader (see :class:`Trace`).
 
     The global random state is the same with and without it. A data set that keeps a random generator of its own
-    is advanced by the few extra fetches of :func:`is_random`, on both sides alike.
+    is advanced by the few extra fetches that show whether it augments, on both sides alike.
 
     Attributes:
         few_workers: loaders start one worker process at most, and none for validation where it can do without.
@@ -42,7 +42,7 @@ class LoaderWatch(Interception):
         self._samplers = Interception(self._watch_sampler, base=Sampler)
         self._walks: list[Walk] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._known = Known()
+        self._names: dict[int, str] = {}
         self._current: Walk | None = None
         self._loading: Walk | None = None
 
@@ -92,12 +92,12 @@ class LoaderWatch(Interception):
         """The passes since the last call, in the order in which they began; a pass of no batch is one too."""
         last: dict[tuple[str, int], Walk] = {}
         for walk in self._walks:
-            kind = walk.record.role, walk.length
+            kind = walk.record.role, walk.record.available
             walk.finish(last.get(kind))
             last[kind] = walk
         taken, self._walks, self._current = [walk.record for walk in self._walks], [], None
         self._numbers.clear()
-        self._known = Known()
+        self._names.clear()
         return taken
 
     @contextmanager
@@ -114,7 +114,7 @@ class LoaderWatch(Interception):
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
         with unmoved_generators():
-            walk = Walk.begin(loader, number, self._known)
+            walk = Walk.begin(loader, number, self._names)
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:

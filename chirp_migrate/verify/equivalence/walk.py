@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import index as as_int
 from typing import Any
 
 import torch
-from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import (
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
-from chirp_migrate.verify.equivalence.augmentation import Draw, draws_of, pair_statistics, repeats, sample_statistics
+from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.verify.equivalence.augmentation import (
+    Sample,
+    draws_of,
+    pair_statistics,
+    repeats,
+    sample_statistics,
+)
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
-from chirp_migrate.verify.equivalence.identity import Level, levels, name_of
+from chirp_migrate.verify.equivalence.identity import Level, length, levels, name_of
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.equivalence.traces import sketch
 from chirp_migrate.verify.spec import Trace
 from chirpid_patch.randomness.random_states import unmoved_generators
 
-__all__ = ["Known", "Walk", "is_random"]
+__all__ = ["Walk"]
 
 _FETCHES = 6
 _FETCHED_SAMPLES = 3
-
-
-@dataclass
-class Known:
-    """What need not be found out again in every walk; data sets live as long, so that their ids tell them apart.
-
-    Attributes:
-        names: of data sets that do not change from walk to walk, by id.
-        rows: hashes of samples before they are augmented, by id of the data set and index.
-    """
-
-    names: dict[int, str] = field(default_factory=dict)
-    rows: dict[tuple[int, int], bytes] = field(default_factory=dict)
-
-    def name_of(self, dataset: Any) -> str:
-        """See :func:`chirp_migrate.verify.equivalence.identity.name_of`."""
-        if id(dataset) not in self.names:
-            self.names[id(dataset)] = name_of(dataset)
-        return self.names[id(dataset)]
 
 
 @dataclass
@@ -51,52 +45,52 @@ class Walk:
     Attributes:
         base: the lowest data set under the loader's.
         plain: where the samples are before they are augmented; None when nothing is random, or they are nowhere.
-        length: samples of the loader's data set, -1 when it has no length.
         drawn: what the sampler gave in each of its iterations; PyTorch's worker iterators begin two and use the last.
-        contents: of each batch, its samples' hashes; ``plain_contents`` of the samples before they are augmented.
-        changed: as ``contents``, ``b""`` of a sample that was left alone.
-        draws, indices: of each batch, its samples' random draws and indices (empty: not known).
+        batches: the samples of each batch.
     """
 
     loader: Any
     record: Trace
     base: Level
     plain: Level | None
-    length: int
-    known: Known
     drawn: list[list[Any]] = field(default_factory=list)
-    contents: list[list[bytes]] = field(default_factory=list)
-    plain_contents: list[bytes] = field(default_factory=list)
-    changed: list[list[bytes]] = field(default_factory=list)
-    draws: list[list[Draw]] = field(default_factory=list)
-    indices: list[list[int]] = field(default_factory=list)
+    batches: list[list[Sample]] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, loader: Any, number: int, known: Known) -> Walk:
-        """Look at a loader that is about to be iterated; the caller keeps the random state."""
+    def begin(cls, loader: Any, number: int, names: dict[int, str]) -> Walk:
+        """Look at a loader that is about to be iterated; the caller keeps the random state.
+
+        Args:
+            names: of data sets that do not change from walk to walk, by id, to which those of this one are added.
+        """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
-        by_index = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        samples = length(dataset) if hasattr(dataset, "__getitem__") else None
+        by_index = samples is not None and not isinstance(dataset, IterableDataset)
         found = levels(dataset) if by_index else [Level(dataset)]
+        base = found[-1].dataset
+        if by_index and id(base) not in names:
+            names[id(base)] = name_of(base)
+        random = by_index and _varies(dataset, loader.collate_fn)
         record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
-            random=is_random(loader),
+            random=random,
             shuffled=isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)),
             whole=_names_each_sample_once(sampler),
             drop_last=bool(loader.drop_last),
-            available=len(dataset) if by_index else -1,
-            base=known.name_of(found[-1].dataset) if by_index else "",
+            available=-1 if samples is None else samples,
+            base=names[id(base)] if by_index else "",
             unpicklable=why_not_picklable(loader),
         )
-        below = found[1:] if record.random else []
+        below = found[1:] if random else []
         plain = next((level for level in below if not _varies(level.dataset, loader.collate_fn)), None)
-        return cls(loader, record, found[-1], plain, record.available, known)
+        return cls(loader, record, found[-1], plain)
 
     def saw(self, batch: Any) -> None:
         """Add a batch."""
         record = self.record
-        tensors = list(_tensors(batch))
+        tensors = _tensors(batch)
         size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
         rows = _row_hashes(tensors, size)
         whole = Hash(b"".join(rows))
@@ -106,33 +100,37 @@ class Walk:
         record.batches.append(whole.hexdigest()[:16])
         record.sizes.append(size)
         record.samples += size
-        self.contents.append(rows)
-        self.indices.append(self._indices_of(len(self.contents) - 1, size))
+        samples = [Sample(content) for content in rows]
+        for sample, index in zip(samples, self._indices_of(len(self.batches), size), strict=False):
+            sample.index = index
+        self.batches.append(samples)
         counts = Counter(record.labels)
         for tensor in tensors:
             if tensor.ndim == 1 and not tensor.is_floating_point():
                 counts.update(str(label) for label in tensor.tolist())
         record.labels = dict(counts)
         if record.random:
-            self._saw_augmented(tensors, size)
+            self._saw_augmented(samples, tensors)
         else:
             record.sketches.append(sketch(tensors))
 
     def finish(self, before: Walk | None) -> None:
         """Sum up into the record; ``before`` is the walk before over as many samples."""
         record = self.record
-        record.contents = _sum_of(row for rows in self.contents for row in rows)
-        known = all(len(row) == size for row, size in zip(self.indices, record.sizes, strict=True))
-        record.indices = [index for row in self.indices for index in row] if known else []
+        samples = [sample for batch in self.batches for sample in batch]
+        record.contents = _sum_of(sample.content for sample in samples)
+        indices = [sample.index for sample in samples if sample.index is not None]
+        record.indices = indices if len(indices) == len(samples) else []
         try:
             record.base_indices = [self.base.index(index) for index in record.indices]
         except (TypeError, IndexError, KeyError):
             record.base_indices = []
-        if self.plain_contents and len(self.plain_contents) == record.samples:
-            record.plain_contents = _sum_of(self.plain_contents)
+        plain = [sample.plain for sample in samples if sample.plain is not None]
+        if plain and len(plain) == len(samples):
+            record.plain_contents = _sum_of(plain)
         if record.random:
-            old = (before.draws, before.changed, before.indices) if before is not None else None
-            record.repeats = repeats(self.draws, self.changed, self.indices, old)
+            earlier = before.batches if before is not None and before.record.random else None
+            record.repeats = repeats(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
         """Indices of the batch of that number; empty when they are not known."""
@@ -146,68 +144,44 @@ class Walk:
             return []
         return indices if len(indices) == size else []
 
-    def _saw_augmented(self, tensors: list[torch.Tensor], size: int) -> None:
-        record = self.record
+    def _saw_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
+        size = len(samples)
         images = [t for t in tensors if t.ndim > 1 and t.shape[0] == size and t.dtype != torch.bool]
         if not images or not size:
-            self.draws.append([])
-            self.changed.append(self.contents[-1])
             return
         for image in images:
-            record.statistics += sample_statistics(image)
-        before = self._before_augmentation(self.indices[-1])
+            self.record.statistics += sample_statistics(image)
+        plain = self._before_augmentation(samples)
         pairs = [
-            (image, plain) for image, plain in zip(tensors, before, strict=False)
-            if any(image is one for one in images) and image.shape == plain.shape
+            pair_statistics(image, before) for image, before in zip(tensors, plain, strict=False)
+            if any(image is other for other in images) and image.shape == before.shape
         ]  # fmt: skip
-        if not pairs:
-            self.draws.append(draws_of(images[0]))
-            self.changed.append(self.contents[-1])
-            return
-        plain_rows = self._plain_rows(before, size)
-        self.plain_contents += plain_rows
-        self.changed.append([b"" if a == b else a for a, b in zip(self.contents[-1], plain_rows, strict=True)])
-        for place, (image, plain) in enumerate(pairs):
-            statistics, draws = pair_statistics(image, plain)
-            record.paired += statistics
-            if place == 0:
-                self.draws.append(draws)
+        for statistics, _ in pairs:
+            self.record.paired += statistics
+        for sample, draw in zip(samples, pairs[0][1] if pairs else draws_of(images[0]), strict=True):
+            sample.draw = draw
+        for sample, content in zip(samples, _row_hashes(plain, size) if pairs else [], strict=False):
+            sample.plain = content
 
-    def _plain_rows(self, before: list[torch.Tensor], size: int) -> list[bytes]:
-        """Hashes of the samples of the last batch before they were augmented."""
-        assert self.plain is not None, "before is taken from it"
-        keys = [(id(self.plain.dataset), self.plain.index(index)) for index in self.indices[-1]]
-        if not all(key in self.known.rows for key in keys):
-            self.known.rows.update(zip(keys, _row_hashes(before, size), strict=True))
-        return [self.known.rows[key] for key in keys]
-
-    def _before_augmentation(self, indices: list[int]) -> list[torch.Tensor]:
+    def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
         """The tensors of the batch as it is without augmentation; none when they cannot be known."""
-        if self.plain is None or not indices:
+        indices = [sample.index for sample in samples if sample.index is not None]
+        if self.plain is None or len(indices) < len(samples):
             return []
         with unmoved_generators():
             try:
-                samples = [self.plain.dataset[self.plain.index(index)] for index in indices]
+                plain = [self.plain.dataset[self.plain.index(index)] for index in indices]
             except (TypeError, IndexError, KeyError):
                 return []
-            return list(_tensors(self.loader.collate_fn(samples)))
-
-
-def is_random(loader: Any) -> bool:
-    """Whether the loader's data set gives other values when the same sample is fetched again.
-
-    A few samples are fetched several times, as the loader would collate them, and the global random state is put
-    back. An augmentation that leaves 20 % of samples alone at each of two stages is missed once in 10^12.
-    Data sets without an index (iterable ones) are taken as not random, so that they are compared bit by bit.
-    """
-    dataset = loader.dataset
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        return False
-    with unmoved_generators():
-        return _varies(dataset, loader.collate_fn)
+            return _tensors(self.loader.collate_fn(plain))
 
 
 def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool:
+    """Whether a data set gives other values when the same sample is fetched again.
+
+    A few samples are fetched several times, as the loader would collate them. An augmentation that leaves 20 % of
+    samples alone at each of two stages is missed once in 10^12.
+    """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         fetched = {
             tuple(tensor_hash(tensor) for tensor in _tensors(collate([dataset[index]]))) for _ in range(_FETCHES)
@@ -234,13 +208,9 @@ def _sum_of(hashes: Iterable[bytes]) -> str:
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Tensors of a batch, in order; other leaves stand for nothing that training computes with."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item)
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    """Tensors and arrays of a batch, in order; other leaves stand for nothing that training computes with."""
+    return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _names_each_sample_once(sampler: Any) -> bool:
