@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import Trace
 
-__all__ = ["OTHER_SEEDS", "Found", "Gap", "aspects", "compare_entry", "gap", "ignored", "sketch", "values_of"]
+__all__ = ["OTHER_SEEDS", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and what it is, in words."""
@@ -49,19 +48,15 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
+    """The first difference; ``augmented`` says that random samples occur in the entry point."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
-        difference = _compare(a, b, augmented)
+        difference = _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
         if difference is not None:
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
     if _one_order(new) and not _one_order(old):
         return [("not-shuffled", f"every {role} pass has the samples in one order after, not before")]
     return []
-
-
-def _compare(a: Trace, b: Trace, augmented: bool) -> Found | None:
-    """The first difference; ``augmented`` says that random samples occur in the entry point."""
-    return _numbers(a, b) or _kind(a, b) or _samples(a, b, augmented) or _losses(a, b, augmented)
 
 
 def _numbers(a: Trace, b: Trace) -> Found | None:
@@ -99,7 +94,7 @@ def _which(a: Trace, b: Trace) -> str:
     """Which samples are missing, and from which batch on."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
-    gone = Counter(a.base_indices) - Counter(b.base_indices) if _comparable(a, b) else Counter[int]()
+    gone = _only_in(a, b)
     if not gone:
         return text
     some = ", ".join(map(str, sorted(gone)[:_SHOWN]))
@@ -144,28 +139,36 @@ def _first_batch(a: Trace, b: Trace, number: int) -> Found:
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in another order)"
-    other = _other_indices(a, b)
-    if other is not None:
-        return other[0], f"{where} ({other[1]})"
-    seen = gap(a.sketches[number - 1], b.sketches[number - 1]) if a.sketches and b.sketches else None
-    if seen is None or (a.indices and b.indices and a.indices != b.indices):
-        return "samples-differ", f"{where} (other values)"
-    size = f"largest absolute difference {seen.largest:.3g} among {seen.compared} of its values"
-    if seen.scale is None:
-        return "values-differ", f"{where} (other values; {size})"
-    changed = f"every value after is {seen.scale:.6g} times the value before plus {seen.shift:.3g}"
-    return "statistics-differ", f"{where} (standardised with other statistics: {changed}; {size})"
+    difference = _other_indices(a, b)
+    same_indices = not (a.indices and b.indices) or a.indices == b.indices
+    if difference is None and same_indices and a.sketches and b.sketches:
+        difference = _other_values(a.sketches[number - 1], b.sketches[number - 1])
+    name, text = difference or ("samples-differ", "other values")
+    return name, f"{where} ({text})"
 
 
 def _other_indices(a: Trace, b: Trace) -> Found | None:
-    if not _comparable(a, b):
-        return None
-    gone, come = Counter(a.base_indices), Counter(b.base_indices)
-    gone, come = gone - come, come - gone
+    gone, come = _only_in(a, b), _only_in(b, a)
     if not gone:
         return None
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
     return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
+
+
+def _other_values(before: str, after: str) -> Found | None:
+    """By how much the values of two sketches differ; None when they cannot be compared, or are equal."""
+    a, b = map(values_of, (before, after))
+    if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
+        return None
+    size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} of its values"
+    known = np.isfinite(a) & np.isfinite(b)
+    a, b = a[known], b[known]
+    if len(a) >= _LEAST and np.ptp(a) > 0:
+        scale, shift = np.polyfit(a, b, 1)
+        if scale > 0 and np.abs(scale * a + shift - b).max() <= _TOLERANCE * np.ptp(b):
+            changed = f"every value after is {scale:.6g} times the value before plus {shift:.3g}"
+            return "statistics-differ", f"standardised with other statistics: {changed}; {size}"
+    return "values-differ", f"other values; {size}"
 
 
 def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
@@ -180,9 +183,10 @@ def _losses(a: Trace, b: Trace, augmented: bool) -> Found | None:
     return None
 
 
-def _comparable(a: Trace, b: Trace) -> bool:
-    """Whether the indices of both sides are known, and are numbers of the same data set."""
-    return bool(a.base and a.base == b.base and a.base_indices and b.base_indices)
+def _only_in(a: Trace, b: Trace) -> Counter[int]:
+    """Samples that ``b`` lacks; none unless the indices of both are known, and are numbers of the same data set."""
+    comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
+    return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: Trace) -> bool:
@@ -206,22 +210,6 @@ def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How the values of two batches differ.
-
-    Attributes:
-        largest: largest absolute difference.
-        compared: number of values that were compared.
-        scale, shift: when every value after is ``scale * before + shift``, as with other statistics; else None.
-    """
-
-    largest: float
-    compared: int
-    scale: float | None = None
-    shift: float | None = None
-
-
 def sketch(tensors: Sequence[torch.Tensor]) -> str:
     """Up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
     for tensor in tensors:
@@ -236,22 +224,6 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
 def values_of(text: str) -> NDArray[np.float64]:
     """The values in a :func:`sketch`."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
-
-
-def gap(before: str, after: str) -> Gap | None:
-    """How two sketches differ; None when they cannot be compared, or are equal."""
-    a, b = map(values_of, (before, after))
-    if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
-        return None
-    largest = float(np.nanmax(np.abs(b - a)))
-    known = np.isfinite(a) & np.isfinite(b)
-    if known.sum() < _LEAST or np.ptp(a[known]) == 0:
-        return Gap(largest, len(a))
-    scale, shift = np.polyfit(a[known], b[known], 1)
-    off = np.abs(scale * a[known] + shift - b[known]).max()
-    if off > _TOLERANCE * np.ptp(b[known]) or scale <= 0:
-        return Gap(largest, len(a))
-    return Gap(largest, len(a), float(scale), float(shift))
 
 
 def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
