@@ -67,11 +67,6 @@ class Difference(msgspec.Struct, frozen=True):
     entry_point: str
     message: str
 
-    @classmethod
-    def of(cls, name: str, entry_point: str, text: str) -> Difference:
-        """With a sentence that does not name the entry point yet."""
-        return cls(name, entry_point, f"{entry_point}: {text}" if entry_point else text)
-
 
 class Noticed(msgspec.Struct, frozen=True):
     """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.

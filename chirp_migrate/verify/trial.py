@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from chirp_migrate.stats.looks import MIN_ROUNDS
 from chirp_migrate.training.process.run_child import workload_failed
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, Source
-from chirp_migrate.verify.document import Difference
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.equivalence.traces import OTHER_SEEDS
 from chirp_migrate.verify.options import LEAST_SAMPLES, VerifyOptions
@@ -94,16 +93,14 @@ def try_out(children: Children, discovery: Discovery, progress: Callable[[str], 
         raise workload_failed(
             f"The before side failed: {_raised(label, before)}{others}.", before[label].printed, "before"
         )
-    difference = tuple(
-        Difference.of("error-differs", label, f"raises {error} before, {after[label].error or 'nothing'} after")
-        for label, error in failing.items()
-        if after[label].error != error
-    )
-    notes = tuple(
-        f"{label}: left out: it fails before the migration, too, with {one}" for label, one in failing.items()
-    )
+    difference = Equivalence()
+    for label, error in failing.items():
+        difference.notes.append(f"{label}: left out: it fails before the migration, too, with {error}")
+        if after[label].error != error:
+            now = after[label].error or "nothing"
+            difference.differs("error-differs", label, f"raises {error} before, {now} after")
     no_room = tuple(entry.label for entry in discovery.entry_points if entry.label not in before)
-    return Trial(failing, {"before": before, "after": after}, ready_s, Equivalence(difference, notes), no_room)
+    return Trial(failing, {"before": before, "after": after}, ready_s, difference, no_room)
 
 
 def _raised(label: str, tried: Mapping[str, Tried]) -> str:
@@ -142,4 +139,4 @@ def fitted(
     progress(f"{expected}, with {reduced}: {few}")
     left_out = f", which left out {', '.join(trial.no_room)} (see -k)" if trial.no_room else ""
     note = f"trained {reduced}, to keep to the budget of {options.budget_s:.0f} s{left_out}"
-    return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=(note,))))
+    return options, replace(trial, difference=trial.difference.joined(Equivalence(notes=[note])))

@@ -333,7 +333,7 @@ def test_a_seed_that_augmentation_ignores_is_named(data: TrainingData, honest: d
 def test_the_same_training_is_equivalent_with_any_seed(data: TrainingData, seed: int, options: dict[str, Any]) -> None:
     before, after = (trained(data, seed=seed, **options) for _ in range(2))
     found = compared(before, after)
-    assert (found.differences, found.notes) == ((), ())
+    assert (found.differences, found.notes) == ((), [])
     assert found.smallest_p == ({"entry": 1.0} if options else {})
     with_other_numbers = trained(
         data, ("x, y = self.base[i]", "x, y = self.base[i]\n        random.random()"), seed=seed, **options

@@ -53,7 +53,7 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
         labels,
         dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
         Rounds.of(rounds, (Look(len(rounds), 1.0),)),
-        Equivalence((), (), {}),
+        Equivalence(),
         dict.fromkeys(("before", "after"), result.measured),
         dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),
     )

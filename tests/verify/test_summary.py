@@ -83,7 +83,7 @@ def test_undecided_and_left_out_entry_points_are_named() -> None:
 
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
-    differs = Equivalence(tuple(Difference.of("results-differ", "core.single", text) for text in texts))
+    differs = Equivalence([Difference("results-differ", "core.single", f"core.single: {text}") for text in texts])
     found = Measurements(("core.single",), {"before": {}, "after": {}}, Rounds(), differs)
     assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
     assert facts(found)["time"].startswith("not measured")
@@ -108,8 +108,8 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
     labels = [f"cross_validation.a_training_function_with_a_very_long_name_{number}" for number in range(40)]
     after = dict.fromkeys(labels, 1.5 if slower else 1.0) | {"cross_validation.most_of_it": 0.4}
     lots = Equivalence(
-        tuple(Difference.of("results-differ", label, "it differs " * 50) for label in labels) if slower else (),
-        ("a note",) * 9,
+        [Difference("results-differ", label, f"{label}: {'it differs ' * 50}") for label in labels] if slower else [],
+        ["a note"] * 9,
         dict.fromkeys(labels, 1.0),
         {label: {"mean": Noticed(0.2, 0.1, (500, 500))} for label in labels},
     )

@@ -24,7 +24,7 @@ ALPHA = 0.001
 _VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Equivalence:
     """What a comparison showed.
 
@@ -36,16 +36,20 @@ class Equivalence:
         unrepeatable: entry points whose losses or batches two runs of the side before do not have in common.
     """
 
-    found: tuple[Difference, ...] = ()
-    notes: tuple[str, ...] = ()
-    smallest_p: Mapping[str, float] = field(default_factory=dict)
-    noticed: Mapping[str, Mapping[str, Noticed]] = field(default_factory=dict)
-    unrepeatable: frozenset[str] = frozenset()
+    found: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    smallest_p: dict[str, float] = field(default_factory=dict)
+    noticed: dict[str, dict[str, Noticed]] = field(default_factory=dict)
+    unrepeatable: set[str] = field(default_factory=set)
 
     @property
     def differences(self) -> tuple[str, ...]:
         """One sentence for each difference."""
         return tuple(difference.message for difference in self.found)
+
+    def differs(self, name: str, entry_point: str, text: str) -> None:
+        """Add a difference; ``text`` does not name the entry point yet."""
+        self.found.append(Difference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def joined(self, other: Equivalence) -> Equivalence:
         """Both comparisons as one."""
@@ -82,10 +86,8 @@ def compare_traces(
         again: another pass of the side before. Losses and batches that it does not repeat, as a GPU may not, are
             compared by their distribution; None: everything repeats.
     """
-    found: list[Difference] = []
-    notes: list[str] = []
+    result = Equivalence()
     tests: list[_Test] = []
-    unrepeatable: set[str] = set()
     for label, old in before.items():
         new = after[label]
         varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
@@ -93,54 +95,53 @@ def compare_traces(
             values = varying != {"losses-differ"}
             differences = compare_entry(*([_without_values(one, values) for one in of.traces] for of in (old, new)))
             tests += _value_tests(label, old.traces, new.traces, values)
-            unrepeatable.add(label)
+            result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            notes.append(f"{label}: {what} differ in two runs of the side before, too: compared by their distribution")
+            note = f"{label}: {what} differ in two runs of the side before, too: compared by their distribution"
+            result.notes.append(note)
         else:
             differences = compare_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
+                result.unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
-        found += [Difference.of(name, label, text) for name, text in differences]
-        picklable, text = _picklability(old.traces, new.traces)
-        if text and picklable:
-            found.append(Difference.of("not-picklable", label, text))
-        elif text:
-            notes.append(f"{label}: {text}")
-        notes += [f"{label}: {text}" for text in _left_out(new.traces)]
-    smallest: dict[str, float] = {}
+        for name, text in differences:
+            result.differs(name, label, text)
+        _compare_picklability(result, label, old.traces, new.traces)
+        result.notes += [f"{label}: {text}" for text in _left_out(new.traces)]
+    _judge(result, tests)
+    return result
+
+
+def _judge(result: Equivalence, tests: Sequence[_Test]) -> None:
+    """What the tests of a verification show, and what the two-sample tests among them could have found."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
-        smallest[test.entry_point] = min(smallest.get(test.entry_point, 1.0), p)
+        result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
             named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
-            found.append(Difference.of(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})"))
-    return Equivalence(tuple(found), tuple(notes), smallest, _noticed(tests), frozenset(unrepeatable))
-
-
-def _noticed(tests: Sequence[_Test]) -> dict[str, dict[str, Noticed]]:
-    """What each two-sample test could have found; Holm's correction asks all of the first one that it finds."""
-    found: dict[str, dict[str, Noticed]] = {}
+            result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
-            share = noticed_share(*samples, ALPHA / len(tests))
+            share = noticed_share(*samples, ALPHA / len(tests))  # Holm asks all of the first one that it finds
             noticed = Noticed(share, noticed_shift(test.before, share), samples)
-            found.setdefault(test.entry_point, {})[test.statistic] = noticed
-    return found
+            result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
 
 def compare_api(
     before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
 ) -> Equivalence:
     """Compare the public names and signatures of both sides."""
-    return Equivalence(tuple(Difference.of("api-changed", "", text) for text in missing_from(before, after)))
+    result = Equivalence()
+    for text in missing_from(before, after):
+        result.differs("api-changed", "", text)
+    return result
 
 
 def compare_results(
@@ -156,26 +157,30 @@ def compare_results(
     Entry points with augmentation draw other random numbers, so of their results only the form is compared, as of those
     that are ``unrepeatable``.
     """
-    found: list[Difference] = []
-    notes: list[str] = []
+    result = Equivalence()
     for label, old in before.items():
         a, a_again = old.fingerprint, before_again[label].fingerprint
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
-        varying = {path for path in a.keys() | a_again.keys() if a.get(path) != a_again.get(path)}
+        varying = _changed(a, a_again)
         if varying:
-            notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
-        unstable = {path for path in b.keys() | b_again.keys() if b.get(path) != b_again.get(path)} - varying
+            result.notes.append(f"{label}: {_some(varying)}: not the same in two runs of the side before either")
+        unstable = _changed(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_some(unstable)}: repeatable before the migration, not after, with the same seed"
-            found.append(Difference.of("seed-ignored", label, text))
+            result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
-                found.append(Difference.of("result-missing", label, f"{_some(lost)}: no longer in the result"))
-        elif changed := {p for p in a.keys() | b.keys() if a.get(p) != b.get(p)} - varying:
+                result.differs("result-missing", label, f"{_some(lost)}: no longer in the result")
+        elif changed := _changed(a, b) - varying:
             first = min(changed)
             text = f"other results in {_some(changed)}: {_short(a, first)} before, {_short(b, first)} after"
-            found.append(Difference.of("results-differ", label, text))
-    return Equivalence(tuple(found), tuple(notes))
+            result.differs("results-differ", label, text)
+    return result
+
+
+def _changed(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
+    """Paths at which two results have different values."""
+    return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
 def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
@@ -183,25 +188,18 @@ def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Tra
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
-    paired = all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True))
     kinds: list[tuple[tuple[str, ...], str]] = [(STATISTICS, "statistics")]
-    if paired:
+    if all(a.plain_contents and a.plain_contents == b.plain_contents for a, b in zip(old, new, strict=True)):
         kinds.append((PAIRED, "paired"))
     tests = []
     for names, attribute in kinds:
-        a, b = ([row for record in side for row in getattr(record, attribute)] for side in (old, new))
-        if a and b:
-            tests += [
-                _distribution_test(label, name, [row[column] for row in a], [row[column] for row in b])
-                for column, name in enumerate(names)
-            ]
+        rows = [[row for record in side for row in getattr(record, attribute)] for side in (old, new)]
+        columns = [list(zip(*side, strict=True)) for side in rows]
+        for name, a, b in zip(names, *columns, strict=False):
+            means = f"mean {sum(a) / len(a):.4g} before, {sum(b) / len(b):.4g} after"
+            text = f"augmented samples differ in their {name} ({means})"
+            tests.append(_Test(label, "augmentation-distribution", text, ks_p_value(a, b), name, a, b))
     return tests + _repeat_tests(label, old, new)
-
-
-def _distribution_test(label: str, name: str, before: list[float], after: list[float]) -> _Test:
-    means = [sum(values) / len(values) for values in (before, after)]
-    text = f"augmented samples differ in their {name} (mean {means[0]:.4g} before, {means[1]:.4g} after)"
-    return _Test(label, "augmentation-distribution", text, ks_p_value(before, after), name, before, after)
 
 
 def _without_values(record: Trace, batches: bool) -> Trace:
@@ -233,35 +231,29 @@ def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], ba
 def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_Test]:
     tests = []
     for relation, where in RELATIONS.items():
-        (total, equal), (total_after, equal_after) = (_repeated(side, relation) for side in (before, after))
+        counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
+        (total, equal), (total_after, equal_after) = (map(sum, zip(*side, strict=True)) for side in counts)
         if total and total_after:
             shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
-            tests.append(
-                _Test(
-                    label,
-                    "equal-worker-streams" if relation == "batches" else "repeated-augmentation",
-                    f"augmented samples {where} have equal random numbers: {shares}",
-                    more_often_p(equal, total, equal_after, total_after),
-                )
-            )
+            name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
+            text = f"augmented samples {where} have equal random numbers: {shares}"
+            tests.append(_Test(label, name, text, more_often_p(equal, total, equal_after, total_after)))
     return tests
 
 
-def _repeated(records: Sequence[Trace], relation: str) -> tuple[int, int]:
-    """Pairs, and equal pairs, of all walks."""
-    counts = [record.repeats.get(relation, (0, 0)) for record in records]
-    return sum(total for total, _ in counts), sum(equal for _, equal in counts)
-
-
-def _picklability(before: Sequence[Trace], after: Sequence[Trace]) -> tuple[bool, str]:
-    """Whether every loader before could be sent to spawned workers, and which one after cannot and why."""
-    first = next(((n, record) for n, record in enumerate(after, start=1) if record.unpicklable), None)
-    if first is None:
-        return True, ""
-    number, record = first
-    was = not any(old.unpicklable for old in before)
-    sides = "after, and could before" if was else "either before or after"
-    return was, f"{record.role} loader of pass {number} cannot be sent to spawned workers {sides}: {record.unpicklable}"
+def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trace], after: Sequence[Trace]) -> None:
+    """Which loader after cannot be sent to spawned workers, and why: a difference where all of them could before."""
+    for number, record in enumerate(after, start=1):
+        if record.unpicklable:
+            could = not any(old.unpicklable for old in before)
+            sides = "after, and could before" if could else "either before or after"
+            what = f"{record.role} loader of pass {number} cannot be sent to spawned workers"
+            text = f"{what} {sides}: {record.unpicklable}"
+            if could:
+                result.differs("not-picklable", label, text)
+            else:
+                result.notes.append(f"{label}: {text}")
+            return
 
 
 def _left_out(after: Sequence[Trace]) -> list[str]:
