@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
-from chirp_migrate.verify.session import timings
 from chirp_migrate.verify.timing.rounds import TimedRound, order, take_rounds
-from chirp_migrate.verify.verdict import Judge, Verdict
+from chirp_migrate.verify.verdict import Judge, Verdict, timings
 
 __all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
 

@@ -221,7 +221,7 @@ def _verify(path: Path, baseline: str | None, plot: Path | None, asked: Mapping[
     verified = verified_files(root)
     if options.source is Source.FOUND:
         discover(root, options.model)  # what cannot be verified is said before anything is copied
-    from chirp_migrate.verify.verification import verification  # imports PyTorch
+    from chirp_migrate.verify.session import verification  # imports PyTorch
 
     if plot is not None:
         prepare(plot)

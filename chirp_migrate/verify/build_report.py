@@ -1,10 +1,10 @@
-"""From what was measured and decided to the document that says it."""
+"""What was measured, and the document that says it with what is decided by it."""
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,24 +13,19 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.document import (
-    Described,
-    EntryVerdict,
-    Measured,
-    Simulated,
-    VerifyReport,
-    Workload,
-)
+from chirp_migrate.verify.document import Described, EntryVerdict, Measured, Simulated, VerifyReport, Workload
+from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
+from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, judged
+from chirp_migrate.verify.spec import EntryResult, StepCount
 from chirp_migrate.verify.timing.children import SIDES
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped
-from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.verdict import Verdict, judged
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["build_report", "failed_report", "rounds_line"]
+__all__ = ["Measurements", "build_report", "failed_report", "rounds_line"]
 
 _ENTRY_VERDICTS = {
     Verdict.FASTER: "meets the threshold",
@@ -39,6 +34,48 @@ _ENTRY_VERDICTS = {
     Verdict.UNDECIDED: "undecided",
     Verdict.SLOWER: "slower",
 }
+
+
+@dataclass
+class Measurements:
+    """Everything that was measured.
+
+    Attributes:
+        labels: entry points, in the order in which they ran.
+        probe: PROBE results of ``before`` and ``after``.
+        timed: the rounds; none when the sides were found to differ before timing.
+        equivalence: what of the training differs.
+        measured: what the MEASURED pass of ``before`` and ``after`` found; empty where there was none.
+        simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
+            empty when none were asked for.
+        failing: entry points that were left out because they fail on both sides, with their errors.
+        no_room: entry points that were left out because the budget has no room for them.
+    """
+
+    labels: tuple[str, ...]
+    probe: dict[str, dict[str, EntryResult]]
+    timed: Rounds
+    equivalence: Equivalence
+    measured: dict[str, SideMeasures] = field(default_factory=dict)
+    simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
+    no_room: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> dict[str, dict[str, list[float]]]:
+        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
+        included = self.timed.included
+        return {
+            side: {
+                label: [each.seconds[side][label] for each in included if label in each.seconds[side]]
+                for label in self.labels
+            }
+            for side in SIDES
+        }
+
+    def total(self, side: str) -> list[float]:
+        """Seconds of all entry points together, for each round that counts and has all of them."""
+        return [sum(each.seconds[side].values()) for each in self.timed.complete]
 
 
 def build_report(
@@ -51,7 +88,7 @@ def build_report(
     """
     interrupted = measurements.timed.ended_with == Stopped.INTERRUPTED
     equivalence = measurements.equivalence
-    judge = judged(measurements.timed, settings)
+    judge = judged(measurements.timed, settings.threshold, settings.margin, settings.each)
     decision = judge.decide(equivalence.differences, len(measurements.failing) + len(measurements.no_room))
     total = judge.total
     on = machine.describe(settings.threads)
@@ -82,7 +119,7 @@ def build_report(
         unrepeatable=sorted(equivalence.unrepeatable),
         passes={side: {label: entry.traces for label, entry in of.items()} for side, of in measurements.probe.items()},
         workload=Workload(
-            **dataclasses.asdict(settings.sizes),
+            **asdict(settings.sizes),
             model=discovery.model,
             entry_points=[entry.label for entry in discovery.entry_points],
             left_out=list(discovery.left_out),

@@ -206,7 +206,7 @@ def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData,
                 del value
             del call
             if steps is not None:
-                result.simulated.setdefault(mode, {})[entry.label] = steps.take()
+                results[entry.label].steps = steps.take()
     if measuring is not None:
         result.measured = measuring.finish()
 

@@ -1,75 +1,78 @@
-"""A whole verification: probe both sides, then time them in turn, and gather everything for a verdict.
+"""A whole verification, from the options to the document that says what was found; it needs PyTorch.
 
-A round is a pair of fresh processes, before and after; ``timing.rounds`` says how many are made and
-which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
+Both sides are tried and watched, then timed in turn. A round is a pair of fresh processes, before and after;
+``timing.rounds`` says how many are made and which of them count, :mod:`chirp_migrate.verify.verdict` what they show.
 """
 
 from __future__ import annotations
 
-import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from chirp_migrate.stats.ratios import paired_ratio
 from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.verify.build_report import Measurements, build_report
+from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.api import public_names
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.equivalence.compare import compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, StepCount
-from chirp_migrate.verify.timing.children import SIDES, Children
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, complete, take_rounds
-from chirp_migrate.verify.trial import Trial
-from chirp_migrate.verify.verdict import Judge, Timing
+from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.copies import find_training, make_sides
+from chirp_migrate.verify.spec import Mode
+from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
+from chirp_migrate.verify.trial import Trial, fitted, try_out
+from chirp_migrate.verify.verdict import Judge, timings
+from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["Measurements", "judged", "measure", "timings"]
+__all__ = ["measure", "verification"]
 
 
-@dataclass
-class Measurements:
-    """Everything that was measured.
+def verification(
+    root: Path,
+    before: Before,
+    files: Mapping[str, str | None],
+    options: VerifyOptions,
+    progress: Callable[[str], None],
+) -> VerifyReport:
+    """Measure and judge.
 
-    Attributes:
-        labels: entry points, in the order in which they ran.
-        probe: PROBE results of ``before`` and ``after``.
-        timed: the rounds; none when the sides were found to differ before timing.
-        equivalence: what of the training differs.
-        measured: what the MEASURED pass of ``before`` and ``after`` found; empty where there was none.
-        simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
-            empty when none were asked for.
-        failing: entry points that were left out because they fail on both sides, with their errors.
-        no_room: entry points that were left out because the budget has no room for them.
+    Args:
+        root: the migrated project.
+        before: the side before.
+        files: SHA-256 of the files that the verdict speaks of, which the report keeps.
+        options: what is run.
+        progress: called with one line as each step begins or ends.
+
+    Raises:
+        WorkloadFailed: the project's code failed on one of the sides.
     """
-
-    labels: tuple[str, ...]
-    probe: dict[str, dict[str, EntryResult]]
-    timed: Rounds
-    equivalence: Equivalence
-    measured: dict[str, SideMeasures] = field(default_factory=dict)
-    simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
-    failing: Mapping[str, str] = field(default_factory=dict)
-    no_room: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> dict[str, dict[str, list[float]]]:
-        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
-        included = self.timed.included
-        return {
-            side: {
-                label: [each.seconds[side][label] for each in included if label in each.seconds[side]]
-                for label in self.labels
-            }
-            for side in SIDES
-        }
-
-    def total(self, side: str) -> list[float]:
-        """Seconds of all entry points together, for each round that counts and has all of them."""
-        return [sum(each.seconds[side].values()) for each in self.timed.complete]
+    options = replace(options, threads=options.threads or usable_cpus())
+    with tempfile.TemporaryDirectory(prefix="chirp-migrate-verify-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder).resolve()
+        trees, notes = make_sides(root, before, options, scratch)
+        for note in notes:
+            progress(note)
+        discovery = find_training(trees["before"], root, options, progress)
+        labels = [entry.label for entry in discovery.entry_points]
+        what = f"{len(labels)} entry points" if options.source is Source.FOUND else ", ".join(labels)
+        progress(f"verify runs the project's own code in separate processes: {what}")
+        deadline = time.monotonic() + options.budget_s
+        children = Children(trees, discovery, options)
+        trial = try_out(children, discovery, progress)
+        if trial.tried:
+            options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
+            remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
+            discovery = replace(discovery, entry_points=remaining)
+        measurements = measure(trees, discovery, options, progress, trial, deadline)
+    return build_report(
+        measurements, options, discovery, before=before.described, copies=list(notes), files=dict(files)
+    )
 
 
 def measure(
@@ -117,50 +120,17 @@ def measure(
     timed = Rounds.of((), ())
     if not equivalence.differences:
         timed = _time_rounds(children, frozenset(labels), settings, progress, deadline)
-        again = {side: result.modes[Mode.TIMED] for side, result in children.first_timed.items()}
+        again = children.first_timed
         results = compare_results(
             watched["before"], again["before"], watched["after"], again["after"], equivalence.unrepeatable
         )
         equivalence = equivalence.joined(results)
     measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
-    steps = _steps(children.first_timed)
+    steps = {
+        side: {label: result.steps for label, result in entries.items() if result.steps is not None}
+        for side, entries in children.first_timed.items()
+    }
     return Measurements(labels, watched, timed, equivalence, measured, steps, trial.failing, trial.no_room)
-
-
-def _steps(timed: Mapping[str, RunResult]) -> dict[str, dict[str, StepCount]]:
-    """Simulated steps of the first timed process of each side, and of its cached pass."""
-    found: dict[str, dict[str, StepCount]] = {}
-    for side, result in timed.items():
-        for mode, counts in result.simulated.items():
-            found["cached" if mode is Mode.CACHED else side] = counts
-    return found
-
-
-def judged(rounds: Rounds, settings: VerifyOptions) -> Judge:
-    """What the looks at these rounds have shown."""
-    by = Judge(settings.threshold, settings.margin, settings.each)
-    for number, look in enumerate(rounds.looks):
-        by.look(*timings(rounds.included[: look.rounds]), rounds.looks[: number + 1])
-    return by
-
-
-def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
-    """All entry points together, and each, over those of these rounds that have them."""
-    in_all = complete(rounds)
-    labels = list(in_all[0].seconds["before"])
-    entries = {label: _timing([each for each in rounds if label in each.labels], [label]) for label in labels}
-    return _timing(in_all, labels), entries
-
-
-def _timing(rounds: Sequence[TimedRound], labels: Sequence[str]) -> Timing:
-    """These entry points together."""
-
-    def seconds(some: Sequence[TimedRound], side: str) -> list[float]:
-        return [math.fsum(each.seconds[side][label] for label in labels) for each in some]
-
-    fed = [each for each in rounds if each.seconds["cached"]]
-    perfect = paired_ratio(seconds(fed, "before"), seconds(fed, "cached")) if fed else None
-    return Timing(paired_ratio(seconds(rounds, "before"), seconds(rounds, "after")), perfect)
 
 
 def _time_rounds(

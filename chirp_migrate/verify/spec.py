@@ -152,12 +152,14 @@ class EntryResult:
         fingerprint: path of each value in what the call returned → exact text or hash of the value.
         traces: what the loaders yielded (PROBE only).
         seeds: what short runs with two other seeds showed, see ``equivalence.traces`` (PROBE only).
+        steps: simulated device steps; None when none were asked for.
     """
 
     seconds: float
     fingerprint: dict[str, str]
     traces: list[Trace]
     seeds: list[dict[str, str]] = field(default_factory=list)
+    steps: StepCount | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,6 @@ class RunResult:
         api: what :func:`chirp_migrate.verify.equivalence.api.describe_api` found for the names asked for.
         names: of the calls that a hook gives, when that is what was asked for (a specification without modes).
         measured: what the MEASURED pass found, if there was one.
-        simulated: simulated device steps by mode and entry point label; empty when none were asked for.
         tried: by entry point label; empty but for a trial.
     """
 
@@ -215,5 +216,4 @@ class RunResult:
     api: dict[str, dict[str, Signature | str]] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     measured: SideMeasures | None = None
-    simulated: dict[Mode, dict[str, StepCount]] = field(default_factory=dict)
     tried: dict[str, Tried] = field(default_factory=dict)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.looks import ERROR, Look, claim_error
-from chirp_migrate.stats.ratios import Ratio
+from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.verify.timing.rounds import Rounds, TimedRound, complete
 
-__all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict"]
+__all__ = ["MARGIN", "Decision", "Judge", "Timing", "Verdict", "judged", "timings"]
 
 MARGIN = 0.05
 """Share of the time by which "slower" is told apart from equal."""
@@ -201,6 +203,33 @@ class Judge:
         # Not even perfect loading would save as much as is wanted.
         bound = timing.perfect is not None and timing.perfect.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
+
+
+def judged(rounds: Rounds, threshold: float, margin: float, each: bool) -> Judge:
+    """What the looks at these rounds have shown; see :class:`Judge`."""
+    by = Judge(threshold, margin, each)
+    for number, look in enumerate(rounds.looks):
+        by.look(*timings(rounds.included[: look.rounds]), rounds.looks[: number + 1])
+    return by
+
+
+def timings(rounds: Sequence[TimedRound]) -> tuple[Timing, dict[str, Timing]]:
+    """All entry points together, and each, over those of these rounds that have them."""
+    in_all = complete(rounds)
+    labels = list(in_all[0].seconds["before"])
+    entries = {label: _timing([each for each in rounds if label in each.labels], [label]) for label in labels}
+    return _timing(in_all, labels), entries
+
+
+def _timing(rounds: Sequence[TimedRound], labels: Sequence[str]) -> Timing:
+    """These entry points together."""
+
+    def seconds(some: Sequence[TimedRound], side: str) -> list[float]:
+        return [math.fsum(each.seconds[side][label] for label in labels) for each in some]
+
+    fed = [each for each in rounds if each.seconds["cached"]]
+    perfect = paired_ratio(seconds(fed, "before"), seconds(fed, "cached")) if fed else None
+    return Timing(paired_ratio(seconds(rounds, "before"), seconds(rounds, "after")), perfect)
 
 
 def _percent(total: Ratio) -> str:

@@ -15,13 +15,12 @@ from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
-from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.build_report import Measurements, build_report
 from chirp_migrate.verify.document import decode, encode
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements
-from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
+from chirp_migrate.verify.spec import Mode, RunResult, RunSpec, StepCount
 from chirp_migrate.verify.timing.children import run_child
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
@@ -41,6 +40,11 @@ def ran(tree: Path, discovery: Discovery) -> RunResult:
     return run_child(RunSpec(str(tree), discovery, replace(SETTINGS, extra_s=60.0), modes), "after", 300.0)
 
 
+def steps(result: RunResult, mode: Mode) -> dict[str, StepCount]:
+    """The simulated steps of one pass, by entry point."""
+    return {label: entry.steps for label, entry in result.modes[mode].items() if entry.steps is not None}
+
+
 def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
     """The same process as both sides, in three equal rounds."""
     seconds = {
@@ -55,7 +59,7 @@ def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
         Rounds.of(rounds, (Look(len(rounds), 1.0),)),
         Equivalence(),
         dict.fromkeys(("before", "after"), result.measured),
-        dict.fromkeys(("before", "after"), result.simulated[Mode.TIMED]),
+        dict.fromkeys(("before", "after"), steps(result, Mode.TIMED)),
     )
 
 
@@ -69,9 +73,9 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
 
     # Training batches of 44 samples by 16, three epochs; validation takes no step.
     for mode in (Mode.TIMED, Mode.CACHED, Mode.MEASURED):
-        assert result.simulated[mode][SINGLE].steps == 9
+        assert steps(result, mode)[SINGLE].steps == 9
         assert result.modes[mode][SINGLE].seconds >= 9 * STEP_MS / 1e3
-    assert Mode.PROBE not in result.simulated
+    assert steps(result, Mode.PROBE) == {}
     measured = result.measured
     assert measured is not None
     assert [(walk.role, walk.samples) for walk in measured.entries[SINGLE].walks] == [

@@ -14,10 +14,10 @@ from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.build_report import Measurements, build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements, measure
+from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.spec import RunResult, RunSpec
 from chirp_migrate.verify.timing.children import child_of
 from chirp_migrate.verify.trial import Trial

@@ -11,11 +11,10 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.build_report import Measurements, build_report
 from chirp_migrate.verify.document import Difference, Noticed
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import Measurements
 from chirp_migrate.verify.spec import EntryResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
 

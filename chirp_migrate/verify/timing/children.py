@@ -21,7 +21,7 @@ from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import Mode, RunResult, RunSpec
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound, order
 
 __all__ = ["SIDES", "Children", "child_of", "run_child"]
@@ -73,7 +73,7 @@ class Children:
     """Starts child processes, numbered, with the same workload for both sides.
 
     Attributes:
-        first_timed: side → result of its first timed process.
+        first_timed: side → entry point → result in the first timed process; ``cached`` is a side, too.
         has_loaders: whether the training takes batches from loaders that are seen, so that they can be cached.
     """
 
@@ -83,7 +83,7 @@ class Children:
         self._settings = settings
         synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
         self._beside_each_other = synthetic and not torch.cuda.is_available()
-        self.first_timed: dict[str, RunResult] = {}
+        self.first_timed: dict[str, dict[str, EntryResult]] = {}
         self.has_loaders = True
 
     def trial(self) -> tuple[dict[str, RunResult], float]:
@@ -142,11 +142,11 @@ class Children:
                 results = {side: watched(side, child, child.result) for side, child in ready}
         seconds: dict[str, dict[str, float]] = {side: {} for side in SIDES}
         for side, result in results.items():
-            self.first_timed.setdefault(side, result)
-            for mode, name in ((Mode.TIMED, side), (Mode.CACHED, "cached")):
-                found = result.modes.get(mode, {})
-                labelled = [entry.label for entry in self._discovery.entry_points if entry.label in found]
-                seconds[name].update({label: found[label].seconds for label in labelled})
+            for mode, entries in result.modes.items():
+                name = "cached" if mode is Mode.CACHED else side
+                self.first_timed.setdefault(name, entries)
+                labels_in_order = [entry.label for entry in self._discovery.entry_points if entry.label in entries]
+                seconds[name] = {label: entries[label].seconds for label in labels_in_order}
         known = [share for share in map(share_of_others, spans.values()) if share is not None]
         return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
 
