@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from chirp_migrate.plans.plan import FilePlan, Finding, Hunk, Status
-from chirp_migrate.report.layout import FOLLOWS, Layout
+from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory
-from chirp_migrate.report.texts import Texts
-from chirp_migrate.review.selection import WHOLE_FILE, Choice
+from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
@@ -21,12 +20,7 @@ _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
 def tell_file(
-    file: FilePlan,
-    findings: Sequence[Finding],
-    *,
-    run: int | None = None,
-    choices: Mapping[int, Choice] | None = None,
-    edited_since: bool = False,
+    file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
 ) -> tuple[FileStory, tuple[FindingStory, ...]]:
     """One file, and what was found in it and not rewritten.
 
@@ -34,37 +28,36 @@ def tell_file(
         file: what was, or is to be, written.
         findings: those of this file.
         run: number of the run; None for a plan.
-        choices: what a review of a plan decided, by number of the hunk.
+        choices: what a review of a plan decided.
         edited_since: whether the file is something else by now.
     """
-    texts = Texts(file)
-    layout = Layout(texts.before, texts.after, file.hunks)
-    told = [(one, finding_story(one, texts.source_line(one))) for one in findings]
-    choices = choices or {}
+    lines = FileLines(file)
     known = {hunk.number for hunk in file.hunks}
-    owner = {id(one): _owner(one, known) for one in findings}
+    stories: dict[int | None, list[FindingStory]] = {}
+    for one in findings:
+        stories.setdefault(_owner(one, known), []).append(finding_story(one, lines.source_line(one)))
 
-    def hunk_story(number: int, kind: str, hunk: Hunk | None, choice: Choice | None) -> HunkStory:
-        imports = () if hunk is None else (f"from {module} import {clause}" for module, clause in sorted(hunk.imports))
+    def hunk_story(hunk: Hunk, kind: str) -> HunkStory:
+        is_rewrite = kind == "rewrite"
+        choice = choices.get((file.path, hunk.number if is_rewrite else WHOLE_FILE))
         return HunkStory(
-            id=_link(file.path, run, str(number) if hunk is not None else kind),
-            number=number,
+            id=_link(file.path, run, str(hunk.number) if is_rewrite else kind),
+            number=hunk.number,
             kind=kind,
-            findings=tuple(story for one, story in told if owner[id(one)] == number),
-            imports=tuple(imports),
+            findings=tuple(stories.get(hunk.number, ())),
+            imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
             decision=None if choice is None else "accepted" if choice.accepted else "refused",
             edited=choice is not None and choice.edits is not None,
-            sections=tuple(section for rows in layout.sections(number) for section in texts.sections(rows)),
+            sections=tuple(lines.sections(hunk.number)),
         )
 
-    hunks = [hunk_story(hunk.number, "rewrite", hunk, choices.get(hunk.number)) for hunk in file.hunks]
-    rest = "follows" if hunks else "unknown" if file.note == "rewrite" else "file"
-    others = hunk_story(FOLLOWS, rest, None, choices.get(WHOLE_FILE))
-    if others.sections or not hunks:
-        hunks.append(others)
+    hunks = [hunk_story(hunk, "rewrite") for hunk in file.hunks]
+    rest = hunk_story(Hunk(FOLLOWS, ()), "follows" if hunks else "unknown" if file.note == "rewrite" else "file")
+    if rest.sections or not hunks:
+        hunks.append(rest)
     added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
-    reported = (story for one, story in told if owner[id(one)] is None and one.status is not Status.FINE)
+    reported = (story for story in stories.get(None, ()) if story.finding.status is not Status.FINE)
     story = FileStory(file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link(file.path, run))
     return story, tuple(reported)
 

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["CONTEXT", "Pair", "Row", "Section", "differing", "groups", "side_by_side"]
-
-#: Lines shown around a change.
-CONTEXT = 3
+__all__ = ["Pair", "Row", "Section", "differing", "groups", "side_by_side"]
 
 #: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
 _ALIKE = 0.3
@@ -26,7 +23,7 @@ class Row:
         before: its number before, from 1; None for an added one. In a notebook counted in the cell.
         after: its number after; None for a removed one, and where it is not known.
         text: without its newline.
-        words: the text in parts with their kinds (see :mod:`.texts`); for colours.
+        words: the text in parts with their kinds (see :mod:`.file_lines`); for colours.
     """
 
     sign: str

@@ -15,8 +15,8 @@ from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.account import Ledger
-from chirp_migrate.review.plan_file import PlanFile, load_plan, read_applied, read_document
-from chirp_migrate.review.selection import Choice, Choices, select
+from chirp_migrate.review.plan_file import PlanFile, Written, load_plan, read_applied, read_document
+from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
 from chirp_migrate.transaction.record import State
@@ -83,29 +83,23 @@ def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> St
 
 
 def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
+    edited = _edited(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
-        files = [file.path for file in run.files]
-        plan = Plan(run.root, tuple(_file_of(run, path) for path in files), (), ())
-        return _dated(_told(Migration(plan, ()), (), run.number, _edited(run, runs), None), run)
+        files = tuple(_file_of(run, file.path) for file in run.files)
+        return replace(_told(Migration(Plan(run.root, files, (), ()), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_document(data)
         planned = [file.path for file in document.files]
-        migration = read_applied(document, run.root, _Written(run, planned))
+        migration = read_applied(document, run.root, _written(run, planned))
         written = {file.path for file in migration.plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
-        ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)
-        story = _told(migration, left, run.number, _edited(run, runs), ledger)
+        return _told(migration, left, run=run, edited=edited)
     except ValueError as error:  # edits that overlap are known when they are applied
         raise JournalDamaged(
             f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "that run without its reasons."
         ) from None
-    return _dated(story, run)
-
-
-def _dated(story: RunStory, run: JournalRun) -> RunStory:
-    return replace(story, created=run.created, tool=f"chirp-migrate {run.record.tool}")
 
 
 def _tell_plan(found: PlanFile) -> RunStory:
@@ -118,72 +112,67 @@ def _tell_plan(found: PlanFile) -> RunStory:
         for one in plan.findings
     )
     migration = replace(found.migration, plan=replace(shown, findings=findings))
-    ledger = Ledger.of(findings, plan.skipped, (), migration.options.rules)
-    return replace(_told(migration, (), None, frozenset(), ledger, choices), tool=found.tool)
+    return replace(_told(migration, choices=choices), tool=found.tool)
 
 
 def _told(
     migration: Migration,
-    left: tuple[Skipped, ...],
-    number: int | None,
-    edited: Collection[str],
-    ledger: Ledger | None,
+    left: tuple[Skipped, ...] = (),
+    *,
+    run: JournalRun | None = None,
+    edited: Collection[str] = (),
     choices: Choices | None = None,
 ) -> RunStory:
-    """A run or a plan from its parts; ``left`` are files that it could not write, ``edited`` those changed since."""
-    plan = migration.plan
+    """A run, or without one a plan, from its parts.
+
+    Args:
+        migration: what was planned.
+        left: files that could not be written.
+        run: the run that wrote the others.
+        edited: files that were changed since.
+        choices: what a review of the plan decided.
+    """
+    plan, number = migration.plan, None if run is None else run.number
+    unwritten = {one.path for one in left}
     findings: dict[str, list[Finding]] = {}
     for one in plan.findings:
-        findings.setdefault(one.path, []).append(one)
-    decided: dict[str, dict[int, Choice]] = {}
-    for (path, hunk), choice in (choices or {}).items():
-        decided.setdefault(path, {})[hunk] = choice
+        in_vain = one.path in unwritten and one.status is Status.REWRITE
+        told = replace(one, status=Status.REPORT, why="file-not-written") if in_vain else one
+        findings.setdefault(one.path, []).append(told)
     files: list[FileStory] = []
     reported: dict[str, tuple[FindingStory, ...]] = {}
     for file in plan.files:
-        own = findings.get(file.path, [])
-        story, reported[file.path] = tell_file(
-            file, own, run=number, choices=decided.get(file.path), edited_since=file.path in edited
-        )
+        own, since = findings.get(file.path, ()), file.path in edited
+        story, reported[file.path] = tell_file(file, own, run=number, choices=choices or {}, edited_since=since)
         files.append(story)
-    for path, others in findings.items():
-        if path not in reported:
-            reported[path] = tuple(finding_story(_unwritten(one)) for one in others if one.status is not Status.FINE)
+    for path in findings.keys() - reported.keys():
+        reported[path] = tuple(finding_story(one) for one in findings[path] if one.status is not Status.FINE)
     return RunStory(
         number=number,
-        created="",
-        tool="",
+        created="" if run is None else run.created,
+        tool="" if run is None else f"chirp-migrate {run.record.tool}",
         files=tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
         reported=tuple(story for path in sorted(reported) for story in reported[path]),
         skipped=(*plan.skipped, *left),
         left_out=plan.left_out,
-        ledger=ledger,
+        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.rules),
         notes=(*plan.notes, *migration.notes),
     )
 
 
-def _unwritten(finding: Finding) -> Finding:
-    """A finding in a file that was not written, as the ledger counts it."""
-    if finding.status is not Status.REWRITE:
-        return finding
-    return replace(finding, status=Status.REPORT, why="file-not-written")
-
-
-class _Written:
+def _written(run: JournalRun, planned: Collection[str]) -> Written:
     """The bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
+    paths = {file.path for file in run.files}
+    linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
 
-    def __init__(self, run: JournalRun, planned: Collection[str]) -> None:
-        self._run = run
-        self._paths = {file.path for file in run.files}
-        linked = (file for file in run.files if file.path not in planned)
-        self._digests = {(file.sha256_before, file.sha256_after): file.path for file in linked}
-
-    def __call__(self, path: str, before: str | None, after: str) -> tuple[bytes | None, bytes] | None:
-        kept = path if path in self._paths else self._digests.get((before, after))
+    def bytes_of(path: str, before: str | None, after: str) -> tuple[bytes | None, bytes] | None:
+        kept = path if path in paths else linked.get((before, after))
         if kept is None:
             return None
-        file = _file_of(self._run, kept)
+        file = _file_of(run, kept)
         return file.before, file.after
+
+    return bytes_of
 
 
 def _file_of(run: JournalRun, path: str) -> FilePlan:

@@ -129,6 +129,14 @@ class NotebookSource:
         within = min(max(line - starts[index] - 2, 0), len(piece.masked.lines) - 1)
         return piece.cell.number, piece.masked.lines[within]
 
+    def places(self) -> list[tuple[int, int] | None]:
+        """Of every line of ``text`` what :meth:`locate` says; None for markers and the last line, which no cell has."""
+        found: list[tuple[int, int] | None] = []
+        for piece in self._pieces:
+            lines, count = piece.masked.lines, len(NEWLINE.findall(piece.text)) - 2
+            found += [None, None, *((piece.cell.number, lines[min(at, len(lines) - 1)]) for at in range(count))]
+        return [*found, None] if self._trailer else found
+
     def line_of(self, cell: int, line: int) -> int:
         """The line of ``text`` that :meth:`locate` says is ``line`` of ``cell``."""
         begin = 1

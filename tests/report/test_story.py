@@ -10,10 +10,10 @@ from report_tools import LOADERS, applied, backend, verdict_file, verdict_json
 from support import run
 
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.plans.plan import FilePlan, Status
+from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import Row, differing, side_by_side
 from chirp_migrate.report.kept import keep_verdict, verified_files
-from chirp_migrate.report.layout import Layout
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
 from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms
@@ -295,10 +295,9 @@ def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: 
         read_story(root, verdict_file=verdict_file(tmp_path, **changes))
 
 
-def test_lines_of_a_layout_belong_to_the_hunks_that_made_them() -> None:
-    layout = Layout("a\nb\nc\n", "a\nB\nc\nd\n", ())
-    (rows,) = layout.sections(0)
-    assert [(row.sign, row.before, row.after, row.text) for row in rows] == [
+def test_lines_that_no_hunk_made_are_what_follows() -> None:
+    (section,) = FileLines(FilePlan("a.txt", b"a\nb\nc\n", b"a\nB\nc\nd\n", "rewrite")).sections(FOLLOWS)
+    assert [(row.sign, row.before, row.after, row.text) for row in section.rows] == [
         (" ", 1, 1, "a"),
         ("-", 2, None, "b"),
         ("+", None, 2, "B"),

@@ -1,0 +1,287 @@
+"""The lines of one file before and after, as a reader sees them; each that changes belongs to the hunk that made it.
+
+The hunks' own edits say which lines they wrote. What the result has besides (imports that they need, code that they
+left unused) is found by comparing with it, and belongs to no hunk. A notebook is its code cells.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from pygments.lexers.python import PythonLexer
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+
+from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
+from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.review.blocks import Lines
+from chirp_migrate.source.magics import parse_cell
+from chirp_migrate.source.matching_lines import fewest_changes
+from chirp_migrate.source.notebook import NotebookSource
+from chirp_migrate.source.piece_table import lines_of
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
+
+__all__ = ["FOLLOWS", "FileLines", "words_by_line"]
+
+#: Number of what belongs to no hunk.
+FOLLOWS = 0
+#: Lines shown around a change.
+_CONTEXT = 3
+_CODE = (".py", ".ipynb")
+
+_REST = frozenset({FOLLOWS})
+_NOBODY: frozenset[int] = frozenset()
+
+#: A kind, as the page's style sheet names it, and the text; ``""`` is the kind of all that has none.
+Word = tuple[str, str]
+
+_KINDS: tuple[tuple[_TokenType, str], ...] = (
+    (Comment, "c"),
+    (String, "s"),
+    (Number, "n"),
+    (Keyword, "k"),
+    (Operator.Word, "k"),
+    (Name.Builtin, "b"),
+    (Name.Decorator, "r"),
+    (Name.Function, "d"),
+    (Name.Class, "d"),
+)
+
+#: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
+_Place = tuple[int | None, int]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the text before, of that after, or of both, and the hunks that it belongs to (none if it stays).
+
+    Numbers are those of the texts, from 1.
+    """
+
+    sign: str
+    before: int | None
+    after: int | None
+    owners: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, and what hunks made of them."""
+
+    first: int
+    end: int
+    written: Sequence[str]
+    owners: frozenset[int]
+
+
+class FileLines:
+    """All lines of a file of a plan, before and after."""
+
+    def __init__(self, file: FilePlan) -> None:
+        self._old, self._new = _Text(file.path, file.before or b""), _Text(file.path, file.after)
+        self._name_at = enclosing(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
+        every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
+        self._lines = [line for line in every if self._place(line) is not None]
+
+    def sections(self, number: int) -> Iterator[Section]:
+        """What the hunk with this number changes, with the lines around it; ``FOLLOWS`` for the rest.
+
+        Lines that another hunk changes are no context, and a section ends with its cell.
+        """
+        spans: list[tuple[int, int]] = []
+        for at in (at for at, line in enumerate(self._lines) if number in line.owners):
+            start, end = self._reach(at, -1), self._reach(at, 1)
+            if spans and start <= spans[-1][1] + 1:
+                spans[-1] = spans[-1][0], end
+            else:
+                spans.append((start, end))
+        for start, end in spans:
+            for cell, members in groupby(self._lines[start : end + 1], key=self._cell):
+                lines = list(members)
+                first = next((at for at, line in enumerate(lines) if line.sign != " "), None)
+                if first is not None:
+                    yield Section(tuple(map(self._row, lines)), cell, self._within(lines[: first + 1]))
+
+    def source_line(self, finding: Finding) -> str:
+        """The line before that a finding is about; empty where there is none."""
+        place = (finding.cell, finding.line)
+        return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
+
+    def _reach(self, at: int, step: int) -> int:
+        """The last position in one direction that still is context of ``at``."""
+        for _ in range(_CONTEXT):
+            beside = at + step
+            if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
+                break
+            at = beside
+        return at
+
+    def _row(self, line: _Line) -> Row:
+        old, new = self._old.place(line.before), self._new.place(line.after)
+        text, number = (self._new, line.after) if line.before is None else (self._old, line.before)
+        assert number is not None
+        return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
+
+    def _place(self, line: _Line) -> _Place | None:
+        """Where a reader finds a line; None for one that is only there for us."""
+        return self._old.place(line.before) or self._new.place(line.after)
+
+    def _cell(self, line: _Line) -> int | None:
+        place = self._place(line)
+        return place and place[0]
+
+    def _within(self, lines: Sequence[_Line]) -> str:
+        """What is around the last of the lines; around one that is added is what is around the line above it."""
+        numbers = [line.before for line in lines if line.before is not None]
+        return self._name_at(numbers[-1]) if numbers else ""
+
+
+class _Text:
+    """One version of a file.
+
+    Attributes:
+        text: all of it; of a notebook as rules read it.
+        places: of each of its lines.
+        lines: these as they are in the file, a magic where we put Python in its place.
+    """
+
+    def __init__(self, path: str, data: bytes) -> None:
+        try:
+            source = source_of(path, data) if path.endswith(_CODE) and data else None
+        except UnreadableSource:
+            source = None
+        self._is_python = source is not None
+        self.text = data.decode("utf-8", errors="backslashreplace") if source is None else source.text
+        lines = [line.rstrip("\r\n") for line in SOURCE_LINE.findall(self.text)]
+        self.places: Sequence[_Place | None] = [(None, number) for number in range(1, len(lines) + 1)]
+        masked: dict[_Place | None, str] = {}
+        if isinstance(source, NotebookSource):
+            self.places = source.places()
+            masked = {(cell, line): text.partition("\n")[0].rstrip("\r") for cell, line, text in source.masked}
+        self.lines = [masked.get(place, line) for place, line in zip(self.places, lines, strict=True)]
+
+    def place(self, line: int | None) -> _Place | None:
+        """Where a reader finds a line; None for one that is in no cell."""
+        return None if line is None else self.places[line - 1]
+
+    def words(self, line: int) -> tuple[Word, ...]:
+        """The words of a line; one of no kind for what is no Python, or was put back in the place of Python."""
+        words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
+        return words if "".join(word for _, word in words) == text else (("", text),)
+
+    @cached_property
+    def _words(self) -> list[tuple[Word, ...]]:
+        return words_by_line(self.text) if self._is_python else []
+
+
+def enclosing(text: str) -> Callable[[int], str]:
+    """For a 1-based line of ``text`` the name of the function or class around it; empty where there is none."""
+    found: list[tuple[int, int, str]] = []
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = prefix
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                name = f"{prefix}.{child.name}".lstrip(".")
+                found.append((child.lineno, child.end_lineno or child.lineno, name))
+            visit(child, name)
+
+    try:
+        visit(parse_cell(text), "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return lambda line: ""
+    # Definitions are nested: the last one to begin is the innermost.
+    return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
+
+
+def _runs(before: str, hunks: Sequence[Hunk]) -> list[_Run]:
+    """The runs of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
+    owners: dict[Edit, frozenset[int]] = {}
+    for hunk in hunks:
+        for edit in hunk.edits:
+            owners[edit] = owners.get(edit, _NOBODY) | {hunk.number}
+    lines = Lines(before)
+    groups: list[tuple[int, int, list[Edit]]] = []
+    for edit in sorted(owners, key=lambda one: (one.start, one.end)):
+        first, end = lines_of(edit, lines.starts)
+        start, stop, members = groups[-1] if groups else (-1, -1, [])
+        if first < stop or (first == start and owners[edit] == owners[members[-1]]):
+            groups[-1] = start, max(stop, end), [*members, edit]
+        else:
+            groups.append((first, end, [edit]))
+    runs = []
+    for _, _, members in groups:
+        (block,) = lines.blocks(members)
+        of = _NOBODY.union(*(owners[edit] for edit in members))
+        runs.append(_Run(block.first - 1, block.end - 1, SOURCE_LINE.findall(block.after), of))
+    return runs
+
+
+def _lines(before: str, after: str, runs: Sequence[_Run]) -> Iterator[_Line]:
+    """Every line of both texts, once where it stays."""
+    old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
+    middle: list[str] = []  # the lines before with all runs replaced and nothing else
+    line = 0
+    for run in runs:
+        middle += [*old[line : run.first], *run.written]
+        line = run.end
+    match, inserted = _compared([*middle, *old[line:]], new)
+
+    def follows(position: int) -> Iterator[_Line]:
+        return (_Line("+", None, number, _REST) for number in inserted.get(position, ()))
+
+    yield from follows(-1)
+    position, line = 0, 0
+    for run in (*runs, _Run(len(old), len(old), (), _NOBODY)):
+        for number in range(line + 1, run.first + 1):
+            there = match[position]
+            yield _Line("-", number, None, _REST) if there is None else _Line(" ", number, there, _NOBODY)
+            yield from follows(position)
+            position += 1
+        written = zip(match[position:], run.written, strict=False)
+        yield from _changed(run, old, [(there, text) for there, text in written if there is not None])
+        for _ in run.written:
+            yield from follows(position)
+            position += 1
+        line = run.end
+
+
+def _compared(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
+    """For each line of ``middle`` its number in ``new``, and those of ``new`` that come after which of ``middle``."""
+    match: list[int | None] = [None] * len(middle)
+    inserted: dict[int, list[int]] = {}
+    for tag, i1, i2, j1, j2 in fewest_changes(middle, new):
+        if tag == "equal":
+            match[i1:i2] = range(j1 + 1, j2 + 1)
+        elif j2 > j1:
+            inserted.setdefault(i2 - 1, []).extend(range(j1 + 1, j2 + 1))
+    return match, inserted
+
+
+def _changed(run: _Run, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_Line]:
+    """The lines of a run: those that it wrote as they were are no change."""
+    for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
+        removed = range(run.first + i1 + 1, run.first + i2 + 1)
+        added = [there for there, _ in written[j1:j2]]
+        if tag == "equal":
+            yield from (_Line(" ", number, there, _NOBODY) for number, there in zip(removed, added, strict=True))
+        else:
+            yield from (_Line("-", number, None, run.owners) for number in removed)
+            yield from (_Line("+", None, there, run.owners) for there in added)
+
+
+def words_by_line(text: str) -> list[tuple[Word, ...]]:
+    """For every line its words, which together are the line without its newline."""
+    lines: list[list[Word]] = [[]]
+    for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
+        kind = next((name for of, name in _KINDS if token in of), "")
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((kind, part))
+    return [tuple(line) for line in lines]
