@@ -14,7 +14,7 @@ from chirp_migrate.cli.planning import Request, planned, planning_options, read_
 from chirp_migrate.cli.progress import planning_progress, writing_progress
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
-from chirp_migrate.console.screen import diff_style, open_screen, printed, waiting
+from chirp_migrate.console.screen import diff_style, printed, waiting
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
 from chirp_migrate.engine.migration import Migration
@@ -100,7 +100,7 @@ def apply(
         _check(command, migration.plan.root, project, result)
     migration = migration.seen_from(project)
     output.write(run_document(migration, result.skipped))
-    applied.show_applied(migration, result, path, output.screen(), verbose=output.verbose, quiet=output.quiet)
+    applied.show_applied(migration, result, path, output.screen())
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
 
 
@@ -146,20 +146,19 @@ def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, fro
 
 
 def _show_diff(migration: Migration, output: Output) -> None:
-    plan, verbose = migration.plan, output.verbose
     output.write(run_document(migration, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
-    remarks = printed(lambda screen: applied.show_remarks(migration, (), screen, verbose=verbose))
+    remarks = printed(lambda screen: applied.show_remarks(migration, (), screen), verbose=output.verbose)
     screen = output.screen()
-    for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
+    for line in (*unified_diff(migration.plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, _ = line.partition("\n")
         painted = screen.painted(body, diff_style(line)) + newline
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
-    told = open_screen(output.color, err=True)
-    told.text(applied.totals(plan))
+    told = output.screen(err=True)
+    told.text(applied.totals(migration.plan))
     applied.show_notes(migration, told)
-    applied.show_account(migration, (), told, planned=True, listed=" after the diff", verbose=verbose)
+    applied.show_account(migration, (), told, planned=True, listed=" after the diff")
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:

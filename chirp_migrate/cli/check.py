@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from chirp_migrate.cli.planning import Request, looking_options
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
-from chirp_migrate.console.screen import Screen, open_screen
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, plain, visible
 from chirp_migrate.engine.add_ignore import plan_ignores
 from chirp_migrate.engine.checking import Check
@@ -104,8 +105,8 @@ def check(request: Request, form: str, target: Path, add_ignore: bool, strict: b
     result = _result(found, journal_root(path))
     output.write(result)
     if form == "text":
-        screen = open_screen(output.color if to_output else "never")
-        lines = list(_text(found, path if path.is_dir() else path.parent, screen, output))
+        screen = (output if to_output else replace(output, color="never")).screen(err=False)
+        lines = list(_text(found, path if path.is_dir() else path.parent, screen))
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
@@ -152,16 +153,16 @@ def _result(found: Check, project: Path) -> RunDocument:
     return run_document(migration.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
-def _text(found: Check, base: Path, screen: Screen, output: Output) -> Iterator[str]:
+def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:
     """A line for each finding and each file that was not handled."""
-    shown = {*found.work, *((*found.others, *found.suppressed) if output.verbose else ())}
+    shown = {*found.work, *((*found.others, *found.suppressed) if screen.verbose else ())}
     for finding in found.plan.findings:
         if finding in shown:
             yield _line(finding, base, screen)
     for skipped in found.plan.skipped:
         name, reason = screen.painted(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
         yield f"{name}: {screen.painted('not handled', 'red')}: {reason}"
-    if not output.quiet:
+    if not screen.quiet:
         yield from (visible(note) for note in found.plan.notes)
 
 

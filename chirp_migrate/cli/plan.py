@@ -39,5 +39,5 @@ def plan(request: Request, output: Output) -> None:
     migration = planned(request)
     output.write(plan_document(migration))
     shown = migration.seen_from(journal_root(request.path))
-    applied.show_planned(shown, output.screen(), verbose=output.verbose, quiet=output.quiet)
+    applied.show_planned(shown, output.screen())
     sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)

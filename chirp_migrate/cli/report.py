@@ -75,7 +75,7 @@ def report(
     if output.json_file is not None:
         output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_uncoloured(plain(story))})
     if page_file is None:
-        show_story(story, output.screen(prose=False), quiet=output.quiet, verbose=output.verbose)
+        show_story(story, output.screen(prose=False))
         return
     write_bytes(page_file, render_page(story).encode("utf-8"))
     if page_file != STANDARD_OUTPUT and not output.quiet:

@@ -76,62 +76,53 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     path = request.path
     found = _open(request, plan_file)
     session = Review(found.migration.plan, found.choices)
-    terminal = _Terminal(output)
+    screen = output.screen()
     if not session.items:
-        terminal.say("Nothing to review: already migrated, or nothing here that any rule knows.")
+        screen.line("Nothing to review: already migrated, or nothing here that any rule knows.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
-    terminal.say(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
+    screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
     _save(plan_file, found.migration, session)
-    _walk(session, terminal, lambda: _save(plan_file, found.migration, session))
+    _walk(session, screen, lambda: _save(plan_file, found.migration, session))
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
     refused = len(session.choices) - accepted
     output.write({"schema": 1, "accepted": accepted, "refused": refused, "undecided": left})
-    terminal.say(f"\n{accepted} accepted, {refused} refused, {left} undecided.")
+    screen.line()
+    screen.line(f"{accepted} accepted, {refused} refused, {left} undecided.")
     if left:
-        terminal.say(
+        screen.line(
             f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.WORK_REMAINS)
     selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.plan.files:
-        terminal.say("Nothing is accepted, so there is nothing to apply.")
+        screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
-    if (terminal.ask("Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
-        terminal.say(
+    if (_ask(screen, "Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
+        screen.line(
             f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"
         )
         sys.exit(ExitCode.OK)
     result = apply_plan(request, selected, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    applied.show_applied(selected.seen_from(journal_root(path)), result, path, terminal.screen)
+    # Neither -q nor -v is about what comes after the review.
+    plain = replace(output, quiet=False, verbose=False).screen()
+    applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain)
     if refused:
-        terminal.say(
+        screen.line(
             f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
         )
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 
-class _Terminal:
-    """Where questions are put, and answers come from: a terminal of any kind, or a pipe."""
-
-    def __init__(self, output: Output) -> None:
-        self.screen = output.screen()
-        self.quiet = output.quiet
-        self.verbose = output.verbose
-
-    def say(self, text: str) -> None:
-        for line in text.split("\n"):
-            self.screen.line(line)
-
-    def ask(self, question: str) -> str | None:
-        """The answer without white space; None at the end of the input."""
-        self.screen.line(question, "bold", end="")
-        line = sys.stdin.readline()
-        if not line or not sys.stdin.isatty():
-            self.say(line.strip())
-        return line.strip() if line else None
+def _ask(screen: Screen, question: str) -> str | None:
+    """The answer without white space, from a terminal of any kind or a pipe; None at the end of the input."""
+    screen.line(question, "bold", end="")
+    line = sys.stdin.readline()
+    if not line or not sys.stdin.isatty():
+        screen.line(line.strip())
+    return line.strip() if line else None
 
 
 def _open(request: Request, plan_file: Path) -> PlanFile:
@@ -154,31 +145,32 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
     return read_plan(as_bytes(content), str(plan_file), migration.plan.root)
 
 
-def _walk(session: Review, terminal: _Terminal, save: Callable[[], None]) -> None:
+def _walk(session: Review, screen: Screen, save: Callable[[], None]) -> None:
     """Ask until everything is decided or the user quits."""
     shown: Item | None = None
     while (item := session.current) is not None:
         if item is not shown:
-            _show(session, item, terminal)
+            _show(session, item, screen)
             shown = item
-        answer = terminal.ask(f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
+        answer = _ask(screen, f"[{session.number}/{len(session.items)}] accept? [y,n,a,d,r,R,e,x,b,q,?] ")
         if answer is None or answer == "q":
             return
         if answer == "b":
             if not session.back():
-                terminal.say("This is the first hunk.")
+                screen.line("This is the first hunk.")
         elif answer == "e":
-            _edit(session, item, terminal)
+            _edit(session, item, screen)
         elif answer == "x":
-            _explain(item, terminal)
+            _explain(item, screen)
         elif answer in ("y", "n"):
             session.decide(answer == "y")
         elif answer in _RESTS:
             decide, accepted = _RESTS[answer]
             hunks = count(decide(session, accepted), "hunk")
-            terminal.say(f"{hunks} {'accepted' if accepted else 'refused'}.")
+            screen.line(f"{hunks} {'accepted' if accepted else 'refused'}.")
         else:
-            terminal.say(_HELP.rstrip("\n"))
+            for line in _HELP.splitlines():
+                screen.line(line)
         save()
 
 
@@ -191,9 +183,8 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 }
 
 
-def _show(session: Review, item: Item, terminal: _Terminal) -> None:
+def _show(session: Review, item: Item, screen: Screen) -> None:
     """A hunk: where it is, which rules made it and why, and its diff."""
-    screen = terminal.screen
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
     screen.line()
@@ -203,22 +194,22 @@ def _show(session: Review, item: Item, terminal: _Terminal) -> None:
         screen.item(f"{one.place:>5}  {one.rule}", f"{one.message}{safety}", indent=0, style="cyan")
     if item.hunk is None:
         screen.line(f"       {NOTES.get(item.file.note, item.file.note)} as a whole")
-    lines = [] if terminal.quiet else list(item.diff(None if choice is None else choice.edits))
-    shown = len(lines) if terminal.verbose else _SHOWN_LINES
+    lines = [] if screen.quiet else list(item.diff(None if choice is None else choice.edits))
+    shown = len(lines) if screen.verbose else _SHOWN_LINES
     for line in lines[:shown]:
         screen.diff_line(line)
     if len(lines) > shown:
         screen.line(f"… {len(lines) - shown} more lines (x shows all)")
     for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
         screen.line(f"brings: from {module} import {clause}", "dim")
-    if terminal.verbose:
+    if screen.verbose:
         _explain_rules(item, screen)
 
 
-def _explain(item: Item, terminal: _Terminal) -> None:
-    _explain_rules(item, terminal.screen)
+def _explain(item: Item, screen: Screen) -> None:
+    _explain_rules(item, screen)
     for line in item.diff():
-        terminal.screen.diff_line(line)
+        screen.diff_line(line)
 
 
 def _explain_rules(item: Item, screen: Screen) -> None:
@@ -229,19 +220,19 @@ def _explain_rules(item: Item, screen: Screen) -> None:
         screen.text(rule.reason, 2)
 
 
-def _edit(session: Review, item: Item, terminal: _Terminal) -> None:
+def _edit(session: Review, item: Item, screen: Screen) -> None:
     choice = session.choices.get(item.id)
     suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
     try:
         text = click.edit(edit_buffer(item, choice), extension=suffix)
         if text is None:
-            terminal.say("Not edited.")
+            screen.line("Not edited.")
             return
         session.edit(read_buffer(item, choice, text))
     except NotValid as error:
-        terminal.say(f"Not taken: {error!s}.")
+        screen.line(f"Not taken: {error!s}.")
     except click.ClickException as error:
-        terminal.say(f"No editor: {error.format_message()}. Set EDITOR to yours.")
+        screen.line(f"No editor: {error.format_message()}. Set EDITOR to yours.")
 
 
 def _save(plan_file: Path, migration: Migration, session: Review) -> None:

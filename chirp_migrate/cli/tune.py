@@ -161,7 +161,7 @@ def tune(
     if target is not None:
         plots.draw(target, report.loaders, report.described)
         output.progress(f"plot: {target}")
-    show(report, output.screen(), quiet=output.quiet, verbose=output.verbose)
+    show(report, output.screen())
     sys.exit(ExitCode.OK)
 
 

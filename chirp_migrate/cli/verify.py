@@ -239,7 +239,7 @@ def _verify(path: Path, baseline: str | None, plot: Path | None, asked: Mapping[
 def _show(report: VerifyReport, output: Output, *more: str) -> None:
     """Print what the document says, with ``more`` after it, a sentence each."""
     screen = output.screen()
-    show_verify(report, screen, quiet=output.quiet, verbose=output.verbose)
+    show_verify(report, screen)
     for one in () if output.quiet else more:
         screen.text(one, hang=2)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.console.screen import Screen, open_screen, steps_within
+from chirp_migrate.console.screen import Screen, steps_within
 from chirp_migrate.console.text import visible
 from chirp_migrate.errors import UsageProblem
 
 __all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write_bytes"]
 
 STANDARD_OUTPUT = Path("-")
+#: Columns beyond which prose is hard to read.
+_READABLE_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,21 @@ class Output:
         """Whether standard output is for a program that reads JSON."""
         return self.json_file == STANDARD_OUTPUT
 
-    def screen(self, *, prose: bool = True) -> Screen:
-        """Where text for people goes; see :func:`.open_screen`."""
-        return open_screen(self.color, err=self.json_is_printed, prose=prose)
+    def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
+        """Where text for people goes: standard output as it is now, or (``err``) standard error.
+
+        Colours are used on a terminal unless NO_COLOR is set. ``prose`` keeps lines readable on a wide terminal.
+        """
+        stream = sys.stderr if (self.json_is_printed if err is None else err) else sys.stdout
+        automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+        width = shutil.get_terminal_size().columns
+        return Screen(
+            stream,
+            width=min(width, _READABLE_WIDTH) if prose else width,
+            colour=self.color == "always" or (self.color == "auto" and automatic),
+            quiet=self.quiet,
+            verbose=self.verbose,
+        )
 
     def write(self, document: object) -> None:
         """Write the document to where ``--json`` says.

@@ -7,8 +7,6 @@ own markup is never read in them. It takes rich, so it is imported by what print
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,12 +23,12 @@ from rich.text import Text
 
 from chirp_migrate.console.text import plain, visible
 
-__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "open_screen", "printed", "progress_bar", "steps_within", "waiting"]
+__all__ = ["LEAST_WIDTH", "Screen", "diff_style", "printed", "progress_bar", "steps_within", "waiting"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
-#: Columns where nothing says how many there are; and beyond which prose is hard to read.
-_USUAL_WIDTH, _READABLE_WIDTH = 80, 100
+#: Columns where nothing says how many there are.
+_USUAL_WIDTH = 80
 #: Columns between two columns of a table.
 _GAP = 2
 _TAB = 4
@@ -53,11 +51,21 @@ class Screen:
         stream: where to.
         width: columns, at least 40 of which are used.
         colour: whether colours may be used.
+        quiet: whether only what has to be said is wanted.
+        verbose: whether everything is.
     """
 
-    def __init__(self, stream: TextIO, *, width: int = _USUAL_WIDTH, colour: bool = False) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        width: int = _USUAL_WIDTH,
+        colour: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+    ) -> None:
         self.width = max(width, LEAST_WIDTH)
-        self.colour = colour
+        self.colour, self.quiet, self.verbose = colour, quiet, verbose
         self._begun = False
         self._console = _Console(
             file=stream,
@@ -221,26 +229,10 @@ class Screen:
             self._console.print(Segments([*segments, Segment.line()]), end="", soft_wrap=True)
 
 
-def open_screen(color: str = "auto", *, err: bool = False, prose: bool = True) -> Screen:
-    """Standard output (``err``: standard error) as it is now.
-
-    Colours are used on a terminal unless NO_COLOR is set; ``always`` and ``never`` decide it. ``prose`` keeps lines
-    readable on a wide terminal.
-    """
-    stream = sys.stderr if err else sys.stdout
-    automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    width = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
-    return Screen(
-        stream,
-        width=min(width, _READABLE_WIDTH) if prose else width,
-        colour=color == "always" or (color == "auto" and automatic),
-    )
-
-
-def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH) -> str:
-    """What ``show`` prints, without colours."""
+def printed(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
+    """What ``show`` prints, without colours; ``options`` are those of :class:`Screen`."""
     stream = io.StringIO()
-    show(Screen(stream, width=width))
+    show(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 

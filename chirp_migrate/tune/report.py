@@ -14,15 +14,15 @@ from chirp_migrate.tune.plateau import TOLERANCE, mean_rate
 __all__ = ["show"]
 
 
-def show(report: TuneReport, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Print the report; with ``quiet`` the recommendations alone, with ``verbose`` every round, too."""
+def show(report: TuneReport, screen: Screen) -> None:
+    """Print the report; with -q the recommendations alone, with -v every round, too."""
     for found in report.loaders:
         screen.line()
-        if not quiet:
-            _show_loader(found, screen, verbose=verbose)
+        if not screen.quiet:
+            _show_loader(found, screen)
             screen.line()
         _show_advice(found, screen)
-    if quiet:
+    if screen.quiet:
         return
     screen.line()
     if report.training is not None:
@@ -32,7 +32,7 @@ def show(report: TuneReport, screen: Screen, *, quiet: bool = False, verbose: bo
     screen.text(f"Measured on: {report.described}.", hang=2)
 
 
-def _show_loader(found: LoaderReport, screen: Screen, *, verbose: bool) -> None:
+def _show_loader(found: LoaderReport, screen: Screen) -> None:
     loader = "this package's loader" if found.migrated else "PyTorch's loader"
     size = "batches as sampled" if found.batch_size is None else f"batch size {found.batch_size}"
     screen.text(f"{found.name}: {found.samples} samples, {found.role}, {size}, {loader}", style="bold", hang=2)
@@ -46,7 +46,7 @@ def _show_loader(found: LoaderReport, screen: Screen, *, verbose: bool) -> None:
         if not beside.samples_per_s:
             now = " (now)" if one.candidate == found.now else ""
             screen.text(f"{beside.configuration}{now}: failed: {one.error}", 2, hang=2)
-        elif verbose:
+        elif screen.verbose:
             rates = ", ".join(f"{rate:.0f}" for rate in one.rates)
             screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
     screen.line()

@@ -162,7 +162,7 @@ TOLD = {"plain": STORY, "hostile": EVIL}
 
 def lines(story: Story = STORY, width: int = 80, colour: bool = False, verbose: bool = False) -> list[str]:
     stream = io.StringIO()
-    show_story(story, Screen(stream, width=width, colour=colour), verbose=verbose)
+    show_story(story, Screen(stream, width=width, colour=colour, verbose=verbose))
     return stream.getvalue().splitlines()
 
 
@@ -277,7 +277,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
 
 @pytest.mark.parametrize("width", [60, 80, 99])
 def test_what_verify_prints_fits_too(width: int) -> None:
-    lines = printed(lambda screen: show_verify(verdict(), screen, verbose=True), width).splitlines()
+    lines = printed(lambda screen: show_verify(verdict(), screen), width, verbose=True).splitlines()
     assert lines[0].startswith("Verdict: faster") and max(map(columns, lines)) <= width
     assert any("60 % [55, 64]" in line for line in lines)
 

@@ -125,7 +125,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     assert row.split() == ["*", "2", "workers,", "prefetch", "2", "24.5", "785", "[773,", "798]", "0.99", "0.10", "s"]
     for piece in ("0.10 s now", "computes 90% of its time", "no GPU", "used 30% of the CPUs", "Kept in"):
         assert piece in " ".join(text.split())
-    assert "batches/s" not in printed(lambda screen: show(report, screen, quiet=True))
+    assert "batches/s" not in printed(lambda screen: show(report, screen), quiet=True)
     assert read_as(read_json(as_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
     assert report.loaders[0].picked == Candidate(2, 2, 0, 32)

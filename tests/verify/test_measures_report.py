@@ -87,7 +87,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
 
     found = measurements(result, labels)
     report = build_report(found, SETTINGS, discovery)
-    text = " ".join(printed(lambda screen: show_verify(report, screen, verbose=True), 100).split())
+    text = " ".join(printed(lambda screen: show_verify(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text

@@ -39,7 +39,7 @@ def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurement
 
 def shown(report: VerifyReport) -> str:
     """What `verify -v` prints, as one line."""
-    return " ".join(printed(lambda screen: show_verify(report, screen, verbose=True), 100).split())
+    return " ".join(printed(lambda screen: show_verify(report, screen), 100, verbose=True).split())
 
 
 def plant_a_slow_import(root: Path, marks: Path) -> None:

@@ -53,7 +53,7 @@ def measured(
 def said(found: Measurements, verbose: bool = False, width: int = 100) -> str:
     discovery = Discovery(tuple(EntryPoint("", label) for label in found.labels), "utils.models:BirdCNN")
     report = build_report(found, SETTINGS, discovery)
-    return printed(lambda screen: show_verify(report, screen, verbose=verbose), width)
+    return printed(lambda screen: show_verify(report, screen), width, verbose=verbose)
 
 
 def facts(found: Measurements) -> dict[str, str]:

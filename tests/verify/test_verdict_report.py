@@ -48,7 +48,7 @@ def report(of: Rounds) -> VerifyReport:
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:
     lines = printed(
-        lambda screen: show_verify(report(rounds(QUIET, QUIET, QUIET)), screen, verbose=True), 120
+        lambda screen: show_verify(report(rounds(QUIET, QUIET, QUIET)), screen), 120, verbose=True
     ).splitlines()
     rows = {line.split()[0]: line for line in lines if re.search(r" % \[.* % \[", line)}
     assert rows["quick"].endswith("meets the threshold") and "50 % [" in rows["quick"]

@@ -39,37 +39,29 @@ def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
     return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
 
 
-def show_planned(migration: Migration, screen: Screen, *, verbose: bool = False, quiet: bool = False) -> None:
+def show_planned(migration: Migration, screen: Screen) -> None:
     """The report on a plan that is not applied."""
-    if quiet:
+    if screen.quiet:
         _show_attention(migration, (), screen)
         return
     plan = migration.plan
-    _show_files(plan.files, plan.findings, screen, verbose=verbose)
-    show_remarks(migration, (), screen, verbose=verbose)
+    _show_files(plan.files, plan.findings, screen)
+    show_remarks(migration, (), screen)
     screen.line()
     screen.text(totals(plan))
     show_notes(migration, screen)
-    show_account(migration, (), screen, planned=True, verbose=verbose)
+    show_account(migration, (), screen, planned=True)
 
 
-def show_applied(
-    migration: Migration,
-    result: CommitResult,
-    path: Path,
-    screen: Screen,
-    *,
-    verbose: bool = False,
-    quiet: bool = False,
-) -> None:
+def show_applied(migration: Migration, result: CommitResult, path: Path, screen: Screen) -> None:
     """The report after an apply."""
     left = result.skipped
-    if quiet:
+    if screen.quiet:
         _show_attention(migration, left, screen)
         return
     plan, done = migration.plan, result.applied
-    _show_files(done, plan.findings, screen, verbose=verbose)
-    show_remarks(migration, left, screen, verbose=verbose)
+    _show_files(done, plan.findings, screen)
+    show_remarks(migration, left, screen)
     screen.line()
     screen.text(_counted(done, " rewritten", " added") if done else _NOTHING)
     is_empty = not (done or left or plan.findings or plan.skipped)
@@ -81,14 +73,14 @@ def show_applied(
         screen.text(f"{name} had other names (hard links): those keep the old bytes.", hang=2)
     show_notes(migration, screen)
     if not is_empty:
-        show_account(migration, left, screen, verbose=verbose)
+        show_account(migration, left, screen)
     if done:
         screen.line(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
         screen.line(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
-def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
+def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
     """How much of each file changes, and the rewrites: a line for those of one rule in one file."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -98,10 +90,10 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
     created: dict[str, list[str]] = {}
     for file in files:
         note = NOTES.get(file.note, file.note)
-        if verbose:
+        if screen.verbose:
             added, removed = count_changes(file)
             screen.item(file.path, f"{note}, +{added} -{removed}", indent=0, style="bold")
-            _show_findings(rewrites.get(file.path, []), screen, verbose=True)
+            _show_findings(rewrites.get(file.path, []), screen)
         elif file.before is None:
             created.setdefault(note, []).append(file.path)
         else:
@@ -121,7 +113,7 @@ def _show_attention(migration: Migration, left: Sequence[Skipped], screen: Scree
     show_notes(migration, screen)
 
 
-def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen, *, verbose: bool = False) -> None:
+def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen) -> None:
     """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
     plan = migration.plan
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR}
@@ -131,21 +123,21 @@ def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen, 
     kept = [
         f
         for f in plan.findings
-        if verbose or not (f.rule in curious or (f.rule in unasked and f.status is Status.REPORT))
+        if screen.verbose or not (f.rule in curious or (f.rule in unasked and f.status is Status.REPORT))
     ]
     for title, findings in sections(kept, lambda finding: finding):
-        if verbose or title not in (ADVICE, SUPPRESSED):
+        if screen.verbose or title not in (ADVICE, SUPPRESSED):
             screen.heading(f"{title}:")
             for name, group in groupby(findings, key=lambda f: f.path):
-                if verbose:
+                if screen.verbose:
                     screen.text(name)
-                _show_findings(list(group), screen, verbose=verbose)
+                _show_findings(list(group), screen)
         elif title == ADVICE:
             places, files = count(len(findings), "place"), count(len({f.path for f in findings}), "file")
             screen.line()
             screen.text(f"Advice on {places} in {files}: -v or the report shows it.")
     # Caches and the like are no news; what somebody could miss is.
-    passed_over = [one for one in plan.left_out if verbose or _TELLING.search(one.reason)]
+    passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Not looked at:", passed_over)):
         if skipped:
             screen.heading(title)
@@ -173,7 +165,6 @@ def show_account(
     *,
     planned: bool = False,
     listed: str = "",
-    verbose: bool = False,
 ) -> None:
     """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
     ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)
@@ -188,16 +179,16 @@ def show_account(
         for code, counts in ledger.rules.items()
         if code not in counting
     ]
-    if others and verbose:
+    if others and screen.verbose:
         screen.text(f"{'Other rules' if ledger.counting else 'Rules'}: {'; '.join(others)}.", hang=2)
         screen.text("Why a rule does what it does: chirp-migrate explain CODE.")
 
 
-def _show_findings(findings: Sequence[Finding], screen: Screen, *, verbose: bool) -> None:
-    """What each rule says of a file, one line with all of its places; one by one and in full if ``verbose``."""
-    for same in [[one] for one in findings] if verbose else _by_rule(findings):
+def _show_findings(findings: Sequence[Finding], screen: Screen) -> None:
+    """What each rule says of a file, one line with all of its places; with -v one by one and in full."""
+    for same in [[one] for one in findings] if screen.verbose else _by_rule(findings):
         first = same[0]
-        if verbose:
+        if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message, indent=0, style="cyan")
         else:
             screen.text(f"{first.path}:{_places(same, 4)}: {first.message}.", 2, first=f"{first.rule}  ", most=1)

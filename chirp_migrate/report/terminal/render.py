@@ -45,17 +45,13 @@ _OF_VERDICTS = {
 }
 
 
-def show_story(story: Story, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Print the report; where the screen has at least 160 columns, changes stand side by side.
+def show_story(story: Story, screen: Screen) -> None:
+    """Print the report, with -q the verdict and its figures alone, with -v every word explained as well.
 
-    Args:
-        story: what is to be told.
-        screen: where to.
-        quiet: the verdict and its figures alone.
-        verbose: every word explained as well.
+    Where the screen has at least 160 columns, changes stand side by side.
     """
     screen.text(f"Migration of {story.name}", style="bold")
-    if not quiet:
+    if not screen.quiet:
         screen.text(_contents(story))
     screen.line()
     if story.verdict is not None:
@@ -72,16 +68,16 @@ def show_story(story: Story, screen: Screen, *, quiet: bool = False, verbose: bo
     if story.verdict is not None:
         screen.title("The verdict in figures")
         show_details(story.verdict, screen)
-    for run in () if quiet else story.runs:
+    for run in () if screen.quiet else story.runs:
         show_run(run, screen)
-    if verbose:
+    if screen.verbose:
         _show_words(story, screen)
 
 
-def show_verify(report: VerifyReport, screen: Screen, *, quiet: bool = False, verbose: bool = False) -> None:
-    """Print what ``verify`` found in at most 25 lines; ``quiet`` the verdict alone, ``verbose`` all behind it."""
-    show_summary(report, screen, style_of(report.verdict), quiet=quiet)
-    if verbose:
+def show_verify(report: VerifyReport, screen: Screen) -> None:
+    """Print what ``verify`` found in at most 25 lines; with -q the verdict alone, with -v all behind it."""
+    show_summary(report, screen, style_of(report.verdict))
+    if screen.verbose:
         if report.simulated is not None:
             screen.text(report.simulated.what)
         show_details(report, screen)

@@ -24,12 +24,12 @@ _SHORTER = (
 )
 
 
-def show_summary(report: VerifyReport, screen: Screen, style: str, *, quiet: bool = False) -> None:
+def show_summary(report: VerifyReport, screen: Screen, style: str) -> None:
     """Print the verdict in ``style``, the total, the share of the possible saving that is reached, the ends, and what
-    is not known; with ``quiet`` the verdict alone.
+    is not known; with -q the verdict alone.
     """
     screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
-    if quiet or report.verdict == "failed":
+    if screen.quiet or report.verdict == "failed":
         return
     screen.line()
     for name, text in _facts(report):
