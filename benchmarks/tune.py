@@ -76,7 +76,7 @@ def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_
     """The fastest of all ways, each measured in every round."""
     measured = [Measured(way) for way in ways]
     for _, one in turns(measured, rounds):
-        one.rates.append(measure(subject, one.candidate, True, slice_s)[0])
+        one.rates.append(measure(subject, one.candidate, slice_s)[0])
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
@@ -86,7 +86,7 @@ def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, s
         return None
     rates: dict[Candidate, list[float]] = {picked: [], best: []}
     for _, way in turns([picked, best], pairs):
-        rates[way].append(measure(subject, way, True, slice_s)[0])
+        rates[way].append(measure(subject, way, slice_s)[0])
     return paired_ratio(rates[best], rates[picked])
 
 
@@ -108,10 +108,11 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
         for name, subject in subjects(Path(folder)).items():
             if only not in name:
                 continue
+            subject.migrated = True
             ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()
-                chosen = pick(Sweep(subject, ways, True, seconds, lambda _line: None).run())
+                chosen = pick(Sweep(subject, ways, seconds, lambda _line: None).run())
                 assert chosen is not None
                 best = exhaustive_best(subject, ways, 3, slice_s)
                 ratio = compared(subject, chosen.candidate, best, pairs, slice_s)

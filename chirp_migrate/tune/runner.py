@@ -92,8 +92,8 @@ def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subjec
 
 def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:
     wanted = request.grid
-    seen = request.uses_runtime if subject.migrated is None else subject.migrated
-    migrated = seen if wanted.migrated is None else wanted.migrated
+    migrated = request.uses_runtime if subject.migrated is None else subject.migrated
+    subject.migrated = migrated = migrated if wanted.migrated is None else wanted.migrated
     now = subject.now if subject.now is not None and (migrated or not subject.now.prefetch_threads) else None
     found = LoaderReport(
         subject.name,
@@ -101,23 +101,23 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
         subject.batch_size,
         len(subject.dataset),
         migrated,
-        now=None if now is None else replace(now, batch_size=subject.batch_size),
-        setting=subject.setting,
+        now,
+        subject.setting,
         waited_share=subject.waited_share,
     )
     say(f"measuring {subject.name}, batch size {subject.batch_size}, {found.samples} samples")
-    shown = _augmentation(subject, migrated, seconds * _FOR_AUGMENTATION)
+    shown = _augmentation(subject, seconds * _FOR_AUGMENTATION)
     found.with_s, found.without_s, found.not_augmented = shown
     threads = _threads(subject, wanted.thread_safe) if migrated else ()
     candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
     sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, migrated, seconds * share, say)
+    sweep = Sweep(subject, candidates, seconds * share, say)
     found.measured = sweep.run()
     found.rounds, found.cpu_share, found.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick(found.measured)
     if chosen is not None and sizes:
-        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, migrated, seconds, say)
+        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, say)
     if request.profile and migrated:
         found.not_saved = save(subject, found.measured, Path(request.profile), wanted.thread_safe)
         found.saved = request.profile if found.not_saved is None else None
@@ -126,7 +126,7 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
     return found
 
 
-def _augmentation(subject: Subject, migrated: bool, seconds: float) -> tuple[list[float], list[float], str | None]:
+def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Seconds a batch with and without augmentation, by round, or why they are not measured.
 
     There are five rounds, fewer where ``seconds`` are over, one at least.
@@ -144,7 +144,7 @@ def _augmentation(subject: Subject, migrated: bool, seconds: float) -> tuple[lis
     way = Candidate(0, batch_size=subject.batch_size)
 
     def batch_s(side: Subject) -> float:
-        _, rate = measure(side, way, migrated, _AUGMENTATION_SLICE_S)
+        _, rate = measure(side, way, _AUGMENTATION_SLICE_S)
         return rate.seconds / rate.batches
 
     until = time.monotonic() + seconds
@@ -152,17 +152,12 @@ def _augmentation(subject: Subject, migrated: bool, seconds: float) -> tuple[lis
 
 
 def _at_sizes(
-    subject: Subject,
-    chosen: Candidate,
-    sizes: list[int],
-    migrated: bool,
-    seconds: float,
-    say: Callable[[str], None],
+    subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, say: Callable[[str], None]
 ) -> list[Measured]:
     """The pick at its own and the other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.batch_size, *sizes)]
     say(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
-    return Sweep(subject, ways, migrated, seconds * _FOR_BATCH_SIZES, say).run()
+    return Sweep(subject, ways, seconds, say).run()
 
 
 def _threads(subject: Subject, thread_safe: bool) -> tuple[int, ...]:

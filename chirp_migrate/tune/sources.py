@@ -93,7 +93,7 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
     subject.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
     if subject.now is None and config.num_workers is not None:
         ahead = (config.prefetch_factor or 2) if config.num_workers else None
-        subject.now = Candidate(config.num_workers, ahead)
+        subject.now = Candidate(config.num_workers, ahead, batch_size=subject.batch_size)
         subject.asked_workers = config.num_workers
     return subject
 

@@ -36,7 +36,7 @@ class Subject:
         batch_size: samples in a batch; None where ``options`` holds a batch sampler, or nothing is batched.
         options: the other ``DataLoader`` arguments that decide what a batch is.
         now: how it is loaded today; None where that is not known.
-        migrated: whether the loader of the training is that of ``chirpid_patch``; None where there is none.
+        migrated: whether it is loaded by ``chirpid_patch``, else by PyTorch; None where no loader was given.
         asked_workers: worker processes that the replaced call had; what a migrated call has as ``max_workers``.
         unaugmented: the dataset without its augmentation, where the user named it.
         waited_share: share of the training's time spent waiting for it; None without a training.
@@ -102,12 +102,12 @@ def of_loader(loader: Any, role: str) -> Subject:
     migrated = isinstance(loader, BatchedDataLoader)
     workers = worker_processes(loader)
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
-    threads = (loader.prefetch_threads or 0) if isinstance(loader, BatchedDataLoader) and not workers else 0
-    now, asked = Candidate(workers, ahead, threads), loader.num_workers
-    return Subject(dataset, role, loader.batch_size, options, now, migrated, asked_workers=asked)
+    threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
+    now = Candidate(workers, ahead, threads, loader.batch_size)
+    return Subject(dataset, role, loader.batch_size, options, now, migrated, asked_workers=loader.num_workers)
 
 
-def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate, migrated: bool) -> DataLoader[Any]:
+def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
     """A loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
@@ -120,7 +120,7 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate,
         options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
     else:
         options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
-    if not migrated:
+    if not subject.migrated:
         return DataLoader(subject.dataset, **options)
     if threads:
         options |= {"num_workers": threads, "prefetch_factor": 1, "in_process": True}

@@ -12,7 +12,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from chirp_migrate.training.errors import first_line
@@ -46,16 +47,14 @@ def grid(
     Loading in the process is always among them, since everything is compared with it, and so is what the training has
     now.
     """
-    found = {Candidate(0)}
-    for count in workers:
-        found |= {Candidate(count, ahead) for ahead in prefetch} if count else set()
-    found |= {Candidate(0, prefetch_threads=count) for count in threads if count}
-    if now is not None:
-        found.add(replace(now, batch_size=None))
-    return sorted((replace(one, batch_size=batch_size) for one in found), key=lambda one: one.size)
+    way = partial(Candidate, batch_size=batch_size)
+    ways = {way(0), *([] if now is None else [now])}
+    ways |= {way(count, ahead) for count in workers if count for ahead in prefetch}
+    ways |= {way(0, prefetch_threads=count) for count in threads if count}
+    return sorted(ways, key=lambda way: way.size)
 
 
-def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: float) -> tuple[float, Rate]:
+def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
     """Load for about ``seconds``, one turn of the workers at least.
 
     Returns:
@@ -68,9 +67,7 @@ def measure(subject: Subject, candidate: Candidate, migrated: bool, seconds: flo
     draws = EndlessDraws(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        rate = measure_rate(
-            lambda: new_loader(subject, draws.sampling(), candidate, migrated), candidate.at_once, seconds
-        )
+        rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
     if rate.lost_workers:
         raise RuntimeError(_why_lost([str(one.message) for one in warned]))
     return rate.batches * draws.per_draw / rate.seconds, rate
@@ -95,14 +92,12 @@ class Sweep:
     Attributes:
         subject: the dataset.
         candidates: the ways of loading; loading in the process is among them.
-        migrated: whether ``chirpid_patch`` loads, else PyTorch.
         seconds: time for it; :data:`MIN_ROUNDS` rounds are made in any case.
         say: told one line at a time how far it is.
     """
 
     subject: Subject
     candidates: Sequence[Candidate]
-    migrated: bool
     seconds: float
     say: Callable[[str], None]
 
@@ -163,7 +158,7 @@ class Sweep:
     def _measure(self, one: Measured, slice_s: float) -> None:
         watch = Watch()
         try:
-            samples_per_s, rate = measure(self.subject, one.candidate, self.migrated, slice_s)
+            samples_per_s, rate = measure(self.subject, one.candidate, slice_s)
         except Exception as error:
             if one.candidate.alone:  # nothing can load what cannot be loaded here
                 raise

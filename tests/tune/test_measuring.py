@@ -53,9 +53,10 @@ class Waiting(Dataset[Any]):
         return torch.tensor(float(index))
 
 
-def fork(dataset: Any, batch_size: int = 4) -> Any:
+def fork(dataset: Any, migrated: bool) -> Any:
     """A subject whose workers are forked."""
-    subject = of_dataset(dataset, batch_size)
+    subject = of_dataset(dataset, 4)
+    subject.migrated = migrated
     subject.options["multiprocessing_context"] = "fork"
     return subject
 
@@ -67,7 +68,7 @@ def no_words(_text: str) -> None:
 def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
-    samples_per_s, rate = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), migrated=False, seconds=0.1)
+    samples_per_s, rate = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), seconds=0.1)
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
     assert samples_per_s * rate.seconds == pytest.approx(4 * rate.batches)
@@ -79,7 +80,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
 @needs_fork
 @pytest.mark.parametrize("migrated", [False, True])
 def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
-    _, rate = measure(fork(Waiting()), Candidate(2, 2, batch_size=4), migrated, seconds=0.05)
+    _, rate = measure(fork(Waiting(), migrated), Candidate(2, 2, batch_size=4), seconds=0.05)
     assert rate.batches % 2 == 0 and rate.batches >= 2
     assert not multiprocessing.active_children()
 
@@ -92,7 +93,7 @@ def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: b
 def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
     said: list[str] = []
     ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
-    sweep = Sweep(fork(Waiting(in_worker=in_worker)), ways, migrated, 0.2, said.append)
+    sweep = Sweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
     alone, workers = sweep.run()
     assert alone.error is None and len(alone.rates) == sweep.rounds >= MIN_ROUNDS
     assert workers.error is not None and reason in workers.error and "\n" not in workers.error
@@ -105,7 +106,8 @@ def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     subject = of_dataset(dataset, 4)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
-        sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], migrated, 0.1, no_words)
+        subject.migrated = migrated
+        sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], 0.1, no_words)
         error = sweep.run()[1].error
         assert error is not None and "lambda" in error  # the rest is Python's, and each release's own
 
@@ -116,14 +118,14 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
     real = module.measure
 
-    def noted(subject: Any, candidate: Candidate, migrated: bool, seconds: float) -> Any:
+    def noted(subject: Any, candidate: Candidate, seconds: float) -> Any:
         asked.append(candidate.prefetch_threads)
-        return real(subject, Candidate(0, batch_size=4), migrated, 0.001)
+        return real(subject, Candidate(0, batch_size=4), 0.001)
 
     monkeypatch.setattr(module, "measure", noted)
     ways = grid((), (2,), (1, 2), 4, None)
     said: list[str] = []
-    Sweep(of_dataset(Waiting(seconds=0), 4), ways, True, 0.01, said.append).run()
+    Sweep(of_dataset(Waiting(seconds=0), 4), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
