@@ -227,25 +227,21 @@ def discover(root: Path, model: str | None = None) -> Discovery:
             f"{root} has no utils/ folder, so it is no ChirpID-shaped backend whose training is found by itself: "
             f"run `chirp-migrate init-workload {root}` and say there what to train."
         )
-    found: list[EntryPoint] = []
+    entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     for module in TRAINING_MODULES:
-        path = utils / f"{module}.py"
-        tree = _parse(path)
-        if tree is None:
-            why = "cannot be parsed" if path.is_file() else "not in this backend"
-            left_out.append(f"utils/{module}.py: {why}")
-            continue
-        entry_points, reasons = _in_module(f"utils.{module}", tree)
-        found += entry_points
-        left_out += reasons
-    if not found:
+        for entry in _in_module(utils, module):
+            if isinstance(entry, str):
+                left_out.append(entry)
+            else:  # a module that defines a name twice runs the last definition
+                entry_points[entry.label] = entry
+    if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         raise InvalidTree(
             f"no entry point found under {utils}: verify looks for training functions in {names}; for others run "
             f"`chirp-migrate init-workload {root}` and say there what to train."
         )
-    return Discovery(tuple(found), model or _find_model(utils), tuple(left_out))
+    return Discovery(tuple(entry_points.values()), model or _find_model(utils), tuple(left_out))
 
 
 def _parse(path: Path) -> ast.Module | None:
@@ -257,42 +253,37 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _in_module(module: str, tree: ast.Module) -> tuple[list[EntryPoint], list[str]]:
-    found: list[EntryPoint] = []
-    reasons: list[str] = []
+def _in_module(utils: Path, name: str) -> Iterator[EntryPoint | str]:
+    """The entry points of a module, and of what looks like one, or of the whole module, why it is none."""
+    path, module = utils / f"{name}.py", f"utils.{name}"
+    tree = _parse(path)
+    if tree is None:
+        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this backend'}"
+        return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
-            engine, missing = _in_engine(module, node)
-            found += engine
-            reasons += missing
+            yield from _in_engine(module, node)
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             parameters = _parameters(node)
-            names = set(parameters)
-            if any(form <= names for form in _FUNCTION_FORMS):
-                found.append(EntryPoint(module, node.name, parameters))
+            if any(form <= set(parameters) for form in _FUNCTION_FORMS):
+                yield EntryPoint(module, node.name, parameters)
             elif "training" in node.name or "cross_val" in node.name:
-                reasons.append(f"{module}.{node.name}: parameters are not the documented ones")
-    # A module that defines a name twice runs the last definition.
-    return list({entry.name: entry for entry in found}.values()), reasons
+                yield f"{module}.{node.name}: parameters are not the documented ones"
 
 
-def _in_engine(module: str, engine: ast.ClassDef) -> tuple[list[EntryPoint], list[str]]:
+def _in_engine(module: str, engine: ast.ClassDef) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
-        return [], [f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"]
-    found: list[EntryPoint] = []
-    reasons: list[str] = []
+        yield f"{module}.TrainingEngine: does not take (model_class, num_classes, config)"
+        return
     for name, needed in _ENGINE_FORMS.items():
         if needed <= set(methods.get(name, ())):
-            found.append(EntryPoint(module, f"TrainingEngine.{name}", methods[name]))
+            yield EntryPoint(module, f"TrainingEngine.{name}", methods[name])
         else:
-            reasons.append(f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones")
-    return found, reasons
+            yield f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones"
 
 
-def _parameters(function: ast.stmt) -> tuple[str, ...]:
-    if not isinstance(function, ast.FunctionDef):
-        return ()
+def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
     arguments = function.args
     return tuple(a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
 
@@ -312,9 +303,7 @@ def _find_model(utils: Path) -> str:
 def _models(tree: ast.Module) -> Iterator[str]:
     """Classes with a base class whose ``__init__`` can be called as ``Model(num_classes)``."""
     for node in tree.body:
-        if not (isinstance(node, ast.ClassDef) and node.bases):
-            continue
-        for item in node.body:
-            constructor = isinstance(item, ast.FunctionDef) and item.name == "__init__"
-            if constructor and _parameters(item)[1:2] == ("num_classes",):
+        if isinstance(node, ast.ClassDef) and node.bases:
+            constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
+            if any(_parameters(constructor)[1:2] == ("num_classes",) for constructor in constructors):
                 yield node.name
