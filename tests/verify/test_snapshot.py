@@ -67,3 +67,16 @@ def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
     assert found == {name: name for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py")}
     assert sorted(path.name for path in tree.iterdir()) == ["kept", "removed", "replaced.py"]
     assert (tree / "kept" / "a.py").stat().st_mtime_ns == times, "what did not change is left alone"
+
+
+def test_a_folder_whose_mode_a_run_changed_keeps_its_files(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "folder").mkdir(parents=True)
+    (tmp_path / "tree" / "folder" / "a.py").write_text("kept")
+    mode = (tmp_path / "tree" / "folder").stat().st_mode
+    keep_pristine(tmp_path / "tree")
+    (tmp_path / "tree" / "folder").chmod(0o700 if mode & 0o077 else 0o755)
+
+    freshen(tmp_path / "tree")
+
+    assert (tmp_path / "tree" / "folder" / "a.py").read_text() == "kept"
+    assert (tmp_path / "tree" / "folder").stat().st_mode == mode

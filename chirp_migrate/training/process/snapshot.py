@@ -20,6 +20,8 @@ __all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
 _PRISTINE = ".pristine"
 """Behind the name of a copy: the folder beside it that holds its files as they were before anything ran."""
 
+_FOLDER = (stat.S_IFDIR,)
+
 LARGEST_FILE = 32 * 1024**2
 """Bytes of the largest file that is copied."""
 _LEFT_OUT_FOLDERS = frozenset({
@@ -89,36 +91,35 @@ def freshen(tree: Path) -> None:
 
 def _put_back(pristine: Path, tree: Path) -> None:
     kept, now = _listing(pristine), _listing(tree)
-    for name in sorted(now.keys() - kept.keys(), reverse=True):  # what is in a folder goes before it
-        path = tree / name
-        path.rmdir() if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
+    for name, version in sorted(now.items(), reverse=True):  # what is in a folder goes before it
+        if version != kept.get(name):
+            path = tree / name
+            path.rmdir() if version == _FOLDER else path.unlink()
     for name, version in sorted(kept.items()):
-        if now.get(name) == version:
-            continue
-        path = tree / name
-        if name in now:
-            shutil.rmtree(path) if stat.S_ISDIR(path.lstat().st_mode) else path.unlink()
-        if stat.S_ISDIR(version[0]):
-            path.mkdir()
-        else:
-            shutil.copy2(pristine / name, path)
+        if version == _FOLDER:
+            (tree / name).mkdir(exist_ok=True)
+            shutil.copymode(pristine / name, tree / name)
+        elif version != now.get(name):
+            shutil.copy2(pristine / name, tree / name)
 
 
 def _pristine(tree: Path) -> Path:
     return tree.with_name(tree.name + _PRISTINE)
 
 
-def _listing(tree: Path) -> dict[str, tuple[int, int, int]]:
-    """(type and mode, size, time of the last change) of all that is in ``tree``; size and time of files only."""
-    found: dict[str, tuple[int, int, int]] = {}
+def _listing(tree: Path) -> dict[str, tuple[int, ...]]:
+    """All that is in ``tree``: its type, and of files also mode, size and the time of the last change."""
+    listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):
             path = Path(folder, name)
             status = path.lstat()
             regular = stat.S_ISREG(status.st_mode)
-            version = (status.st_mode, status.st_size, status.st_mtime_ns) if regular else (status.st_mode, 0, 0)
-            found[path.relative_to(tree).as_posix()] = version
-    return found
+            version = (
+                (status.st_mode, status.st_size, status.st_mtime_ns) if regular else (stat.S_IFMT(status.st_mode),)
+            )
+            listing[path.relative_to(tree).as_posix()] = version
+    return listing
 
 
 def _left_out(folder: Path) -> bool:
