@@ -81,8 +81,8 @@ def read_config(path: Path) -> TuneConfig:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
-    # What goes to the other process is plain: a date of YAML's becomes its text.
-    plain = json.loads(json.dumps(sections, default=str))
+    # What goes to the other process is plain: a date of YAML's becomes its text, and as a key it fills no parameter.
+    plain = json.loads(json.dumps(sections, default=str, skipkeys=True))
     numbers: dict[str, Any] = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)
 

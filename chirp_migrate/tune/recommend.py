@@ -15,11 +15,11 @@ from chirp_migrate.verify.measures.targets import (
     BATCHES_PER_S,
     GPU_PERCENT,
 )
+from chirpid_patch.loading.limits import WAITING
 
 __all__ = ["conclude"]
 
 _WAITS_LITTLE = 0.05
-_WAITING = 0.5
 _START_SHARE = 0.05
 _WORTH_IT = 1.05
 
@@ -52,10 +52,10 @@ def _workers(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
         why = f"{rate:.0f} samples/s against {rates[found.now]:.0f} with {found.now}"
     else:
         why = f"{rate:.0f} samples/s"
-        alone = next((one for one in rates if one.alone), None)
+        alone = next((candidate for candidate in rates if candidate.alone), None)
         if alone is not None and not way.alone:
             why += f" against {rates[alone]:.0f} in the process"
-        with_workers = [rates[one] for one in rates if one.num_workers]
+        with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
         if with_workers and way.alone and found.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"
     advice = [Recommendation(_name(found, "num_workers"), str(way.num_workers), why)]
@@ -119,7 +119,7 @@ def _limits(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
     # Beside busy processes waiting is for a CPU, and says nothing of files.
     quiet = found.others is None or found.others < BUSY_ABOVE
-    if found.cpu_share is not None and found.cpu_share < _WAITING and quiet:
+    if found.cpu_share is not None and found.cpu_share < WAITING and quiet:
         waits = 1 - found.cpu_share
         what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
         why = f"loading waits {waits:.0%} of its time instead of computing"

@@ -23,6 +23,9 @@ from chirpid_patch.machine.accelerator import pinning_device
 
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 
+_MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
+"""What matters for loading alone, beside how samples are drawn."""
+
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
 
@@ -63,11 +66,6 @@ class Subject:
     def collate(self) -> Any:
         """What makes a batch of samples."""
         return self.options.get("collate_fn") or default_collate
-
-    def loading(self) -> dict[str, Any]:
-        """``DataLoader`` arguments beside the sampling ones, as far as they matter for loading alone."""
-        kept = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-        return {name: self.options[name] for name in kept if self.options.get(name) is not None}
 
 
 def of_dataset(dataset: Any, batch_size: int, role: str = "training") -> Subject:
@@ -111,7 +109,7 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate)
     """A loader that loads as ``candidate`` does, with workers that stay until it is shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
-        **subject.loading(),
+        **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},
         **sampling,
         "num_workers": candidate.num_workers,
         "pin_memory": pinning_device() is not None,

@@ -12,7 +12,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.config import read_config
 
 YAML = """
-data: {data_csv: a.csv, num_workers: 2, since: 2024-01-02}
+data: {data_csv: a.csv, num_workers: 2, since: 2024-01-02, 2024-01-03: 1}
 training:
   batch_size: 24
 """
