@@ -112,10 +112,11 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
             ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()
-                chosen = pick(Sweep(subject, ways, seconds, lambda _line: None).run())
-                assert chosen is not None
-                best = exhaustive_best(subject, ways, 3, slice_s)
-                ratio = compared(subject, chosen.candidate, best, pairs, slice_s)
+                with watch.watching():
+                    chosen = pick(Sweep(subject, ways, seconds, lambda _line: None).run())
+                    assert chosen is not None
+                    best = exhaustive_best(subject, ways, 3, slice_s)
+                    ratio = compared(subject, chosen.candidate, best, pairs, slice_s)
                 worse = ratio is not None and ratio.high < 1 - TOLERANCE
                 others = watch.others()
                 busy = "unknown" if others is None else f"{others:.0%}"

@@ -171,22 +171,23 @@ def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, p
     # Expensive samples take long and vary little.
     rounds, pairs = (rounds, 3 * rounds) if workload.decoding is None else (math.ceil(rounds * 0.6), rounds)
     watch = Watch()
-    try:
-        _set_up(workload, names, data, result, running, progress)
-        for number in range(rounds):
-            for name in in_turn(list(running), number):
-                progress(f"round {number + 1} of {rounds}: {name}")
-                _time_once(result, name, running[name])
-        for timings in result.contenders.values():
-            if timings.waits_s:
-                timings.waits_s = np.quantile(timings.waits_s, [0.5, 0.99]).tolist()
-        result.duel = _duel(result, running, max(3, pairs), progress)
-    finally:
-        for one in running.values():
-            one.close()
-    if workload.in_memory and {"original-0", "ours"} <= running.keys():
-        progress("first batches")
-        result.first = _first_batches(workload, data, 3 * rounds)
+    with watch.watching():
+        try:
+            _set_up(workload, names, data, result, running, progress)
+            for number in range(rounds):
+                for name in in_turn(list(running), number):
+                    progress(f"round {number + 1} of {rounds}: {name}")
+                    _time_once(result, name, running[name])
+            for timings in result.contenders.values():
+                if timings.waits_s:
+                    timings.waits_s = np.quantile(timings.waits_s, [0.5, 0.99]).tolist()
+            result.duel = _duel(result, running, max(3, pairs), progress)
+        finally:
+            for one in running.values():
+                one.close()
+        if workload.in_memory and {"original-0", "ours"} <= running.keys():
+            progress("first batches")
+            result.first = _first_batches(workload, data, 3 * rounds)
     result.others_cpu = watch.others()
     return result
 

@@ -158,7 +158,8 @@ class Sweep:
     def _measure(self, one: Measured, slice_s: float) -> None:
         watch = Watch()
         try:
-            samples_per_s, rate = measure(self.subject, one.candidate, slice_s)
+            with watch.watching():
+                samples_per_s, rate = measure(self.subject, one.candidate, slice_s)
         except Exception as error:
             if one.candidate.alone:  # nothing can load what cannot be loaded here
                 raise

@@ -31,44 +31,59 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
-    before = time.perf_counter()
-    watch, began, own = Watch(), time.perf_counter(), background_load.own_s()
-    subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
-    used = background_load.own_s() - own
-    assert used > 0.25, "the child's time is ours; it is counted in hundredths of a second"
-    count(10 + used + 0.2)
-
-    least = time.perf_counter() - began
-    others = watch.others()
+    watch, own, before = Watch(), background_load.own_s(), time.perf_counter()
+    with watch.watching():
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
+        used = background_load.own_s() - own
+        assert used > 0.25, "the child's time is ours; it is counted in hundredths of a second"
+        count(10 + used + 0.2)
+        least = time.perf_counter() - began
     most = time.perf_counter() - before
+
+    others = watch.others()
 
     assert others is not None
     assert (0.2 - 0.06) / most <= others <= (0.2 + 0.06) / least, "0.2 s are nobody's of ours"
 
 
-def test_a_share_stays_between_none_and_all(count: Count) -> None:
+def test_times_that_are_watched_are_added_up(count: Count) -> None:
     watch = Watch()
-    count(100_000)
-    assert watch.others() == 1.0
-    count(10)
-    assert watch.others() == 0.0
+    with watch.watching(lambda: 0.0):
+        count(12)
+    count(200)
+    with watch.watching(lambda: 0.0):
+        time.sleep(1e-3)
+    assert watch._busy_s == 2 and watch.others() == 1.0
+
+
+@pytest.mark.parametrize(("busy", "share"), [(100_000, 1.0), (3, 0.0)])
+def test_a_share_stays_between_none_and_all(count: Count, busy: float, share: float) -> None:
+    watch = Watch()
+    with watch.watching():
+        count(busy)
+    assert watch.others() == share
 
 
 def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
-    still = Watch()
+    def others(cpus: frozenset[int] = frozenset({0})) -> float | None:
+        monkeypatch.setattr(background_load, "_own_cpus", lambda: cpus)
+        watch = Watch()
+        with watch.watching():
+            subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
+        return watch.others()
+
+    assert others() == 0.0
     monkeypatch.setattr(background_load, "_COUNTED_FROM_S", 0.0)
-    subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
-    assert still.others() is None, "a sandbox's count may stand still"
+    assert others() is None, "a sandbox's count may stand still"
     count(0)
-    assert Watch().others() is None, "or show zeros"
+    assert others() is None, "or show zeros"
     assert "does not count" in (not_watched() or "")
     count(10)
-    monkeypatch.setattr(background_load, "_own_cpus", lambda: frozenset({0, 3}))
-    assert Watch().others() is None, "one that is switched off moves those after it"
-    monkeypatch.setattr(background_load, "_own_cpus", lambda: frozenset({0}))
+    assert others(frozenset({0, 3})) is None, "one that is switched off moves those after it"
     monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: 0.5)
+    assert others() is None
     assert "quota" in (not_watched() or "")
-    assert still.others() is None
 
 
 @needs_count
@@ -76,7 +91,8 @@ def test_a_process_beside_us_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", BURN.format(1000)]) as beside:
         try:
             watch, began = Watch(), time.perf_counter()
-            time.sleep(1.0)
+            with watch.watching():
+                time.sleep(1.0)
             others, elapsed = watch.others(), time.perf_counter() - began
         finally:
             beside.kill()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "Span", "Watch", "not_watched", "own_s", "share_of_others"]
+__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_s"]
 
 BUSY_ABOVE = 0.10
 """Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
@@ -26,64 +26,42 @@ _COUNTED_FROM_S = 0.2
 """Where so much CPU time of our own did not show in the system's count, it does not count (some sandboxes)."""
 
 
-@dataclass(frozen=True)
-class Span:
-    """What was used of the CPUs for a while, in CPU seconds.
-
-    Attributes:
-        busy_s: by anybody.
-        own_s: by us.
-        available_s: what there was to use.
-    """
-
-    busy_s: float
-    own_s: float
-    available_s: float
+def own_s() -> float:
+    """CPU seconds of this process and of its children that were waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 class Watch:
-    """Measures from its creation on.
+    """What others used of the CPUs during :meth:`watching`, all these times together.
 
-    Args:
-        used_s: gives the CPU seconds used by all of ours so far; by default those of this process and of its children
-            that were waited for.
+    The system counts in hundredths of a second, so a short time by itself says little.
     """
 
-    def __init__(self, used_s: Callable[[], float] | None = None) -> None:
+    def __init__(self) -> None:
         self._cpus = _own_cpus()
-        self._used_s = used_s or own_s
-        self._began = time.perf_counter()
-        self._busy = _busy_s(self._cpus)
-        self._own = self._used_s()
+        self._busy_s = self._own_s = self._available_s = 0.0
 
-    def span(self) -> Span | None:
-        """What was used since the beginning; None where that is not known."""
+    @contextmanager
+    def watching(self, used_s: Callable[[], float] = own_s) -> Iterator[None]:
+        """Watch for a while, until all that ours used is known: that of a child is when it has been waited for.
+
+        Args:
+            used_s: gives the CPU seconds used by all of ours so far.
+        """
+        began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
+        yield
         busy = _busy_s(self._cpus)
-        if self._busy is None or busy is None or not_watched() is not None:
-            return None
-        available = (time.perf_counter() - self._began) * len(self._cpus)
-        return Span(busy - self._busy, self._used_s() - self._own, available)
+        if busy is not None and busy_before is not None and not_watched() is None:
+            self._busy_s += busy - busy_before
+            self._own_s += used_s() - own_before
+            self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
     def others(self) -> float | None:
-        """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known.
-
-        Ask when all that ours used is known: that of a child is when it has ended and was waited for.
-        """
-        return share_of_others([self.span()])
-
-
-def share_of_others(spans: Iterable[Span | None]) -> float | None:
-    """Share (0 to 1) of the CPUs that others used in all these spans together; None where that is not known.
-
-    The system counts in hundredths of a second, so a short span by itself says little.
-    """
-    known = [span for span in spans if span is not None]
-    busy = sum(span.busy_s for span in known)
-    own = sum(span.own_s for span in known)
-    available = sum(span.available_s for span in known)
-    if available == 0 or (busy == 0 and own > _COUNTED_FROM_S):
-        return None
-    return min(1.0, max(0.0, (busy - own) / available))
+        """Share (0 to 1) of the CPUs this process may use that others used; None where that is not known."""
+        if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
+            return None
+        return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
 def not_watched() -> str | None:
@@ -115,9 +93,3 @@ def _busy_s(cpus: frozenset[int]) -> float | None:
     if max(cpus) >= len(counted):  # those that are switched off are not counted, so the places are no numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None
-
-
-def own_s() -> float:
-    """CPU seconds of this process and of its children that were waited for."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from chirp_migrate.training.process.background_load import Span, Watch, own_s, share_of_others
+from chirp_migrate.training.process.background_load import Watch, own_s
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
@@ -122,13 +122,11 @@ class Children:
         if cached and self.has_loaders:
             modes["after"] = (Mode.TIMED, Mode.CACHED)
         discovery = replace(self._discovery, entry_points=self._drawn(number, labels))
-        spans: dict[str, list[Span | None]] = {side: [] for side in sides}
+        watches = {side: Watch() for side in sides}
 
         def watched(side: str, child: Child[RunResult], act: Callable[[], _T]) -> _T:
-            watch = Watch(used_s=lambda: own_s() + child.cpu_s)
-            value = act()
-            spans[side].append(watch.span())
-            return value
+            with watches[side].watching(lambda: own_s() + child.cpu_s):
+                return act()
 
         with ExitStack() as stack:
             # Each pair of rounds has its own order in sets of strings.
@@ -147,7 +145,7 @@ class Children:
                 self.first_timed.setdefault(name, entries)
                 labels_in_order = [entry.label for entry in self._discovery.entry_points if entry.label in entries]
                 seconds[name] = {label: entries[label].seconds for label in labels_in_order}
-        known = [share for share in map(share_of_others, spans.values()) if share is not None]
+        known = [share for watch in watches.values() if (share := watch.others()) is not None]
         return TimedRound(sides, seconds, max(known, default=None), time.monotonic() - began)
 
     def _drawn(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
