@@ -12,10 +12,9 @@ from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.journal import JournalRun, journal_folder
-from chirp_migrate.transaction.lock import hold
+from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.record import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import finish_interrupted, reason
+from chirp_migrate.transaction.recovery import alone_at_work, reason
 from chirp_migrate.transaction.transition import (
     ChangedMeanwhile,
     changes_of,
@@ -74,18 +73,14 @@ def commit(
     """
     root = plan.root.resolve()
     step = on_step or (lambda _: None)
-    try:
-        with hold(journal_folder(root), wait_s=wait_s):
-            found = finish_interrupted(root, force=False, on_step=step)
-            targets, skipped = _targets(root, plan.files)
-            if not targets:
-                return CommitResult((), skipped, "", found=found)
-            run = _begin(root, targets, step, documents)
-            _apply(run, step)
-            linked = tuple(target.plan.path for target in targets if target.linked)
-            return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
-    except OSError as error:
-        raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
+    with alone_at_work(root, wait_s=wait_s, on_step=step) as found:
+        targets, skipped = _targets(root, plan.files)
+        if not targets:
+            return CommitResult((), skipped, "", found=found)
+        run = _begin(root, targets, step, documents)
+        _apply(run, step)
+        linked = tuple(target.plan.path for target in targets if target.linked)
+        return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
 
 
 @dataclass(frozen=True)

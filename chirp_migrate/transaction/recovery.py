@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
@@ -13,7 +14,7 @@ from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.record import State
 from chirp_migrate.transaction.transition import changes_of, remove_bytecode, remove_folders, settle, strays
 
-__all__ = ["finish_interrupted", "reason", "recover"]
+__all__ = ["alone_at_work", "reason", "recover"]
 
 
 def recover(
@@ -37,27 +38,31 @@ def recover(
     root = root.resolve()
     if not _needs_recovery(root):
         return None
-    try:
-        with hold(journal_folder(root), wait_s=wait_s):
-            return finish_interrupted(root, force=force, on_step=on_step or (lambda _: None))
-    except OSError as error:
-        raise _unfinished(error) from error
+    with _told_as_unfinished(), hold(journal_folder(root), wait_s=wait_s):
+        return _finish_interrupted(root, force, on_step or (lambda _: None))
 
 
-def finish_interrupted(root: Path, *, force: bool, on_step: Callable[[str], None]) -> str | None:
-    """What :func:`recover` does, for a caller that holds the lock.
+@contextlib.contextmanager
+def alone_at_work(
+    root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[str], None]
+) -> Iterator[str | None]:
+    """Be the only one at work on ``root`` (links resolved), with what was interrupted there brought to an end.
+
+    Gives what :func:`recover` returns, and takes its arguments.
 
     Raises:
-        Refused: a file was edited since; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that it can be tried again.
+        Refused, CommitFailed: see there; and where the system does not let us write.
     """
     try:
-        return _finish(root, force, on_step)
+        with hold(journal_folder(root), wait_s=wait_s):
+            with _told_as_unfinished():
+                found = _finish_interrupted(root, force, on_step)
+            yield found
     except OSError as error:
-        raise _unfinished(error) from error
+        raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
 
 
-def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | None:
+def _finish_interrupted(root: Path, force: bool, on_step: Callable[[str], None]) -> str | None:
     said = _finish_leftovers(root)
     for run in journal.read_runs(root):
         if run.state is State.APPLIED:
@@ -84,11 +89,15 @@ def _finish(root: Path, force: bool, on_step: Callable[[str], None]) -> str | No
     return said
 
 
-def _unfinished(error: OSError) -> CommitFailed:
-    return CommitFailed(
-        f"an earlier run was interrupted and cannot be brought to an end ({reason(error)}): nothing is lost; make that "
-        "place writable and run the command again."
-    )
+@contextlib.contextmanager
+def _told_as_unfinished() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CommitFailed(
+            f"an earlier run was interrupted and cannot be brought to an end ({reason(error)}): nothing is lost; make "
+            "that place writable and run the command again."
+        ) from error
 
 
 def _finish_leftovers(root: Path) -> str | None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
-from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.merging import Conflict, three_way_merge
 from chirp_migrate.transaction.record import JournalFile, State, Version
-from chirp_migrate.transaction.recovery import finish_interrupted, reason
+from chirp_migrate.transaction.recovery import alone_at_work, reason
 from chirp_migrate.transaction.transition import (
     NOT_A_FILE,
     ChangedMeanwhile,
@@ -30,8 +30,6 @@ from chirp_migrate.transaction.transition import (
 )
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback", "rollback_to"]
-
-_Result = TypeVar("_Result")
 
 
 class _Edits(Enum):
@@ -93,10 +91,20 @@ def rollback(
             (named), or another run is at work; nothing is changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
-    root = root.resolve()
     step = on_step or (lambda _: None)
-    edits = _Edits.of(force, merge)
-    return _locked(root, force, wait_s, step, lambda runs: _undo_one(runs, _wanted(runs, run), edits, step))
+    with _standing_runs(root, force=force, wait_s=wait_s, on_step=step) as runs:
+        chosen = runs[-1] if run is None else runs[_index(runs, run)]
+        overlapping = later_runs(chosen, runs)
+        if overlapping:
+            named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
+            raise Refused(
+                f"run {chosen.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
+                "nothing was changed. Undo these first, or all of them with "
+                f"`chirp-migrate rollback --back-to {chosen.number} PATH`."
+            )
+        (undoing,) = _plan_undoing([chosen], _Edits.of(force, merge))
+        _bequeath_folders(chosen, [later for later in runs if later.number > chosen.number])
+        return _roll_back(undoing, step)
 
 
 def rollback_to(
@@ -121,29 +129,19 @@ def rollback_to(
             changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
-    root = root.resolve()
     step = on_step or (lambda _: None)
-    edits = _Edits.of(force, merge)
-
-    def undo(runs: Sequence[JournalRun]) -> tuple[RollbackResult, ...]:
-        wanted = runs[runs.index(_wanted(runs, first)) :]
-        if edits is _Edits.REFUSED:
-            _refuse_edited(_edited_in_any(wanted))
-        elif edits is _Edits.KEPT:
-            _refuse_conflicts(_conflicts_in_any(wanted))
+    with _standing_runs(root, force=force, wait_s=wait_s, on_step=step) as runs:
         done: list[RollbackResult] = []
-        for run in reversed(wanted):
+        for undoing in _plan_undoing(reversed(runs[_index(runs, first) :]), _Edits.of(force, merge)):
             try:
-                done.append(_roll_back(run, edits, step))
+                done.append(_roll_back(undoing, step))
             except (ChirpMigrateError, OSError) as error:
                 if not done:
                     raise
-                names = ", ".join(one.run for one in done)
-                said = reason(error) if isinstance(error, OSError) else str(error)
-                raise CommitFailed(f"undone: {names}; not run {run.name}: {said}") from error
+                names = ", ".join(result.run for result in done)
+                why = reason(error) if isinstance(error, OSError) else str(error)
+                raise CommitFailed(f"undone: {names}; not run {undoing.run.name}: {why}") from error
         return tuple(done)
-
-    return _locked(root, force, wait_s, step, undo)
 
 
 def nothing_applied(root: Path) -> UsageProblem:
@@ -158,51 +156,29 @@ def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[st
     return {name: paths for name, paths in later.items() if paths}
 
 
-def _locked(
-    root: Path,
-    force: bool,
-    wait_s: float,
-    step: Callable[[str], None],
-    undo: Callable[[Sequence[JournalRun]], _Result],
-) -> _Result:
-    """What ``undo`` makes of the runs that stand, as the only one at work."""
+@contextlib.contextmanager
+def _standing_runs(
+    root: Path, *, force: bool, wait_s: float, on_step: Callable[[str], None]
+) -> Iterator[tuple[JournalRun, ...]]:
+    """The runs that stand, for the only one at work."""
+    root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied(root)
-    try:
-        with hold(journal_folder(root), wait_s=wait_s):
-            finish_interrupted(root, force=force, on_step=step)
-            runs = journal.applied_runs(root)
-            if not runs:
-                raise nothing_applied(root)
-            return undo(runs)
-    except OSError as error:
-        raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
+    with alone_at_work(root, force=force, wait_s=wait_s, on_step=on_step):
+        runs = journal.applied_runs(root)
+        if not runs:
+            raise nothing_applied(root)
+        yield runs
 
 
-def _wanted(runs: Sequence[JournalRun], number: int | None) -> JournalRun:
-    if number is None:
-        return runs[-1]
-    for run in runs:
+def _index(runs: Sequence[JournalRun], number: int) -> int:
+    for index, run in enumerate(runs):
         if run.number == number:
-            return run
+            return index
     standing = ", ".join(run.name for run in runs)
     raise UsageProblem(
         f"no run {number:04d} is applied in {runs[0].root}: these are: {standing} (see rollback --list)."
     )
-
-
-def _undo_one(
-    runs: Sequence[JournalRun], run: JournalRun, edits: _Edits, step: Callable[[str], None]
-) -> RollbackResult:
-    overlapping = later_runs(run, runs)
-    if overlapping:
-        named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
-        raise Refused(
-            f"run {run.name} cannot be undone alone, because later runs wrote to the same files ({named}): nothing was "
-            f"changed. Undo these first, or all of them with `chirp-migrate rollback --back-to {run.number} PATH`."
-        )
-    _bequeath_folders(run, [one for one in runs if one.number > run.number])
-    return _roll_back(run, edits, step)
 
 
 def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
@@ -215,19 +191,109 @@ def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
             journal.change_state(heir, heir.state, folders=tuple(folders))
 
 
-def _roll_back(run: JournalRun, edits: _Edits, step: Callable[[str], None]) -> RollbackResult:
-    for file in run.files:  # what cannot be restored must be known before anything changes
-        if file.before is not None:
-            run.content(file.before.sha256)
-    files, kept, edited = _look(run)
-    if edits is _Edits.REFUSED:
-        _refuse_edited(edited)
-    merged: dict[str, bytes] = {}
-    if edits is _Edits.KEPT:
-        merged = _merged(run, files, kept)
-        files = tuple(_to_become(file, merged[file.path]) if file.path in merged else file for file in files)
-        kept |= {sha256(content): content for content in merged.values()}
-    rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=kept)
+@dataclass(frozen=True)
+class _Undoing:
+    """How a run is to be undone.
+
+    Attributes:
+        run: the run.
+        files: its files with what is found in their places, and what becomes of that.
+        contents: bytes by their SHA-256 that the journal lacks: of files that were edited, and what merging gives.
+        merged: paths of files in which later edits are kept.
+    """
+
+    run: JournalRun
+    files: list[JournalFile]
+    contents: dict[str, bytes]
+    merged: list[str]
+
+
+def _plan_undoing(runs: Iterable[JournalRun], edits: _Edits) -> list[_Undoing]:
+    """How ``runs``, newest first, are undone one after the other; nothing is changed.
+
+    Raises:
+        Refused: files were edited and these edits are not to be lost, or cannot be kept, or there is no git.
+        JournalDamaged: bytes are gone that a run had kept.
+    """
+    versions: dict[str, Version | None] = {}  # what is in the place of each file once the runs before are undone
+    bytes_of: dict[str, bytes] = {}
+    edited: dict[str, None] = {}
+    conflicts: dict[str, str] = {}
+    planned: list[_Undoing] = []
+    for run in runs:
+        undoing = _Undoing(run, [], {}, [])
+        planned.append(undoing)
+        for file in run.files:
+            if file.path not in versions:
+                versions[file.path], content = _look(run.root, file.path)
+                bytes_of[sha256(content)] = content
+            found, goal = versions[file.path], file.before
+            if goal is not None:
+                bytes_of[goal.sha256] = run.content(goal.sha256)
+            if found is None and goal is not None:
+                edited[f"{file.path} (deleted)"] = None
+                if edits is _Edits.KEPT:
+                    conflicts.setdefault(file.path, f"{file.path} (deleted)")
+            elif found is not None and found.sha256 != file.sha256_after:
+                edited[file.path] = None
+                undoing.contents[found.sha256] = bytes_of[found.sha256]
+                if edits is _Edits.KEPT:
+                    try:
+                        content = _without_run(run, file, bytes_of[found.sha256])
+                    except Conflict as conflict:
+                        conflicts.setdefault(file.path, f"{file.path} ({conflict})")
+                        continue
+                    goal = Version(sha256(content), found.mode)
+                    bytes_of[goal.sha256] = undoing.contents[goal.sha256] = content
+                    undoing.merged.append(file.path)
+            undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
+            versions[file.path] = goal
+    if edited and edits is _Edits.REFUSED:
+        raise Refused(
+            f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
+            "--merge to keep these edits, or with --force to lose them."
+        )
+    if conflicts:
+        raise Refused(
+            f"what was edited since the migration cannot be kept without it: {'; '.join(conflicts.values())}; nothing "
+            "was changed. Undo these edits, or run rollback with --force to lose them."
+        )
+    return planned
+
+
+def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
+    """What the ``edited`` bytes of a file are without what ``run`` did to it.
+
+    Raises:
+        Conflict: the edits cannot be kept.
+        Refused: there is no git.
+    """
+    if file.before is None:
+        raise Conflict("added by the migration and edited since: delete it, or move it away")
+    return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
+
+
+def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
+    """The file at ``path`` as it is now, and its bytes; None where there is none.
+
+    Raises:
+        Refused: something else is in its place.
+    """
+    now = fingerprint(root, path)
+    if now == NOT_A_FILE:
+        raise Refused(
+            f"{root / path} is no longer a file of its own (a link or a folder took its place): nothing was changed, "
+            "move that away first."
+        )
+    if now is None:
+        return None, b""
+    content = read_file(root / path)
+    return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
+
+
+def _roll_back(undoing: _Undoing, step: Callable[[str], None]) -> RollbackResult:
+    run, files = undoing.run, tuple(undoing.files)
+    rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
         step("recorded the rollback")
         perform(rolling, changes_of(rolling), step)
@@ -247,135 +313,9 @@ def _roll_back(run: JournalRun, edits: _Edits, step: Callable[[str], None]) -> R
             f"all files are as before the migration, but its journal cannot be removed ({reason(error)}): "
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
-    restored = tuple(file.path for file in files if file.before is not None and file.path not in merged)
+    restored = tuple(file.path for file in files if file.before is not None and file.path not in undoing.merged)
     removed = tuple(file.path for file in files if file.before is None and file.found is not None)
-    return RollbackResult(restored, removed, run.name, tuple(merged))
-
-
-def _look(run: JournalRun) -> tuple[tuple[JournalFile, ...], dict[str, bytes], list[str]]:
-    """The run's files with what is found in their places, the bytes of edited ones to keep, and those ones' paths."""
-    files: list[JournalFile] = []
-    kept: dict[str, bytes] = {}
-    edited: list[str] = []
-    for file in run.files:
-        place = run.root / file.path
-        now = _found(run.root, file.path)
-        if now is None:
-            files.append(file.with_found(None))
-            if file.before is not None:
-                edited.append(f"{file.path} (deleted)")
-            continue
-        if now != file.after.sha256:
-            edited.append(file.path)
-            content = read_file(place)
-            now = sha256(content)
-            kept[now] = content
-        files.append(file.with_found(Version(now, place.stat().st_mode & 0o7777)))
-    return tuple(files), kept, edited
-
-
-def _merged(run: JournalRun, files: Sequence[JournalFile], kept: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What becomes of the edited ones of ``files``, the bytes of which are in ``kept``.
-
-    Raises:
-        Refused: some cannot be merged, or there is no git.
-    """
-    merged: dict[str, bytes] = {}
-    conflicts: list[str] = []
-    for file in files:
-        if file.found is not None and file.found.sha256 == file.after.sha256:
-            continue
-        try:
-            content = _without(run, file, None if file.found is None else kept[file.found.sha256])
-        except Conflict as conflict:
-            conflicts.append(f"{file.path} ({conflict})")
-        else:
-            if content is not None:
-                merged[file.path] = content
-    _refuse_conflicts(conflicts)
-    return merged
-
-
-def _without(run: JournalRun, file: JournalFile, now: bytes | None) -> bytes | None:
-    """What ``now``, the bytes of a file of ``run`` (None: there is none), is without the run.
-
-    Raises:
-        Conflict: later edits cannot be kept.
-        Refused: there is no git.
-    """
-    if file.before is None:
-        if now is None or sha256(now) == file.after.sha256:
-            return None
-        raise Conflict("added by the migration and edited since: delete it, or move it away")
-    if now is None:
-        raise Conflict("deleted")
-    return three_way_merge(file.path, now, run.content(file.after.sha256), run.content(file.before.sha256))
-
-
-def _to_become(file: JournalFile, content: bytes) -> JournalFile:
-    """A file that a rollback is to give ``content``, and the mode that it has."""
-    assert file.found is not None
-    before = Version(sha256(content), file.found.mode)
-    return JournalFile.of(file.path, before, file.sha256_after, file.found)
-
-
-def _conflicts_in_any(runs: Sequence[JournalRun]) -> list[str]:
-    """Files in which later edits could not be kept while undoing ``runs``, newest first, and why."""
-    contents: dict[str, bytes | None] = {}
-    conflicts: dict[str, str] = {}
-    for run in reversed(runs):
-        for file in run.files:
-            if file.path not in contents:
-                contents[file.path] = read_file(run.root / file.path) if _found(run.root, file.path) else None
-            try:
-                contents[file.path] = _without(run, file, contents[file.path])
-            except Conflict as conflict:
-                conflicts.setdefault(file.path, f"{file.path} ({conflict})")
-    return list(conflicts.values())
-
-
-def _edited_in_any(runs: Sequence[JournalRun]) -> list[str]:
-    """Files that undoing ``runs``, newest first, would meet in a state that no run left them in."""
-    expected: dict[str, str | None] = {}
-    edited: dict[str, None] = {}
-    for run in reversed(runs):
-        for file in run.files:
-            now = expected[file.path] if file.path in expected else _found(run.root, file.path)
-            if now != file.after.sha256 and not (now is None and file.before is None):
-                edited[f"{file.path} (deleted)" if now is None else file.path] = None
-            expected[file.path] = file.sha256_before
-    return list(edited)
-
-
-def _found(root: Path, path: str) -> str | None:
-    """The hash of a file of a run as it is now; None where there is none.
-
-    Raises:
-        Refused: something else is in its place.
-    """
-    now = fingerprint(root, path)
-    if now == NOT_A_FILE:
-        raise Refused(
-            f"{root / path} is no longer a file of its own (a link or a folder took its place): nothing was changed, "
-            "move that away first."
-        )
-    return now
-
-
-def _refuse_edited(edited: Sequence[str]) -> None:
-    if edited:
-        raise Refused(
-            f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
-            "--merge to keep these edits, or with --force to lose them."
-        )
-
-
-def _refuse_conflicts(conflicts: Sequence[str]) -> None:
-    if conflicts:
-        raise Refused(
-            f"what was edited since the migration cannot be kept without it: {'; '.join(conflicts)}; nothing was "
-            "changed. Undo these edits, or run rollback with --force to lose them."
-        )
+    return RollbackResult(restored, removed, run.name, tuple(undoing.merged))
 
 
 def _some(paths: Sequence[str]) -> str:

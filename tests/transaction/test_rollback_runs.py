@@ -13,7 +13,7 @@ import pytest
 from support import Death, in_child, run, snapshot
 from transaction_tools import dies_at, plan_of, rewrites
 
-from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
@@ -97,6 +97,23 @@ def test_back_to_refuses_before_it_changes_anything(tree: Path) -> None:
     assert snapshot(tree) == left
     rollback_to(tree, 1, force=True)
     assert (tree / "a.py").read_bytes() == b"a1\n"
+
+
+def test_what_cannot_be_restored_is_known_before_back_to_changes_anything(tree: Path) -> None:
+    three_runs(tree)
+    (tree / "a.py").rename(tree / "mine.py")
+    (tree / "a.py").symlink_to("mine.py")
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py is no longer a file of its own"):
+        rollback_to(tree, 1, force=True)
+    assert snapshot(tree) == left
+    (tree / "mine.py").replace(tree / "a.py")
+    (kept,) = (file.before.sha256 for file in applied_runs(tree)[0].files if file.before is not None)
+    (tree / ".chirp-migrate" / "0001" / kept).write_bytes(b"damaged\n")
+    left = snapshot(tree)
+    with pytest.raises(JournalDamaged):
+        rollback_to(tree, 1)
+    assert snapshot(tree) == left
 
 
 def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -> None:
