@@ -174,14 +174,7 @@ def _begin(
         for parent in reversed(PurePosixPath(target.path).parents):
             if not (root / parent).exists() and str(parent) not in folders:
                 folders.append(str(parent))
-    try:
-        return journal.begin(root, tuple(files), tuple(folders), contents, step, documents)
-    except BaseException:
-        journal.remove_leftovers(root)
-        for run in journal.read_runs(root):
-            if run.state is State.PENDING:
-                journal.retire(run)
-        raise
+    return journal.begin(root, tuple(files), tuple(folders), contents, step, documents)
 
 
 def _apply(run: JournalRun, step: Callable[[str], None]) -> None:
@@ -208,7 +201,7 @@ def _undo(run: JournalRun, cause: BaseException) -> None:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
             # Sealed, but not known to be on disk: from now on it is to be undone, whoever does it.
             journal.change_state(run, State.PENDING)
-        settle(run, changes_of(run), forward=False)
+        settle(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)
         journal.retire(run)
     except OSError as error:

@@ -213,36 +213,35 @@ def begin(
         documents: what else is kept with the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: it cannot be written; :func:`remove_leftovers` removes what was.
+        OSError: it cannot be written; nothing is recorded then.
     """
     home = journal_folder(root)
-    ignore = home / ".gitignore"
-    if not ignore.exists():
-        write_new(ignore, _IGNORE_ALL)
-        on_step("hid the journal from git")
     number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
     created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    run = JournalRun(
-        root,
-        f"{number:04d}",
-        Record(tool=__version__, state=State.PENDING, created=created, folders=folders, files=files),
-    )
-    staging = home / f"new-{run.name}"
-    staging.mkdir()
-    on_step("began the journal")
-    for digest, content in contents.items():
-        write_new(staging / digest, content)
-        on_step(f"kept {digest}")
-    for name, content in (documents or {}).items():
-        write_new(staging / name, content)
-        on_step(f"kept {name}")
-    write_new(staging / _JOURNAL, write_record(run.record))
-    sync_folder(staging)
-    on_step("wrote the journal")
-    staging.rename(run.folder)
-    sync_folder(home)
-    sync_folder(root)  # the journal folder may be new
-    on_step("recorded the run")
+    record = Record(tool=__version__, state=State.PENDING, created=created, folders=folders, files=files)
+    run = JournalRun(root, f"{number:04d}", record)
+    ignore, staging = home / ".gitignore", home / f"new-{run.name}"
+    try:
+        if not ignore.exists():
+            write_new(ignore, _IGNORE_ALL)
+            on_step("hid the journal from git")
+        staging.mkdir()
+        on_step("began the journal")
+        for name, content in {**contents, **(documents or {})}.items():
+            write_new(staging / name, content)
+            on_step(f"kept {name}")
+        write_new(staging / _JOURNAL, write_record(record))
+        sync_folder(staging)
+        on_step("wrote the journal")
+        staging.rename(run.folder)
+        sync_folder(home)
+        sync_folder(root)  # the journal folder may be new
+        on_step("recorded the run")
+    except BaseException:
+        remove_leftovers(root)
+        if run.folder.exists():
+            retire(run)
+        raise
     return run
 
 

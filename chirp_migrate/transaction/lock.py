@@ -71,6 +71,13 @@ def _wait_for(folder: Path, wait_s: float) -> int:
 class _Held(Exception):
     """Another process has the lock; the message says which."""
 
+    def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
+        who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
+        super().__init__(
+            f"another chirp-migrate{who} is at work in {folder.parent}: wait until it is done. "
+            f"If it is not running, remove {folder / LOCK_NAME}."
+        )
+
 
 def _acquire(folder: Path) -> int:
     path = folder / LOCK_NAME
@@ -89,7 +96,7 @@ def _acquire(folder: Path) -> int:
             raise
         try:
             if not _lock(descriptor):
-                raise _Held(_held_message(folder, _holder(descriptor)))
+                raise _Held(folder, _holder(descriptor))
             # The file may have been removed by its holder between our opening and our locking it.
             ours = _is_at(descriptor, path)
         except BaseException:
@@ -103,7 +110,7 @@ def _acquire(folder: Path) -> int:
                 raise
             return descriptor
         os.close(descriptor)
-    raise _Held(_held_message(folder, None))
+    raise _Held(folder, None)
 
 
 def _sign(descriptor: int) -> None:
@@ -154,16 +161,11 @@ def _holder(descriptor: int) -> tuple[int, str] | None:
 def _seems_alive(holder: tuple[int, str] | None) -> bool:
     if holder is None:
         return False
+    import psutil  # which most runs do not need
+
     process, machine = holder
-    if machine != socket.gethostname():
-        return True  # nothing can be known about processes of another machine
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    # Nothing can be known about processes of another machine.
+    return machine != socket.gethostname() or psutil.pid_exists(process)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -171,11 +173,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _held_message(folder: Path, holder: tuple[int, str] | None) -> str:
-    who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
-    return (
-        f"another chirp-migrate{who} is at work in {folder.parent}: wait until it is done. "
-        f"If it is not running, remove {folder / LOCK_NAME}."
-    )

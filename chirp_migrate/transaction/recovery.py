@@ -67,19 +67,18 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[str], None])
     for run in journal.read_runs(root):
         if run.state is State.APPLIED:
             continue
-        changes = changes_of(run)
+        was_rollback = run.state is State.ROLLING_BACK
+        changes = [change if was_rollback else change.reversed for change in changes_of(run)]
         edited = [] if force else strays(run, changes)
         if edited:
             raise Refused(
                 f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
             )
-        was_rollback = run.state is State.ROLLING_BACK
         for change in changes:  # what cannot be restored must be known before anything changes
-            goal = change.new if was_rollback else change.old
-            if goal is not None:
-                run.content(goal.sha256)
-        settle(run, changes, forward=was_rollback, force=force, on_step=on_step)
+            if change.new is not None:
+                run.content(change.new.sha256)
+        settle(run, changes, force=force, on_step=on_step)
         remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
         journal.retire(run)

@@ -326,7 +326,7 @@ def _some(paths: Sequence[str]) -> str:
 
 def _undo(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
     try:
-        settle(rolling, changes_of(rolling), forward=False)
+        settle(rolling, [change.reversed for change in changes_of(rolling)])
         journal.change_state(applied, State.APPLIED)
     except OSError as error:
         why = reason(cause) if isinstance(cause, OSError) else "it was stopped"

@@ -15,7 +15,7 @@ import glob
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.plans.plan import sha256
@@ -34,7 +34,6 @@ __all__ = [
     "remove_folders",
     "settle",
     "strays",
-    "temporary_name",
 ]
 
 #: In the place of a hash: something is there that is not a file of the backend.
@@ -43,11 +42,22 @@ NOT_A_FILE = "not a regular file"
 
 @dataclass(frozen=True)
 class Change:
-    """A file that goes from ``old`` to ``new``; None is no file."""
+    """A file that goes from ``old`` to ``new``; None is no file.
+
+    Attributes:
+        path: posix path relative to the root.
+        temporary: path of the file beside it that new bytes are written to first.
+    """
 
     path: str
     old: Version | None
     new: Version | None
+    temporary: str
+
+    @property
+    def reversed(self) -> Change:
+        """The way back."""
+        return replace(self, old=self.new, new=self.old)
 
 
 class ChangedMeanwhile(Exception):
@@ -60,9 +70,13 @@ class ChangedMeanwhile(Exception):
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
     """What the run is in the middle of, or has done: applying, or (found in place → before) rolling back."""
-    if run.state is State.ROLLING_BACK:
-        return tuple(Change(f.path, f.found, f.before) for f in run.files if (f.found, f.before) != (None, None))
-    return tuple(Change(f.path, f.before, f.after) for f in run.files)
+    rolling_back = run.state is State.ROLLING_BACK
+    versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
+    changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
+    return tuple(
+        Change(path, old, new, str(PurePosixPath(path).with_name(f".chirp-migrate-{run.name}-{number}.tmp")))
+        for number, (path, old, new) in enumerate(changed)
+    )
 
 
 def fingerprint(root: Path, path: str) -> str | None:
@@ -90,45 +104,45 @@ def perform(run: JournalRun, changes: Sequence[Change], on_step: Callable[[str],
         ChangedMeanwhile: a file is not ``old`` any more.
         OSError: something cannot be written. In both cases some files may be changed: :func:`settle` them.
     """
-    for number, change in enumerate(changes):
+    for change in changes:
         if change.new is not None:
-            _stage(run, number, change.path, change.new)
+            _stage(run, change, change.new)
             on_step(f"prepared {change.path}")
-    for number, change in _importable_order(changes, forward=True):
+    for change in _importable_order(changes):
         if fingerprint(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
-        _move(run, number, change.path, change.new)
+        _move(run.root, change)
         on_step(f"{'removed' if change.new is None else 'replaced'} {change.path}")
     _sync_folders(run.root, changes)
 
 
 def settle(
     run: JournalRun,
-    changes: Sequence[Change],
+    changes: Iterable[Change],
     *,
-    forward: bool,
     force: bool = False,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Bring files that may be ``old`` or ``new`` to ``new`` (``forward``) or ``old``; harmless when repeated.
+    """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
     A file that is neither is somebody's: it stays, unless ``force``.
 
     Raises:
         OSError: something cannot be written.
     """
-    for number, change in _importable_order(changes, forward=forward):
-        _discard_temporary(run, number, change.path)
-        goal, other = (change.new, change.old) if forward else (change.old, change.new)
+    ordered = _importable_order(changes)
+    for change in ordered:
+        if _in_place(run.root, change.path):
+            discard(run.root / change.temporary)
         now = fingerprint(run.root, change.path)
-        if now != _hash(goal) and (force or now == _hash(other)):
+        if now != _hash(change.new) and (force or now == _hash(change.old)):
             if not _in_place(run.root, change.path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
-            if goal is not None:
-                _stage(run, number, change.path, goal)
-            _move(run, number, change.path, goal)
+            if change.new is not None:
+                _stage(run, change, change.new)
+            _move(run.root, change)
             on_step(f"settled {change.path}")
-    _sync_folders(run.root, changes)
+    _sync_folders(run.root, ordered)
 
 
 def strays(run: JournalRun, changes: Iterable[Change]) -> list[str]:
@@ -167,45 +181,24 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
             cache.rmdir()
 
 
-def temporary_name(run_name: str, number: int) -> str:
-    """Name of the file beside the place of a run's file ``number``, known to whoever takes over."""
-    return f".chirp-migrate-{run_name}-{number}.tmp"
-
-
-def _temporary(run: JournalRun, number: int, path: str) -> Path:
-    return (run.root / path).with_name(temporary_name(run.name, number))
-
-
-def _stage(run: JournalRun, number: int, path: str, version: Version) -> None:
-    place = run.root / path
+def _stage(run: JournalRun, change: Change, version: Version) -> None:
+    place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary = _temporary(run, number, path)
     temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that somebody deleted
     discard(temporary)  # of a run whose journal somebody removed by hand
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
-def _move(run: JournalRun, number: int, path: str, version: Version | None) -> None:
-    if version is None:
-        (run.root / path).unlink()
+def _move(root: Path, change: Change) -> None:
+    if change.new is None:
+        (root / change.path).unlink()
     else:
-        _temporary(run, number, path).replace(run.root / path)
+        (root / change.temporary).replace(root / change.path)
 
 
-def _discard_temporary(run: JournalRun, number: int, path: str) -> None:
-    if _in_place(run.root, path):
-        discard(_temporary(run, number, path))
-
-
-def _importable_order(changes: Sequence[Change], *, forward: bool) -> list[tuple[int, Change]]:
-    """The changes with their numbers: files that come to be, then those that are rewritten, then those that go."""
-
-    def rank(numbered: tuple[int, Change]) -> int:
-        change = numbered[1]
-        goal, other = (change.new, change.old) if forward else (change.old, change.new)
-        return 2 if goal is None else int(other is not None)
-
-    return sorted(enumerate(changes), key=rank)
+def _importable_order(changes: Iterable[Change]) -> list[Change]:
+    """Files that come to be, then those that are rewritten, then those that go."""
+    return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
 def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
