@@ -77,7 +77,15 @@ def commit(
         targets, skipped = _targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
-        run = _begin(root, targets, step, documents)
+        contents = (content for target in targets for content in (target.plan.before, target.plan.after))
+        run = journal.begin(
+            root,
+            tuple(target.file for target in targets),
+            _new_folders(root, targets),
+            {sha256(content): content for content in contents if content is not None},
+            step,
+            documents,
+        )
         _apply(run, step)
         linked = tuple(target.plan.path for target in targets if target.linked)
         return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
@@ -85,11 +93,10 @@ def commit(
 
 @dataclass(frozen=True)
 class _Target:
-    """A file of the plan, where it is once links are followed, and whether it has other names there."""
+    """A file of the plan, as the journal has it (its place once links are followed), and whether it has other names."""
 
     plan: FilePlan
-    path: str
-    mode: int | None
+    file: JournalFile
     linked: bool
 
 
@@ -102,33 +109,35 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
             continue
         path = _followed(root, file.path)
         place = root / path
-        if any(target.path == path for target in targets):
+        if any(target.file.path == path for target in targets):
             raise Refused(f"{file.path} is planned twice: nothing was written.")
+        version, linked = None, False
         if file.before is None:
-            if os.path.lexists(root / file.path) or not _free(root, path):
-                changed.append(file.path)
-                continue
-            mode, linked = None, False
+            as_planned = not os.path.lexists(root / file.path) and _free(root, path)
         else:
             try:
-                found = place.stat()
-                same = stat.S_ISREG(found.st_mode) and read_file(place) == file.before
+                now = place.stat()
+                as_planned = stat.S_ISREG(now.st_mode) and read_file(place) == file.before
+                version, linked = Version(sha256(file.before), stat.S_IMODE(now.st_mode)), now.st_nlink > 1
             except (FileNotFoundError, NotADirectoryError):
-                same = False
-            if not same:
-                changed.append(file.path)
-                continue
-            mode, linked = stat.S_IMODE(found.st_mode), found.st_nlink > 1
-        reason = _unwritable(place)
-        if reason is None:
-            targets.append(_Target(file, path, mode, linked))
+                as_planned = False
+        if not as_planned:
+            changed.append(file.path)
+        elif (why := _unwritable(place)) is not None:
+            skipped.append(Skipped(file.path, why))
         else:
-            skipped.append(Skipped(file.path, reason))
+            targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
     if changed:
         raise Refused(
             f"changed since the migration was planned: {', '.join(changed)}; nothing was written, run apply again."
         )
     return targets, tuple(skipped)
+
+
+def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
+    """Folders that have to be made for the targets, parents first."""
+    above = (parent for target in targets for parent in reversed(PurePosixPath(target.file.path).parents))
+    return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
 
 def _followed(root: Path, path: str) -> str:
@@ -156,25 +165,6 @@ def _unwritable(place: Path) -> str | None:
     if not (folder.stat().st_mode & stat.S_IWUSR and os.access(folder, os.W_OK | os.X_OK)):
         return f"its folder {folder} is read-only; make it writable and run apply again"
     return None
-
-
-def _begin(
-    root: Path, targets: Sequence[_Target], step: Callable[[str], None], documents: Mapping[str, bytes] | None
-) -> JournalRun:
-    files: list[JournalFile] = []
-    folders: list[str] = []
-    contents: dict[str, bytes] = {}
-    for target in targets:
-        before = target.plan.before
-        if before is not None:
-            contents[sha256(before)] = before
-        contents[sha256(target.plan.after)] = target.plan.after
-        old = None if before is None else Version(sha256(before), target.mode)
-        files.append(JournalFile.of(target.path, old, sha256(target.plan.after)))
-        for parent in reversed(PurePosixPath(target.path).parents):
-            if not (root / parent).exists() and str(parent) not in folders:
-                folders.append(str(parent))
-    return journal.begin(root, tuple(files), tuple(folders), contents, step, documents)
 
 
 def _apply(run: JournalRun, step: Callable[[str], None]) -> None:

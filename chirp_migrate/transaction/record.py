@@ -118,10 +118,6 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """What a rollback found in its place."""
         return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
-    def with_found(self, found: Version | None) -> JournalFile:
-        """The same with what a rollback found in its place."""
-        return JournalFile.of(self.path, self.before, self.sha256_after, found)
-
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """All that ``journal.json`` says.
