@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -17,10 +16,10 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import diff_style, printed, waiting
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.idempotence import check_settled
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.post_apply_check import run_check
 from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
 from chirp_migrate.review.selection import decisions_of, select
@@ -88,24 +87,24 @@ def apply(
     if path.exists():
         _recover(path, may_write=not show_diff, wait_s=wait_s)
     if plan_file is None:
-        migration, edited = planned(request), frozenset[str]()
+        plan, edited = planned(request), frozenset[str]()
     else:
-        migration, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
+        plan, edited = chosen(read_plan_file(plan_file, request), path, plan_file)
     project = journal_root(path)
     if show_diff:
-        _show_diff(migration.seen_from(project), output)
-        sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
-    result = apply_plan(request, migration, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
+        _show_diff(plan.seen_from(project), output)
+        sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
+    result = apply_plan(request, plan, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     if command is not None and result.run:
-        _check(command, migration.plan.root, project, result)
-    migration = migration.seen_from(project)
-    output.write(run_document(migration, result.skipped))
-    applied.show_applied(migration, result, path, output.screen())
-    sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped or result.skipped else ExitCode.OK)
+        _check(command, plan.root, project, result)
+    plan = plan.seen_from(project)
+    output.write(run_document(plan, result.skipped))
+    applied.show_applied(plan, result, path, output.screen())
+    sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
 
 
 def apply_plan(
-    request: Request, migration: Migration, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
+    request: Request, plan: Plan, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
     """Write a plan to its tree, after the last checks; it is recorded in the project (see :func:`journal_root`).
 
@@ -116,49 +115,50 @@ def apply_plan(
         Refused: uncommitted changes are in the way, or the plan is not sound.
         CommitFailed: the system did not let us write.
     """
-    recorded = migration.seen_from(journal_root(request.path))
-    plan = recorded.plan
+    recorded = plan.seen_from(journal_root(request.path))
     if not allow_dirty:
-        guard(plan.root, [file.path for file in plan.files if file.before is not None])
-    settings = request.again(migration.options).settings
+        guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
+    settings = request.again(plan.options).settings
     with planning_progress("checking") as progress:
-        check_settled(request.path, migration.plan, settings, edited=edited, jobs=request.jobs, progress=progress)
+        check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
     if not plan.files:
         return CommitResult((), (), "")
     with writing_progress() as step:
-        return commit(plan, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
+        return commit(
+            recorded, wait_s=wait_s, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
+        )
 
 
-def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Migration, frozenset[str]]:
+def chosen(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
     """What the decisions in a plan leave to be applied, and the paths of files in which the user edited hunks.
 
     Raises:
         Refused: a review of it was begun and not ended, or what was accepted does not go without the rest.
     """
-    open_ones = [one for one in decisions_of(found.migration.plan) if one not in found.choices]
+    open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
         raise Refused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: go on with "
             f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
     edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
-    return replace(found.migration, plan=select(found.migration.plan, found.choices)), edited
+    return select(found.plan, found.choices), edited
 
 
-def _show_diff(migration: Migration, output: Output) -> None:
-    output.write(run_document(migration, ()))
+def _show_diff(plan: Plan, output: Output) -> None:
+    output.write(run_document(plan, ()))
     # After the diff, as comments that `patch` and `git apply` pass over.
-    remarks = printed(lambda screen: applied.show_remarks(migration, (), screen), verbose=output.verbose)
+    remarks = printed(lambda screen: applied.show_remarks(plan, (), screen), verbose=output.verbose)
     screen = output.screen()
-    for line in (*unified_diff(migration.plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
+    for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, _ = line.partition("\n")
         painted = screen.painted(body, diff_style(line)) + newline
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     told = output.screen(err=True)
-    told.text(applied.totals(migration.plan))
-    applied.show_notes(migration, told)
-    applied.show_account(migration, (), told, planned=True, listed=" after the diff")
+    told.text(applied.totals(plan))
+    applied.show_notes(plan, told)
+    applied.show_account(plan, (), told, planned=True, listed=" after the diff")
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult) -> None:

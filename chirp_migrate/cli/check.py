@@ -20,12 +20,11 @@ from chirp_migrate.console.text import count, plain, visible
 from chirp_migrate.engine.add_ignore import plan_ignores
 from chirp_migrate.engine.checking import Check
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.document import PlanOptions, RunDocument
+from chirp_migrate.plans.document import RunDocument
 from chirp_migrate.plans.plan import Finding, Status
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
@@ -125,9 +124,8 @@ def _found(path: Path, settings: Settings, jobs: int | None, *, strict: bool) ->
 
 def _add_ignores(found: Check, project: Path) -> str:
     """Write the comments as a run of their own, recorded in ``project``, and say so."""
-    plan = plan_ignores(found.plan, found.work)
-    recorded = Migration(plan, (), _options(found)).seen_from(project)
-    result = commit(recorded.plan, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
+    recorded = plan_ignores(found.plan, found.work).seen_from(project)
+    result = commit(recorded, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Left alone from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
@@ -142,15 +140,8 @@ def _stop_at_unfinished_run(path: Path) -> None:
         )
 
 
-def _options(found: Check) -> PlanOptions:
-    codes = found.settings.codes
-    return PlanOptions(rules=None if codes is None else tuple(sorted(codes)))
-
-
 def _result(found: Check, project: Path) -> RunDocument:
-    plan = found.plan
-    migration = Migration(plan, plan.notes, _options(found))
-    return run_document(migration.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
+    return run_document(found.plan.seen_from(project), (), strict=found.strict, exit_code=int(found.exit_code))
 
 
 def _text(found: Check, base: Path, screen: Screen) -> Iterator[str]:

@@ -36,8 +36,8 @@ def plan(request: Request, output: Output) -> None:
     The plan says for every file which hunks it would get, by which rule and why, and the hash of the source it was
     made from. `review` walks through it, `apply --plan` applies exactly what it says.
     """
-    migration = planned(request)
-    output.write(plan_document(migration))
-    shown = migration.seen_from(journal_root(request.path))
+    made = planned(request)
+    output.write(plan_document(made))
+    shown = made.seen_from(journal_root(request.path))
     applied.show_planned(shown, output.screen())
-    sys.exit(ExitCode.WORK_REMAINS if migration.plan.skipped else ExitCode.OK)
+    sys.exit(ExitCode.WORK_REMAINS if made.skipped else ExitCode.OK)

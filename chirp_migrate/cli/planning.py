@@ -12,10 +12,10 @@ from msgspec import structs
 from chirp_migrate.cli.options import complete_rules, gathered, option, path_argument, separated
 from chirp_migrate.cli.progress import planning_progress
 from chirp_migrate.engine.discover import root_of
-from chirp_migrate.engine.migration import Migration, plan_migration
+from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.document import PlanOptions
+from chirp_migrate.plans.plan import Plan, PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, load_plan, read_options
 
 __all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file", "reviewed_request"]
@@ -96,7 +96,7 @@ planning_options = gathered("request", Request, path_argument, *_looked_at, *_wh
 looking_options = gathered("request", Request, path_argument, *_looked_at)
 
 
-def planned(request: Request) -> Migration:
+def planned(request: Request) -> Plan:
     """The plan of the tree as it is, with progress on a terminal."""
     settings = request.settings
     with planning_progress() as progress:

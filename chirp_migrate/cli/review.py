@@ -18,10 +18,9 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.plan import Safety
+from chirp_migrate.plans.plan import Plan, Safety
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
@@ -75,7 +74,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     """
     path = request.path
     found = _open(request, plan_file)
-    session = Review(found.migration.plan, found.choices)
+    session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
         screen.line("Nothing to review: already migrated, or nothing here that any rule knows.")
@@ -83,8 +82,8 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
-    _save(plan_file, found.migration, session)
-    _walk(session, screen, lambda: _save(plan_file, found.migration, session))
+    _save(plan_file, found.plan, session)
+    _walk(session, screen, lambda: _save(plan_file, found.plan, session))
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
     refused = len(session.choices) - accepted
@@ -97,7 +96,7 @@ def review(request: Request, plan_file: Path, allow_dirty: bool, wait_s: float, 
         )
         sys.exit(ExitCode.WORK_REMAINS)
     selected, edited = chosen(replace(found, choices=session.choices, reviewed=True), path, plan_file)
-    if not selected.plan.files:
+    if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     if (_ask(screen, "Apply what you accepted now? [y,n] ") or "n").lower() not in ("y", "yes"):
@@ -138,11 +137,11 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
         old = plan_file.read_bytes()
         request = reviewed_request(request, old)
-    migration = planned(request)
-    content = plan_document(migration)
+    plan = planned(request)
+    content = plan_document(plan)
     if old is not None:
         content = carried_over(old, content)
-    return read_plan(as_bytes(content), str(plan_file), migration.plan.root)
+    return read_plan(as_bytes(content), str(plan_file), plan.root)
 
 
 def _walk(session: Review, screen: Screen, save: Callable[[], None]) -> None:
@@ -235,9 +234,9 @@ def _edit(session: Review, item: Item, screen: Screen) -> None:
         screen.line(f"No editor: {error.format_message()}. Set EDITOR to yours.")
 
 
-def _save(plan_file: Path, migration: Migration, session: Review) -> None:
+def _save(plan_file: Path, plan: Plan, session: Review) -> None:
     """Write the plan with all decisions, in one step."""
-    content = as_bytes(plan_document(migration, session.choices))
+    content = as_bytes(plan_document(plan, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))
     except OSError as error:

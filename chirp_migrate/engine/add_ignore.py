@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.engine.suppression import with_ignores
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
 
@@ -37,4 +37,4 @@ def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
             line = one.line if isinstance(source, SourceFile) else source.line_of(one.cell or 0, one.line)
             codes[line].add(one.rule)
         files.append(FilePlan(path, before, source.encode(with_ignores(source.text, codes)), "ignore"))
-    return Plan(plan.root, tuple(files), (), ())
+    return Plan(plan.root, tuple(files), (), (), options=PlanOptions(rules=plan.options.rules))

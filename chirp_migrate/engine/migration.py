@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import dependency_plan, has_dependencies, imports_runtime, requirement
@@ -13,23 +15,9 @@ from chirp_migrate.additions.vendor import vendor_files
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import Progress, plan_tree
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.plans.document import PlanOptions
 from chirp_migrate.plans.plan import FilePlan, Plan
 
 _NO_PLACE = "There is no folder utils/ for what --scaffold adds: nothing of it was added."
-
-
-@dataclass(frozen=True)
-class Migration:
-    """A plan, what the user should know besides it, and what was asked for."""
-
-    plan: Plan
-    notes: tuple[str, ...]
-    options: PlanOptions = field(default_factory=PlanOptions)
-
-    def seen_from(self, folder: Path) -> Migration:
-        """The same with paths from ``folder`` (see :meth:`.Plan.seen_from`)."""
-        return replace(self, plan=self.plan.seen_from(folder))
 
 
 def plan_migration(
@@ -40,7 +28,7 @@ def plan_migration(
     vendor: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> Migration:
+) -> Plan:
     """Plan everything ``apply`` would do at ``path``; nothing is written.
 
     Args:
@@ -54,8 +42,7 @@ def plan_migration(
     Raises:
         chirp_migrate.errors.ChirpMigrateError: when ``path`` is no backend.
     """
-    used = settings or Settings()
-    plan = plan_tree(path, settings=used, jobs=jobs, progress=progress, vendor=vendor)
+    plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress, vendor=vendor)
     root = plan.root
     files = list(plan.files)
     notes = list(plan.notes)
@@ -81,13 +68,5 @@ def plan_migration(
             elif dependency is not None:
                 files.append(dependency)
             notes += [note] if note is not None else []
-    options = PlanOptions(
-        rules=None if used.codes is None else tuple(sorted(used.codes)),
-        unsafe=used.unsafe,
-        notebooks=used.notebooks,
-        scaffold=bool(scaffold),
-        vendor=vendor,
-        tests=used.tests,
-        exclude=used.excluded,
-    )
-    return Migration(replace(plan, files=tuple(files)), tuple(notes), options)
+    options = structs.replace(plan.options, scaffold=bool(scaffold))
+    return replace(plan, files=tuple(files), notes=tuple(notes), options=options)

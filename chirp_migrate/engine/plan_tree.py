@@ -11,11 +11,13 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+from msgspec import structs
+
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.worker_pool import migrate_files
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource
 from chirp_migrate.source.text import SourceFile, UnreadableSource
@@ -107,7 +109,15 @@ def plan_tree(
     left_out = found.left_out
     if left_tests and overlay is None:
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
-    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out)
+    options = PlanOptions(
+        rules=None if settings.codes is None else tuple(sorted(settings.codes)),
+        unsafe=settings.unsafe,
+        notebooks=settings.notebooks,
+        vendor=vendor,
+        tests=settings.tests,
+        exclude=settings.excluded,
+    )
+    return Plan(found.root, tuple(files), tuple(findings), tuple(skipped), tuple(notes), left_out, options)
 
 
 def _package_name(folder: Path) -> str:
@@ -140,7 +150,7 @@ def _without_idle_tests(
         result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
         for result in migrate_files(worded, project, settings, jobs)
     }
-    counted = (replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
+    counted = (structs.replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
     return tuple(one for one in counted if one.loaders or one.path not in tests)
 
 

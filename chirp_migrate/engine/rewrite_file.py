@@ -169,9 +169,18 @@ class _Rewriting:
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
         """What is found at a place of the text as it is now, told of the text as it was."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
-        safety = Safety.ADVICE if status is Status.REPORT else rule.safety
-        message, path = proposal.message, self._original.path
-        return Finding(rule.code, rule.name, path, line, column, message, safety, status, proposal.why)
+        return Finding(
+            rule=rule.code,
+            name=rule.name,
+            path=self._original.path,
+            line=line,
+            column=column,
+            message=proposal.message,
+            safety=Safety.ADVICE if status is Status.REPORT else rule.safety,
+            status=status,
+            why=proposal.why,
+            reason=rule.reason,
+        )
 
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]

@@ -6,23 +6,19 @@ read.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, Skipped, sha256
 
 __all__ = [
     "KIND",
     "Account",
     "Decision",
     "FileEntry",
-    "FindingEntry",
     "HunkEntry",
-    "LeftOut",
     "PlanDocument",
-    "PlanOptions",
     "PlannedFile",
     "Replacement",
     "RunDocument",
@@ -98,34 +94,6 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
     decision: Decision | UnsetType | None = UNSET
 
 
-@dataclasses.dataclass(frozen=True)
-class FindingEntry(Finding):
-    """A finding with the reason of its rule."""
-
-    reason: str = ""
-
-    def finding(self) -> Finding:
-        """The finding alone."""
-        return Finding(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Finding)})
-
-
-class LeftOut(Struct, frozen=True, omit_defaults=True):
-    """A file that could not be handled, or what was not looked at; of a test that was left alone, how many loaders."""
-
-    path: str
-    reason: str
-    loaders: int = 0
-
-    @classmethod
-    def of(cls, skipped: Skipped) -> LeftOut:
-        """What a plan says of it."""
-        return cls(skipped.path, skipped.reason, skipped.loaders)
-
-    def skipped(self) -> Skipped:
-        """As a plan has it."""
-        return Skipped(self.path, self.reason, self.loaders)
-
-
 class Account(Struct, frozen=True, kw_only=True):
     """What became of every loader (``sites``) and of the findings of every rule, by counts."""
 
@@ -141,35 +109,13 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     schema: Literal[1] = SCHEMA
     tool: str
     files: list[FileEntry]
-    findings: list[FindingEntry]
-    skipped: list[LeftOut]
-    left_out: list[LeftOut]
+    findings: list[Finding]
+    skipped: list[Skipped]
+    left_out: list[Skipped]
     ledger: Account
     notes: list[str]
     strict: bool | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
-
-
-class PlanOptions(Struct, frozen=True, kw_only=True):
-    """What a plan was asked for.
-
-    Attributes:
-        rules: codes of the rules that ran; None means all.
-        unsafe: whether rewrites that change behaviour are among what is done.
-        notebooks: whether notebooks were looked at.
-        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
-        vendor: whether the runtime is copied into the project.
-        tests: whether tests were looked at.
-        exclude: globs of files that were left out besides those of the settings.
-    """
-
-    rules: tuple[str, ...] | None = None
-    unsafe: bool = False
-    notebooks: bool = True
-    scaffold: bool = True
-    vendor: bool = False
-    tests: bool = False
-    exclude: tuple[str, ...] = ()
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
@@ -184,8 +130,8 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     options: PlanOptions
     reviewed: bool
     files: list[PlannedFile]
-    findings: list[FindingEntry]
-    skipped: list[LeftOut]
-    left_out: list[LeftOut]
+    findings: list[Finding]
+    skipped: list[Skipped]
+    left_out: list[Skipped]
     ledger: Account
     notes: list[str]

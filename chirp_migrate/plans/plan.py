@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final, Literal, TypeVar
+
+from msgspec import Struct, structs
 
 __all__ = [
     "SCHEMA",
@@ -17,6 +19,7 @@ __all__ = [
     "Import",
     "Note",
     "Plan",
+    "PlanOptions",
     "Safety",
     "Skipped",
     "Status",
@@ -104,6 +107,7 @@ class Finding:
         why: short machine-readable reason of a report, such as ``used-as-value``; may be empty.
         cell: in a notebook, the cell that ``line`` is counted in, from 1 over all cells.
         hunk: number of the hunk that rewrites it, or would.
+        reason: why its rule is there.
     """
 
     rule: str
@@ -117,6 +121,7 @@ class Finding:
     why: str = ""
     cell: int | None = None
     hunk: int | None = None
+    reason: str = ""
 
     @property
     def place(self) -> str:
@@ -145,8 +150,7 @@ class FilePlan:
     public: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(Struct, frozen=True, omit_defaults=True):
     """A file that could not be handled, or what was not looked at, and why.
 
     Attributes:
@@ -160,6 +164,28 @@ class Skipped:
     loaders: int = 0
 
 
+class PlanOptions(Struct, frozen=True, kw_only=True):
+    """What a plan was asked for.
+
+    Attributes:
+        rules: codes of the rules that ran; None means all.
+        unsafe: whether rewrites that change behaviour are among what is done.
+        notebooks: whether notebooks were looked at.
+        scaffold: whether the factory and monitor modules, the notebook and the tests are added.
+        vendor: whether the runtime is copied into the project.
+        tests: whether tests were looked at.
+        exclude: globs of files that were left out besides those of the settings.
+    """
+
+    rules: tuple[str, ...] | None = None
+    unsafe: bool = False
+    notebooks: bool = True
+    scaffold: bool = True
+    vendor: bool = False
+    tests: bool = False
+    exclude: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything one run would do to the tree at ``root`` (absolute), in a deterministic order.
@@ -168,6 +194,7 @@ class Plan:
         skipped: files that could not be handled.
         notes: sentences about the run that belong to no single finding.
         left_out: folders and files that were not looked at, on purpose.
+        options: what was asked for.
     """
 
     root: Path
@@ -176,6 +203,7 @@ class Plan:
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...] = ()
     left_out: tuple[Skipped, ...] = ()
+    options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
         """The same plan with ``folder``, which the root is or lies in, as its root."""
@@ -199,7 +227,11 @@ _Placed = TypeVar("_Placed", FilePlan, Finding, Skipped)
 
 
 def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
-    return tuple(replace(one, path=(folder / one.path).as_posix()) for one in parts)
+    paths = [(folder / part.path).as_posix() for part in parts]
+    return tuple(
+        structs.replace(part, path=path) if isinstance(part, Skipped) else replace(part, path=path)
+        for part, path in zip(parts, paths, strict=True)
+    )
 
 
 def sha256(content: bytes) -> str:

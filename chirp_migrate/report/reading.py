@@ -8,7 +8,6 @@ from pathlib import Path
 from shlex import quote
 
 from chirp_migrate.engine.discover import journal_root, root_of
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
 from chirp_migrate.report.files import finding_story, tell_file
@@ -87,14 +86,14 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
     data = run.document(APPLIED_PLAN)
     if data is None:
         files = tuple(_file_of(run, file.path) for file in run.files)
-        return replace(_told(Migration(Plan(run.root, files, (), ()), ()), run=run, edited=edited), ledger=None)
+        return replace(_told(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
         document = read_document(data)
         planned = [file.path for file in document.files]
-        migration = read_applied(document, run.root, _written(run, planned))
-        written = {file.path for file in migration.plan.files}
+        plan = read_applied(document, run.root, _written(run, planned))
+        written = {file.path for file in plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
-        return _told(migration, left, run=run, edited=edited)
+        return _told(plan, left, run=run, edited=edited)
     except ValueError as error:  # edits that overlap are known when they are applied
         raise JournalDamaged(
             f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
@@ -103,7 +102,7 @@ def _tell_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
 
 
 def _tell_plan(found: PlanFile) -> RunStory:
-    plan, choices = found.migration.plan, found.choices
+    plan, choices = found.plan, found.choices
     # With every hunk, also the refused ones; those that somebody edited as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
@@ -111,12 +110,11 @@ def _tell_plan(found: PlanFile) -> RunStory:
         replace(one, status=Status.REFUSED) if one.status is Status.REWRITE and (one.path, one.hunk) in refused else one
         for one in plan.findings
     )
-    migration = replace(found.migration, plan=replace(shown, findings=findings))
-    return replace(_told(migration, choices=choices), tool=found.tool)
+    return replace(_told(replace(shown, findings=findings), choices=choices), tool=found.tool)
 
 
 def _told(
-    migration: Migration,
+    plan: Plan,
     left: tuple[Skipped, ...] = (),
     *,
     run: JournalRun | None = None,
@@ -126,13 +124,13 @@ def _told(
     """A run, or without one a plan, from its parts.
 
     Args:
-        migration: what was planned.
+        plan: what was planned.
         left: files that could not be written.
         run: the run that wrote the others.
         edited: files that were changed since.
         choices: what a review of the plan decided.
     """
-    plan, number = migration.plan, None if run is None else run.number
+    number = None if run is None else run.number
     unwritten = {one.path for one in left}
     findings: dict[str, list[Finding]] = {}
     for one in plan.findings:
@@ -155,8 +153,8 @@ def _told(
         reported=tuple(story for path in sorted(reported) for story in reported[path]),
         skipped=(*plan.skipped, *left),
         left_out=plan.left_out,
-        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.rules),
-        notes=(*plan.notes, *migration.notes),
+        ledger=Ledger.of(plan, left),
+        notes=plan.notes,
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from chirp_migrate.plans.document import Account
-from chirp_migrate.plans.plan import Finding, Skipped, Status
+from chirp_migrate.plans.plan import Plan, Skipped, Status
 from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]
@@ -36,27 +36,20 @@ class Ledger:
     counting: bool
 
     @classmethod
-    def of(
-        cls,
-        findings: Iterable[Finding],
-        skipped: Collection[Skipped] = (),
-        left: Collection[Skipped] = (),
-        codes: Collection[str] | None = None,
-    ) -> Ledger:
-        """Add up a run.
+    def of(cls, plan: Plan, left: Collection[Skipped] = ()) -> Ledger:
+        """Add up what a run found.
 
         Args:
-            findings: all that were found.
-            skipped: files that could not be handled.
+            plan: with its findings, the files that could not be handled, and the rules that ran.
             left: files whose rewrite could not be written: their rewrites count as listed.
-            codes: the rules that ran; ``None`` means all.
         """
+        codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
         kept = {one.path for one in left}
         sites: Counter[Status] = Counter()
         reasons: Counter[str] = Counter()
         rules: dict[str, Counter[Status]] = {}
-        for finding in findings:
+        for finding in plan.findings:
             status, why = finding.status, finding.why or _OTHER
             if status is Status.REWRITE and finding.path in kept:
                 status, why = Status.REPORT, _NOT_WRITTEN
@@ -64,7 +57,7 @@ class Ledger:
             if finding.rule in counting:
                 sites[status] += 1
                 reasons.update([why] if status is Status.REPORT else [])
-        return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), len(skipped), bool(counting))
+        return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), len(plan.skipped), bool(counting))
 
     @property
     def found(self) -> int:

@@ -18,27 +18,22 @@ from msgspec import UNSET, structs
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import read_as, read_json
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.plans.document import (
     KIND,
     Decision,
     FileEntry,
-    FindingEntry,
     HunkEntry,
-    LeftOut,
     PlanDocument,
     PlannedFile,
-    PlanOptions,
     Replacement,
     RunDocument,
 )
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Finding, Hunk, Plan, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, PlanOptions, Skipped, sha256
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
-from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -67,58 +62,50 @@ class PlanFile:
     """What a plan file says, checked against the tree it is for.
 
     Attributes:
-        migration: the plan, as it was made.
+        plan: the plan, as it was made.
         choices: what a review decided so far.
         tool: what made it.
         reviewed: whether a review was begun; then everything has to be decided before it is applied.
     """
 
-    migration: Migration
+    plan: Plan
     choices: Choices
     tool: str
     reviewed: bool
 
 
-def plan_document(migration: Migration, choices: Choices | None = None) -> PlanDocument:
+def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
     """The plan as the document that :func:`read_plan` reads; ``choices`` when a review was begun."""
-    plan, options = migration.plan, migration.options
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
-        options=options,
+        options=plan.options,
         reviewed=choices is not None,
         files=[_planned_file(file, choices or {}) for file in plan.files],
-        findings=_finding_entries(plan.findings),
-        skipped=[LeftOut.of(one) for one in plan.skipped],
-        left_out=[LeftOut.of(one) for one in plan.left_out],
-        ledger=Ledger.of(plan.findings, plan.skipped, (), options.rules).account(),
-        notes=list(migration.notes),
+        findings=list(plan.findings),
+        skipped=list(plan.skipped),
+        left_out=list(plan.left_out),
+        ledger=Ledger.of(plan).account(),
+        notes=list(plan.notes),
     )
 
 
-def run_document(migration: Migration, left: Sequence[Skipped], **more: Any) -> RunDocument:
+def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocument:
     """What was done, or would be, without the contents of files.
 
     Args:
         left: files that could not be written.
         more: ``strict`` and ``exit_code`` of ``check``.
     """
-    plan = migration.plan
     return RunDocument(
         tool=f"chirp-migrate {__version__}",
         files=[FileEntry.of(file) for file in plan.files],
-        findings=_finding_entries(plan.findings),
-        skipped=[LeftOut.of(one) for one in (*plan.skipped, *left)],
-        left_out=[LeftOut.of(one) for one in plan.left_out],
-        ledger=Ledger.of(plan.findings, plan.skipped, left, migration.options.rules).account(),
-        notes=list(migration.notes),
+        findings=list(plan.findings),
+        skipped=[*plan.skipped, *left],
+        left_out=list(plan.left_out),
+        ledger=Ledger.of(plan, left).account(),
+        notes=list(plan.notes),
         **more,
     )
-
-
-def _finding_entries(findings: Iterable[Finding]) -> list[FindingEntry]:
-    """Findings with the reasons of their rules."""
-    reasons = {rule.code: rule.reason for rule in all_rules()}
-    return [FindingEntry(**vars(one), reason=reasons[one.rule]) for one in findings]
 
 
 def read_document(data: bytes) -> PlanDocument:
@@ -178,7 +165,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         ) from None
 
 
-def read_applied(document: PlanDocument, root: Path, written: Written) -> Migration:
+def read_applied(document: PlanDocument, root: Path, written: Written) -> Plan:
     """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
 
     Args:
@@ -189,7 +176,7 @@ def read_applied(document: PlanDocument, root: Path, written: Written) -> Migrat
     Raises:
         ValueError: it is no such plan; the message says why.
     """
-    return _Reading(root, written).plan(document).migration
+    return _Reading(root, written).plan(document).plan
 
 
 def read_options(data: bytes) -> PlanOptions:
@@ -282,10 +269,16 @@ class _Reading:
             raise ValueError("it names a file twice")
         if self._changed:
             raise _Changed(self._changed)
-        findings = tuple(one.finding() for one in whole.findings)
-        skipped, left_out = (tuple(one.skipped() for one in some) for some in (whole.skipped, whole.left_out))
-        plan = Plan(self._root, files, findings, skipped, left_out=left_out)
-        return PlanFile(Migration(plan, tuple(whole.notes), whole.options), self._choices, whole.tool, whole.reviewed)
+        plan = Plan(
+            self._root,
+            files,
+            tuple(whole.findings),
+            tuple(whole.skipped),
+            tuple(whole.notes),
+            tuple(whole.left_out),
+            whole.options,
+        )
+        return PlanFile(plan, self._choices, whole.tool, whole.reviewed)
 
     def _file(self, entry: PlannedFile) -> FilePlan | None:
         path = checked_path(entry.path)

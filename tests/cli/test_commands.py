@@ -177,7 +177,7 @@ def test_a_rollback_over_edits_is_refused_until_forced(backend: Path) -> None:
 
 def killed_half_way(root: Path) -> None:
     """An ``apply`` that is killed with one of its files replaced."""
-    plan = plan_migration(root).plan
+    plan = plan_migration(root)
     assert in_child(lambda: commit(plan, on_step=Death(f"replaced {plan.files[0].path}"))) < 0
 
 
@@ -312,7 +312,7 @@ def test_files_are_added_to_a_training_backend_or_where_they_are_asked_for(
 ) -> None:
     if training_modules:
         (backend / "utils" / "training_engine.py").touch()
-    plan = plan_migration(backend, scaffold=scaffold).plan
+    plan = plan_migration(backend, scaffold=scaffold)
     assert ("utils/dataloader_factory.py" in [file.path for file in plan.files]) is added
     assert "requirements.txt" in [file.path for file in plan.files]
 
@@ -324,5 +324,5 @@ def test_nothing_is_asked_for_that_nothing_imports(backend: Path, vendor: bool) 
         "from torch.utils.data import DataLoader\n\n\ndef train(model, data, device):\n"
         "    for x, y in DataLoader(data, pin_memory=True):\n        model(x.to(device), y.to(device))\n"
     )
-    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor).plan
+    plan = plan_migration(backend, settings=Settings(codes=frozenset({"CHP013"})), vendor=vendor)
     assert [file.path for file in plan.files] == ["utils/train.py"]

@@ -16,7 +16,7 @@ from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
 from chirp_migrate.console.screen import Screen, printed
-from chirp_migrate.plans.plan import Finding, Safety, Skipped, Status
+from chirp_migrate.plans.plan import Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story
@@ -117,7 +117,7 @@ def run(*files: FileStory, **changes: object) -> RunStory:
         reported=tuple(reported),
         skipped=(Skipped("old.py", "it does not parse"),),
         left_out=(Skipped(".venv", "a virtual environment"),),
-        ledger=Ledger.of(found + [one.finding for one in reported]),
+        ledger=Ledger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
         notes=(),
     )
     return replace(told, **changes)  # type: ignore[arg-type]

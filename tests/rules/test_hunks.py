@@ -14,12 +14,10 @@ from pyflakes import checker, messages
 
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.engine.plan_tree import plan_tree, source_of
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.plans.document import PlanOptions
-from chirp_migrate.plans.plan import Edit, FilePlan, Plan, Status
+from chirp_migrate.plans.plan import Edit, FilePlan, Plan, PlanOptions, Status
 from chirp_migrate.review.plan_file import plan_document, read_plan
 from chirp_migrate.review.selection import Choice, decisions_of, select
 from chirp_migrate.rules import all_rules
@@ -92,11 +90,9 @@ def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> N
 def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:
     decided = data.draw(st.lists(st.sampled_from(decisions_of(plan)), unique=True))
     choices = {one: Choice(data.draw(st.booleans())) for one in decided}
-    migration = Migration(
-        Plan(plan.root, plan.files, plan.findings, plan.skipped), plan.notes, PlanOptions(unsafe=True)
-    )
-    found = read_plan(as_bytes(plan_document(migration, choices)), "plan.json", plan.root)
-    assert found.migration == migration and found.choices == choices and found.reviewed
+    asked = replace(plan, options=PlanOptions(unsafe=True))
+    found = read_plan(as_bytes(plan_document(asked, choices)), "plan.json", plan.root)
+    assert found.plan == asked and found.choices == choices and found.reviewed
 
 
 # What belongs together, by small cases.

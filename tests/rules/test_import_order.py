@@ -167,7 +167,7 @@ def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("settings", [ISORT["beside black"], RUFF["plain"]], ids=["isort", "ruff"])
 def test_a_vendored_runtime_stands_with_the_projects_own_packages(settings: tuple[str, str], tmp_path: Path) -> None:
     module = project(tmp_path, settings)
-    plan = plan_migration(tmp_path, vendor=True).plan
+    plan = plan_migration(tmp_path, vendor=True)
     for file in plan.files:
         (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.path).write_bytes(file.after)
@@ -191,7 +191,7 @@ def test_a_section_that_goes_leaves_one_blank_line(tmp_path: Path) -> None:
         "def make(data):\n    return DataLoader(data), os, utils\n",
         encoding="utf-8",
     )
-    plan = plan_migration(tmp_path, vendor=True).plan
+    plan = plan_migration(tmp_path, vendor=True)
     (after,) = (file.after.decode() for file in plan.files if file.path == "birds/training.py")
     imports = "import os\n\nfrom birds import utils\nfrom chirpid_patch import OptimalDataLoaderFactory\n\n\ndef make"
     assert after.startswith(imports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Finding, Plan, Safety, Status
+from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, Skipped, Status
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
 from chirp_migrate.syntax.project import Project
@@ -314,16 +315,16 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
-    ledger = Ledger.of(plan.findings, plan.skipped)
+    ledger = Ledger.of(plan)
     content = plain(ledger.account())
     counted = {"migrated": 2, "fine": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1
     assert content["files_not_handled"] == 1
-    unwritten = Ledger.of(plan.findings, plan.skipped, [type(plan.skipped[0])("a.py", "read-only")])
+    unwritten = Ledger.of(plan, [Skipped("a.py", "read-only")])
     assert unwritten.found == 4 and unwritten.reasons["file-not-written"] == 2
-    assert not Ledger.of(plan.findings, codes={"CHP007"}).counting
+    assert not Ledger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
 
 
 def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:

@@ -180,7 +180,7 @@ def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -
     code.parent.mkdir()
     code.write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], num_workers=2)\n")
     planned = plan_migration(code.parent)
-    assert [file.path for file in planned.plan.files] == ["train.py"]
+    assert [file.path for file in planned.files] == ["train.py"]
     (note,) = planned.notes
     assert WANTED in note and str(Path("..", "requirements.txt")) in note
     (tmp_path / "requirements.txt").write_text(f"torch\n{WANTED}\n")

@@ -59,30 +59,30 @@ def read(document: Any, root: Path) -> PlanFile:
 
 
 def test_what_was_planned_is_what_is_read(tree: Path) -> None:
-    migration = plan_migration(tree)
-    found = read_plan(as_bytes(plan_document(migration)), "plan.json", tree)
-    assert found.migration.plan.files == migration.plan.files
-    assert found.migration.plan.findings == migration.plan.findings
+    plan = plan_migration(tree)
+    found = read_plan(as_bytes(plan_document(plan)), "plan.json", tree)
+    assert found.plan.files == plan.files
+    assert found.plan.findings == plan.findings
     assert (found.choices, found.reviewed) == ({}, False)
-    assert {file.path for file in migration.plan.files if file.hunks} == {"train.py", "other.py", "n.ipynb"}
+    assert {file.path for file in plan.files if file.hunks} == {"train.py", "other.py", "n.ipynb"}
 
 
 def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    migration = plan_migration(tree)
-    ids = decisions_of(migration.plan)
-    edited = Choice(True, migration.plan.files[0].hunks[0].edits)
+    plan = plan_migration(tree)
+    ids = decisions_of(plan)
+    edited = Choice(True, plan.files[0].hunks[0].edits)
     for choices in (None, {ids[0]: edited, ids[1]: Choice(False)}):
-        jsonschema.validate(json.loads(as_bytes(plan_document(migration, choices))), schema)
+        jsonschema.validate(json.loads(as_bytes(plan_document(plan, choices))), schema)
 
 
 def test_decisions_travel_with_it(tree: Path) -> None:
-    migration = plan_migration(tree)
-    choices = {one: Choice(number % 2 == 0) for number, one in enumerate(decisions_of(migration.plan))}
-    found = read_plan(as_bytes(plan_document(migration, choices)), "plan.json", tree)
+    plan = plan_migration(tree)
+    choices = {one: Choice(number % 2 == 0) for number, one in enumerate(decisions_of(plan))}
+    found = read_plan(as_bytes(plan_document(plan, choices)), "plan.json", tree)
     assert found.reviewed and found.choices == choices
-    assert select(found.migration.plan, choices) == select(migration.plan, choices)
+    assert select(found.plan, choices) == select(plan, choices)
 
 
 def changed(tree: Path) -> None:
@@ -120,14 +120,14 @@ def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Pa
 
 
 def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path) -> None:
-    migration = plan_migration(tree)
-    choices = {one: Choice(False) for one in decisions_of(migration.plan)}
-    old = as_bytes(plan_document(migration, choices))
+    plan = plan_migration(tree)
+    choices = {one: Choice(False) for one in decisions_of(plan)}
+    old = as_bytes(plan_document(plan, choices))
     changed(tree)
     found = read(as_bytes(carried_over(old, plan_document(plan_migration(tree)))), tree)
     assert found.reviewed
     assert set(choices) - set(found.choices) == {("train.py", 1), ("train.py", 2)}
-    assert carried_over(b"[1]", plan_document(migration)) == plan_document(migration)
+    assert carried_over(b"[1]", plan_document(plan)) == plan_document(plan)
 
 
 def edit(document: dict[str, Any], path: str = "train.py") -> dict[str, Any]:
@@ -192,9 +192,9 @@ def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
 
 
 def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) -> None:
-    migration = plan_migration(tree)
-    broken = migration.plan.files[0].hunks[0].edits[0]
-    ids = decisions_of(migration.plan)
+    plan = plan_migration(tree)
+    broken = plan.files[0].hunks[0].edits[0]
+    ids = decisions_of(plan)
     choice = Choice(True, (type(broken)(broken.start, broken.end, "((("),))
     with pytest.raises(Refused, match="no Python"):
-        select(migration.plan, {ids[0]: choice})
+        select(plan, {ids[0]: choice})

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
-from chirp_migrate.engine.migration import Migration
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.wording import ADVICE, NOTES, SUPPRESSED, ledger_sentences, outcomes, sections
 from chirp_migrate.review.account import Ledger
@@ -39,29 +38,28 @@ def _counted(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
     return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
 
 
-def show_planned(migration: Migration, screen: Screen) -> None:
+def show_planned(plan: Plan, screen: Screen) -> None:
     """The report on a plan that is not applied."""
     if screen.quiet:
-        _show_attention(migration, (), screen)
+        _show_attention(plan, (), screen)
         return
-    plan = migration.plan
     _show_files(plan.files, plan.findings, screen)
-    show_remarks(migration, (), screen)
+    show_remarks(plan, (), screen)
     screen.line()
     screen.text(totals(plan))
-    show_notes(migration, screen)
-    show_account(migration, (), screen, planned=True)
+    show_notes(plan, screen)
+    show_account(plan, (), screen, planned=True)
 
 
-def show_applied(migration: Migration, result: CommitResult, path: Path, screen: Screen) -> None:
+def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen) -> None:
     """The report after an apply."""
     left = result.skipped
     if screen.quiet:
-        _show_attention(migration, left, screen)
+        _show_attention(plan, left, screen)
         return
-    plan, done = migration.plan, result.applied
+    done = result.applied
     _show_files(done, plan.findings, screen)
-    show_remarks(migration, left, screen)
+    show_remarks(plan, left, screen)
     screen.line()
     screen.text(_counted(done, " rewritten", " added") if done else _NOTHING)
     is_empty = not (done or left or plan.findings or plan.skipped)
@@ -71,9 +69,9 @@ def show_applied(migration: Migration, result: CommitResult, path: Path, screen:
         screen.text(result.found)
     for name in result.linked:
         screen.text(f"{name} had other names (hard links): those keep the old bytes.", hang=2)
-    show_notes(migration, screen)
+    show_notes(plan, screen)
     if not is_empty:
-        show_account(migration, left, screen)
+        show_account(plan, left, screen)
     if done:
         screen.line(f"Every change with its reason: chirp-migrate report {shlex.quote(str(path))}")
         screen.line(f"Next: review it (git diff), then: chirp-migrate verify {shlex.quote(str(path))}")
@@ -106,16 +104,15 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _show_attention(migration: Migration, left: Sequence[Skipped], screen: Screen) -> None:
+def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     """What a quiet run says: files that could not be handled, and what the user has to do."""
-    for one in (*migration.plan.skipped, *left):
+    for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
-    show_notes(migration, screen)
+    show_notes(plan, screen)
 
 
-def show_remarks(migration: Migration, left: Sequence[Skipped], screen: Screen) -> None:
+def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     """What was seen and not rewritten, with the reasons; findings of one rule in one file stand together."""
-    plan = migration.plan
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR}
     # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
@@ -152,14 +149,14 @@ def loaders_in_tests(plan: Plan) -> str:
     return f"Tests left alone: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
-def show_notes(migration: Migration, screen: Screen) -> None:
+def show_notes(plan: Plan, screen: Screen) -> None:
     """What else the user should know."""
-    for note in migration.notes:
+    for note in plan.notes:
         screen.text(note)
 
 
 def show_account(
-    migration: Migration,
+    plan: Plan,
     left: Sequence[Skipped],
     screen: Screen,
     *,
@@ -167,10 +164,10 @@ def show_account(
     listed: str = "",
 ) -> None:
     """The ledger: what became of every loader, and what other rules found; ``listed`` says where."""
-    ledger = Ledger.of(migration.plan.findings, migration.plan.skipped, left, migration.options.rules)
+    ledger = Ledger.of(plan, left)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)
-    in_tests = loaders_in_tests(migration.plan)
+    in_tests = loaders_in_tests(plan)
     if in_tests:
         screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
