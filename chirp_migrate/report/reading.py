@@ -14,7 +14,7 @@ from chirp_migrate.report.files import finding_story, tell_file
 from chirp_migrate.report.kept import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.account import Ledger
-from chirp_migrate.review.plan_file import PlanFile, Written, load_plan, read_applied, read_document
+from chirp_migrate.review.plan_file import Contents, PlanFile, load_plan, read_applied, read_document
 from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, VERDICT, JournalRun, read_runs
@@ -158,7 +158,7 @@ def _told(
     )
 
 
-def _written(run: JournalRun, planned: Collection[str]) -> Written:
+def _written(run: JournalRun, planned: Collection[str]) -> Contents:
     """The bytes of a run's files, by the path that its plan has for them; the journal knows where a link led."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}

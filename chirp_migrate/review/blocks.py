@@ -20,7 +20,6 @@ class Block:
 
     first: int
     end: int
-    before: str
     after: str
 
 
@@ -70,4 +69,4 @@ class Lines:
     def _block(self, first: int, end: int, edits: Sequence[Edit]) -> Block:
         last = min(end, len(self.lines))
         start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
-        return Block(first + 1, last + 1, self.text[start:stop], edited(self.text, (start, stop), edits))
+        return Block(first + 1, last + 1, edited(self.text, (start, stop), edits))

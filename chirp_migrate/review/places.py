@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
@@ -16,7 +15,6 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
-_T = TypeVar("_T")
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Python's names of encodings that are IANA's, too.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
@@ -50,12 +48,13 @@ class CheckedFile:
         data: its bytes.
         encoding: IANA's name of its encoding, or ``None`` where only Python has a name for it.
         cells: of a notebook, the lines of its JSON that hold the code of each cell, by the cell's number.
+        lines: of code; of a notebook, of each cell by its number.
     """
 
     data: bytes
     encoding: str | None
     cells: Mapping[int, Region]
-    _lines: Mapping[int | None, Sequence[str]]
+    lines: Mapping[int | None, Sequence[str]]
 
     @classmethod
     def from_bytes(cls, path: str, data: bytes) -> CheckedFile:
@@ -74,22 +73,6 @@ class CheckedFile:
         found = code_cells(raw)
         regions = {one.number: Region(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
-
-    def region(self, finding: Finding) -> Region:
-        """Where a person would look.
-
-        Raises:
-            LookupError: there is no such cell.
-        """
-        return Region(finding.line, finding.column) if finding.cell is None else self.cells[finding.cell]
-
-    def line(self, finding: Finding) -> str:
-        """The line of code that it is about, without the space around it.
-
-        Raises:
-            LookupError: there is no such line.
-        """
-        return self._lines[finding.cell][finding.line - 1].strip()
 
 
 def _registered_name(encoding: str) -> str | None:
@@ -143,7 +126,12 @@ class Places:
         Raises:
             UsageProblem: the file changed since it was planned.
         """
-        return self._in_file(finding, CheckedFile.region)
+        file = self.file(finding.path)
+        if finding.cell is None:
+            return Region(finding.line, finding.column)
+        if finding.cell not in file.cells:
+            raise _changed(finding.path)
+        return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
         """The line of code that a finding is about, without the space around it.
@@ -151,11 +139,8 @@ class Places:
         Raises:
             UsageProblem: the file changed since it was planned.
         """
-        return self._in_file(finding, CheckedFile.line)
-
-    def _in_file(self, finding: Finding, ask: Callable[[CheckedFile, Finding], _T]) -> _T:
         try:
-            return ask(self.file(finding.path), finding)
+            return self.file(finding.path).lines[finding.cell][finding.line - 1].strip()
         except LookupError as error:
             raise _changed(finding.path) from error
 

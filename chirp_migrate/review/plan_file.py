@@ -41,8 +41,8 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.record import checked_path
 
 __all__ = [
+    "Contents",
     "PlanFile",
-    "Written",
     "carried_over",
     "load_plan",
     "plan_document",
@@ -53,8 +53,9 @@ __all__ = [
     "run_document",
 ]
 
-#: Bytes before and after of a file that a run wrote, by path and their SHA-256; None for one that it did not write.
-Written = Callable[[str, str | None, str], tuple[bytes | None, bytes] | None]
+#: Bytes of a file before and after, by path and their SHA-256: after is None where the plan has to say what it becomes.
+#: None for a file that is not there, or not so.
+Contents = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,9 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         UsageProblem: it is no plan, it was made by a newer version, or it names paths that lead outside the tree.
         Refused: files are not what they were when the plan was made; all of them are named.
     """
+    tree = _Tree(root)
     try:
-        return _Reading(root).plan(read_document(data))
-    except _Changed as error:
-        raise Refused(
-            f"not as they were when {name} was made: {', '.join(error.paths)}; nothing was changed. Make the plan "
-            f"anew: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
-        ) from None
+        plan_file = _Reading(read_document(data), root, tree).plan_file
     except _Newer as error:
         raise UsageProblem(
             f"{name} was made by {error}, which this version does not know: update chirp-migrate."
@@ -163,9 +160,15 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         raise UsageProblem(
             f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
         ) from None
+    if tree.changed:
+        raise Refused(
+            f"not as they were when {name} was made: {', '.join(tree.changed)}; nothing was changed. Make the plan "
+            f"anew: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
+        )
+    return plan_file
 
 
-def read_applied(document: PlanDocument, root: Path, written: Written) -> Plan:
+def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     """What was applied, from the plan that was kept with the run; the files of the tree are not looked at.
 
     Args:
@@ -176,7 +179,7 @@ def read_applied(document: PlanDocument, root: Path, written: Written) -> Plan:
     Raises:
         ValueError: it is no such plan; the message says why.
     """
-    return _Reading(root, written).plan(document).plan
+    return _Reading(document, root, written).plan_file.plan
 
 
 def read_options(data: bytes) -> PlanOptions:
@@ -217,11 +220,6 @@ class _Newer(ValueError):
     """The document has a later schema."""
 
 
-class _Changed(Exception):
-    def __init__(self, paths: list[str]) -> None:
-        self.paths = paths
-
-
 def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
     entry = structs.asdict(FileEntry.of(file))
     if not file.hunks or file.before is None:
@@ -251,26 +249,42 @@ def _decision(choice: Choice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
-class _Reading:
-    """One pass over a document, with what it finds out on the way."""
+class _Tree:
+    """The bytes that files of a plan have now; ``changed`` names those that are not as when it was made."""
 
-    def __init__(self, root: Path, written: Written | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._style = ImportStyle(root)
-        self._written = written
-        self._changed: list[str] = []
-        self._choices: dict[HunkId, Choice] = {}
+        self.changed: list[str] = []
 
-    def plan(self, whole: PlanDocument) -> PlanFile:
-        self._style = ImportStyle(self._root, whole.options.vendor)
-        files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
-        paths = [file.path for file in files]
-        if len(set(paths)) != len(paths):
+    def __call__(self, path: str, before: str | None, after: str) -> tuple[bytes | None, bytes | None] | None:
+        place = self._root / path
+        if before is None:
+            if not os.path.lexists(place):
+                return None, None
+            self.changed.append(f"{path} (it is there now)")
+            return None
+        try:
+            content = read_file(place)
+        except OSError:
+            content = None
+        if content is not None and sha256(content) == before:
+            return content, None
+        self.changed.append(path)
+        return None
+
+
+class _Reading:
+    """One pass over a document, with what was decided in it."""
+
+    def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
+        self._contents = contents
+        self._style = ImportStyle(root, whole.options.vendor)
+        self._choices: dict[HunkId, Choice] = {}
+        if len({entry.path for entry in whole.files}) != len(whole.files):
             raise ValueError("it names a file twice")
-        if self._changed:
-            raise _Changed(self._changed)
+        files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
         plan = Plan(
-            self._root,
+            root,
             files,
             tuple(whole.findings),
             tuple(whole.skipped),
@@ -278,67 +292,45 @@ class _Reading:
             tuple(whole.left_out),
             whole.options,
         )
-        return PlanFile(plan, self._choices, whole.tool, whole.reviewed)
+        self.plan_file = PlanFile(plan, self._choices, whole.tool, whole.reviewed)
 
     def _file(self, entry: PlannedFile) -> FilePlan | None:
         path = checked_path(entry.path)
-        if self._written is not None:
-            return self._applied(path, entry, self._written)
-        before = self._before(path, entry.sha256_before)
-        if entry.hunks is not UNSET:
-            return self._rewritten(path, before, entry, entry.hunks)
-        if entry.content is UNSET or entry.decision is UNSET:
-            raise ValueError(f"what becomes of {path} is missing")
-        after = entry.content.encode("utf-8", errors="surrogateescape")
-        _check_hash(path, after, entry)
-        self._choose((path, WHOLE_FILE), entry.decision, None)
-        return FilePlan(path, before, after, entry.note)
-
-    def _applied(self, path: str, entry: PlannedFile, written: Written) -> FilePlan | None:
-        """The file with the bytes that a run kept, which are what its hunks gave."""
-        found = written(path, entry.sha256_before, entry.sha256_after)
-        if found is None:
+        contents = self._contents(path, entry.sha256_before, entry.sha256_after)
+        if contents is None:
             return None
-        before, after = found
-        if before is None or entry.hunks is UNSET:
+        before, after = contents
+        if before is not None and entry.hunks is not UNSET:
+            file = self._rewritten(path, before, after, entry, entry.hunks)
+        elif after is not None:
             return FilePlan(path, before, after, entry.note)
-        try:
-            lines = Lines(source_of(path, before).text)
-        except UnreadableSource as error:
-            raise ValueError(f"{path}: {error}") from None
-        return FilePlan(path, before, after, entry.note, tuple(self._hunk(path, one, lines) for one in entry.hunks))
+        elif entry.content is UNSET or entry.decision is UNSET:
+            raise ValueError(f"what becomes of {path} is missing")
+        else:
+            file = FilePlan(path, before, entry.content.encode("utf-8", errors="surrogateescape"), entry.note)
+            self._choose((path, WHOLE_FILE), entry.decision, None)
+        if after is None and sha256(file.after) != entry.sha256_after:
+            raise ValueError(
+                f"its edits of {path} do not give what it says, so it was changed or made by another version"
+            )
+        return file
 
-    def _before(self, path: str, expected: str | None) -> bytes | None:
-        """What is at ``path`` now, which must be what was there when the plan was made."""
-        place = self._root / path
-        if expected is None:
-            if os.path.lexists(place):
-                self._changed.append(f"{path} (it is there now)")
-            return None
-        try:
-            content: bytes | None = read_file(place)
-        except OSError:
-            content = None
-        if content is None or sha256(content) != expected:
-            self._changed.append(path)
-        return content
-
-    def _rewritten(self, path: str, before: bytes | None, entry: PlannedFile, entries: Sequence[HunkEntry]) -> FilePlan:
-        if entry.public is UNSET:
+    def _rewritten(
+        self, path: str, before: bytes, after: bytes | None, entry: PlannedFile, entries: Sequence[HunkEntry]
+    ) -> FilePlan:
+        if after is None and entry.public is UNSET:
             raise ValueError(f"the public names of {path} are missing")
-        public = frozenset(entry.public)
-        if before is None or path in self._changed:
-            return FilePlan(path, before, b"", entry.note)
+        public = frozenset(entry.public or ())
         try:
             source = source_of(path, before)
             lines = Lines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
-            after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
+            if after is None:
+                after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
+                if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
+                    raise ValueError(f"the hunks of {path} are not numbered as they should be")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise ValueError(f"{path}: {error}") from None
-        if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
-            raise ValueError(f"the hunks of {path} are not numbered as they should be")
-        _check_hash(path, after, entry)
         return FilePlan(path, before, after, entry.note, hunks, public)
 
     def _hunk(self, path: str, entry: HunkEntry, lines: Lines) -> Hunk:
@@ -360,8 +352,3 @@ def _import(line: str) -> tuple[str, str]:
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
         raise ValueError(f"{line!r} is no import")
     return words[1], words[3]
-
-
-def _check_hash(path: str, after: bytes, entry: PlannedFile) -> None:
-    if sha256(after) != entry.sha256_after:
-        raise ValueError(f"its edits of {path} do not give what it says, so it was changed or made by another version")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import Source, source_of
+from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
 from chirp_migrate.review.blocks import Block, Lines
-from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, decisions_of, select
+from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
 from chirp_migrate.source.diff import file_hunks, line_hunks
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
@@ -60,8 +61,8 @@ class Review:
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
-        self.items = [_item(plan, one) for one in decisions_of(plan)]
-        self.choices: dict[HunkId, Choice] = {one.id: choices[one.id] for one in self.items if one.id in choices}
+        self.items = list(_items(plan))
+        self.choices: dict[HunkId, Choice] = {item.id: choices[item.id] for item in self.items if item.id in choices}
         self._position = -1
         self._advance()
 
@@ -135,9 +136,13 @@ class Review:
 
 
 def edit_buffer(item: Item, choice: Choice | None) -> str:
-    """The new lines of a hunk for an editor: each block under a marker that says which lines it replaces."""
+    """The new lines of a hunk for an editor: each block under a marker that says which lines it replaces.
+
+    Raises:
+        NotValid: there is no hunk to edit.
+    """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: leave these as they are."]
-    for block in _blocks(item, choice):
+    for block in _blocks(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
     return "\n".join(text) + "\n"
@@ -149,49 +154,42 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
     Raises:
         NotValid: markers are missing or changed.
     """
-    blocks, lines = _blocks(item, choice), _lines(item)
+    lines, blocks = _blocks(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
-    expected = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
-    parts: list[list[str]] = []
-    found: list[str] = []
+    markers = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
+    parts: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if line.startswith(_MARKER):
-            found.append(line.rstrip())
-            parts.append([])
+            parts.append((line.rstrip(), []))
         elif parts:
-            parts[-1].append(line)
-    if found != expected:
+            parts[-1][1].append(line)
+    if [marker for marker, _ in parts] != markers:
         raise NotValid("the lines that begin with #@@ are not as they were")
     return tuple(
-        lines.edit(Block(block.first, block.end, block.before, "".join(line + newline for line in part)))
-        for block, part in zip(blocks, parts, strict=True)
+        lines.edit(replace(block, after="".join(line + newline for line in part)))
+        for block, (_, part) in zip(blocks, parts, strict=True)
     )
 
 
-def _item(plan: Plan, one: HunkId) -> Item:
-    path, number = one
-    file = next(file for file in plan.files if file.path == path)
-    hunk = None if number == WHOLE_FILE else next(hunk for hunk in file.hunks if hunk.number == number)
-    findings = tuple(
-        f for f in plan.findings if hunk is not None and (f.path, f.hunk) == one and f.status is Status.REWRITE
-    )
-    return Item(one, file, hunk, findings)
+def _items(plan: Plan) -> Iterator[Item]:
+    findings: dict[tuple[str, int | None], list[Finding]] = defaultdict(list)
+    for finding in plan.findings:
+        if finding.status is Status.REWRITE:
+            findings[finding.path, finding.hunk].append(finding)
+    for file in plan.files:
+        for hunk in file.hunks:
+            yield Item((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
+        if not file.hunks:
+            yield Item((file.path, WHOLE_FILE), file, None, ())
 
 
-def _source(item: Item) -> Source:
+def _blocks(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
+    """The lines of an item's file, and the blocks of them that its hunk changes, as it was edited."""
     if item.file.before is None or item.hunk is None:
         raise NotValid("a file that is added is accepted or refused as a whole")
-    return source_of(item.file.path, item.file.before)
-
-
-def _lines(item: Item) -> Lines:
-    return Lines(_source(item).text)
-
-
-def _blocks(item: Item, choice: Choice | None) -> list[Block]:
-    lines = _lines(item)
-    edits = choice.edits if choice is not None and choice.edits is not None else None
-    return lines.blocks(edits if edits is not None else item.hunk.edits if item.hunk is not None else ())
+    lines = Lines(source_of(item.file.path, item.file.before).text)
+    edited = None if choice is None else choice.edits
+    return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
 def _check(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
