@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     pyproject, setup = root / _PYPROJECT, root / _SETUP
     if name is None and not pyproject.is_file() and not setup.is_file():
         return None, f"The project has neither requirements.txt nor pyproject.toml nor setup.cfg. Do this {by_hand}"
-    is_in_setup = name is None and _installs(setup) and not _lists_dependencies(pyproject)
+    in_pyproject, in_setup = _listed(pyproject, _project_dependencies), _listed(setup, _install_requires)
+    is_in_setup = name is None and _lacks_ours(in_setup) and in_pyproject is None
     path = name or (_SETUP if is_in_setup else _PYPROJECT)
     if not (root / path).resolve().is_relative_to(root.resolve()):
         return None, f"{path} is a link that leaves the folder and was left as it is. Do this {by_hand}"
@@ -97,7 +99,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     except ValueError as error:
         return None, f"{path} was left as it is: {error}. Do this {by_hand}"
     plan = None if after == before else FilePlan(path, before, after, "dependency")
-    other = _PYPROJECT if _lacks_ours(pyproject) else _SETUP if _installs(setup) else None
+    other = _PYPROJECT if _lacks_ours(in_pyproject) else _SETUP if _lacks_ours(in_setup) else None
     if name and other:
         return plan, f"{other} lists dependencies besides {name}: add {wanted} there too if you install from it."
     return plan, None
@@ -131,14 +133,14 @@ def with_project_dependency(text: str, wanted: str) -> str:
     Raises:
         ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended for sure.
     """
-    before = _parsed(text)
-    listed = before.get("project", {}).get("dependencies")
-    if not isinstance(listed, list):
+    listed = _project_dependencies(text)
+    if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    if any(isinstance(one, str) and _names_distribution(one) for one in listed):
+    if not _lacks_ours(listed):
         return text
     import tomlkit.exceptions  # which most runs do not need
 
+    before = _parsed(text)
     expected = {**before, "project": {**before["project"], "dependencies": [*listed, wanted]}}
     try:
         whole: Any = tomlkit.parse(text)
@@ -158,10 +160,10 @@ def with_install_requires(text: str, wanted: str) -> str:
     Raises:
         ValueError: it is no INI file, it has no such list, or the list is not written there.
     """
-    before = _required(text)
+    before = _install_requires(text)
     if before is None:
         raise ValueError("it has no list `install_requires` under [options]")
-    if any(map(_names_distribution, before)):
+    if not _lacks_ours(before):
         return text
     if before and before[0].startswith("file:"):
         raise ValueError("its `install_requires` names a file")
@@ -178,13 +180,13 @@ def with_install_requires(text: str, wanted: str) -> str:
     ended = lines[last] if lines[last].endswith("\n") else lines[last] + newline
     lines[last] = f"{ended}{indent}{wanted}{newline}"
     after = "".join(lines)
-    if _required(after) != [*before, wanted]:
+    if _install_requires(after) != [*before, wanted]:
         raise ValueError("its list of dependencies is written in a way that is not understood here")
     return after
 
 
-def _required(text: str) -> list[str] | None:
-    """Entries of ``install_requires``; None where there is no such list."""
+def _install_requires(text: str) -> list[Any] | None:
+    """Entries of that list in a ``setup.cfg``; None where there is no such list."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -194,32 +196,23 @@ def _required(text: str) -> list[str] | None:
     return None if listed is None else [one.strip() for one in listed.splitlines() if one.strip()]
 
 
-def _installs(setup: Path) -> bool:
-    """Whether a ``setup.cfg`` is there that lists what is installed and lacks ours."""
+def _project_dependencies(text: str) -> list[Any] | None:
+    """Entries of ``dependencies`` under ``[project]`` in a ``pyproject.toml``; None where there is no such list."""
+    listed = _parsed(text).get("project", {}).get("dependencies")
+    return listed if isinstance(listed, list) else None
+
+
+def _listed(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
+    """What a file lists as dependencies; None where it does not, cannot be read, or is not there."""
     try:
-        listed = _required(read_file(setup).decode("utf-8"))
-    except (OSError, ValueError):
-        return False
-    return listed is not None and not any(map(_names_distribution, listed))
-
-
-def _lists_dependencies(pyproject: Path) -> bool:
-    """Whether a ``pyproject.toml`` is there that lists dependencies."""
-    return _dependencies(pyproject) is not None
-
-
-def _lacks_ours(pyproject: Path) -> bool:
-    """Whether a ``pyproject.toml`` is there that lists dependencies and lacks ours."""
-    listed = _dependencies(pyproject)
-    return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
-
-
-def _dependencies(pyproject: Path) -> list[Any] | None:
-    try:
-        listed = _parsed(read_file(pyproject).decode("utf-8")).get("project", {}).get("dependencies")
+        return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):
         return None
-    return listed if isinstance(listed, list) else None
+
+
+def _lacks_ours(listed: list[Any] | None) -> bool:
+    """Whether dependencies are listed, and the distribution is not among them."""
+    return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 
 
 def _parsed(text: str) -> dict[str, Any]:
