@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from chirp_migrate.source.text import UnreadableSource
@@ -19,7 +18,10 @@ _PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")
 _DECODER = json.JSONDecoder()
 _PYTHON = ("python", "ipython", "pyspark")
 
-Read = Callable[[str, int], tuple[Any, int]]
+#: What is read member by member: the notebook, its cells, and each of them; all else as a whole.
+_Shape = Mapping[str | int, Any]
+_EACH = -1
+_NOTEBOOK: _Shape = {"cells": {_EACH: {}}}
 
 
 class _Value(NamedTuple):
@@ -59,7 +61,9 @@ class CodeCell:
             raw: raw text of the whole notebook. Lines that were there before keep the escapes they had.
         """
         whole = isinstance(self.value, str)
-        spans = [(self.start, self.end)] if whole else _element_spans(raw, self.start)
+        spans = [(self.start, self.end)]
+        if not whole:
+            spans = [(element.start, element.end) for element in _read(raw, self.start, {})[0].values()]
         pieces = [piece for start, end in spans for piece in _PIECE.findall(raw[start + 1 : end - 1])]
         known = {json.loads(f'"{piece}"'): piece for piece in pieces}
         escape_all = raw.isascii()
@@ -96,9 +100,7 @@ def code_cells(raw: str) -> list[CodeCell]:
     """
     begin = 1 if raw.startswith("\ufeff") else 0
     try:
-        cell = partial(_nested, "{", partial(_object, special={}))
-        cells = partial(_nested, "[", partial(_array, read=cell))
-        members, end = _nested("{", partial(_object, special={"cells": cells}), raw, _skip(raw, begin))
+        members, end = _read(raw, _skip(raw, begin), _NOTEBOOK)
         if _skip(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
     except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
@@ -106,10 +108,11 @@ def code_cells(raw: str) -> list[CodeCell]:
     if not isinstance(members, dict):
         raise UnreadableSource("it is JSON, but not a notebook")
     _check_format(members)
-    found = members["cells"].value
-    if not isinstance(found, list):
+    cells = members.get("cells")
+    if cells is None or not raw.startswith("[", cells.start):
         raise UnreadableSource("its cells are not a list")
-    return [one for number, value in enumerate(found, 1) if (one := _code_cell(number, value.value)) is not None]
+    read = (_code_cell(number, cell.value) for number, cell in enumerate(cells.value.values(), 1))
+    return [cell for cell in read if cell is not None]
 
 
 def _check_format(members: Mapping[str, _Value]) -> None:
@@ -152,43 +155,30 @@ def _at(value: Any, *keys: str | int) -> object:
     return value
 
 
-def _nested(bracket: str, read: Read, raw: str, at: int) -> tuple[Any, int]:
-    """Read with ``read`` if the value begins with ``bracket``, as plain JSON otherwise."""
-    return read(raw, at) if raw.startswith(bracket, at) else _DECODER.raw_decode(raw, at)
+def _read(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
+    """The value at ``at``, and the offset behind it; a container with a shape by its members and their spans.
 
-
-def _object(raw: str, at: int, special: Mapping[str, Read]) -> tuple[dict[str, _Value], int]:
-    """Members of the object at ``at`` with their spans, and the offset behind it."""
-    members: dict[str, _Value] = {}
+    Raises:
+        json.JSONDecodeError: it is no JSON, or a key stands twice.
+    """
+    if shape is None or not raw.startswith(("{", "["), at):
+        return _DECODER.raw_decode(raw, at)
+    closing = "}" if raw[at] == "{" else "]"
+    members: dict[str | int, _Value] = {}
     at = _skip(raw, at + 1)
-    while not raw.startswith("}", at):
+    while not raw.startswith(closing, at):
         if members:
             at = _expect(raw, at, ",")
-        key, at = _DECODER.raw_decode(raw, at)
-        if not isinstance(key, str) or key in members:
-            raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
-        at = _expect(raw, _skip(raw, at), ":")
-        value, end = special.get(key, _DECODER.raw_decode)(raw, at)
+        key: str | int = len(members)
+        if closing == "}":
+            key, at = _DECODER.raw_decode(raw, at)
+            if not isinstance(key, str) or key in members:
+                raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
+            at = _expect(raw, _skip(raw, at), ":")
+        value, end = _read(raw, at, shape.get(key if closing == "}" else _EACH))
         members[key] = _Value(value, at, end)
         at = _skip(raw, end)
     return members, at + 1
-
-
-def _array(raw: str, at: int, read: Read) -> tuple[list[_Value], int]:
-    """Elements of the array at ``at`` with their spans, and the offset behind it."""
-    elements: list[_Value] = []
-    at = _skip(raw, at + 1)
-    while not raw.startswith("]", at):
-        if elements:
-            at = _expect(raw, at, ",")
-        value, end = read(raw, at)
-        elements.append(_Value(value, at, end))
-        at = _skip(raw, end)
-    return elements, at + 1
-
-
-def _element_spans(raw: str, at: int) -> list[tuple[int, int]]:
-    return [(start, end) for _, start, end in _array(raw, at, _DECODER.raw_decode)[0]]
 
 
 def _expect(raw: str, at: int, mark: str) -> int:
