@@ -142,19 +142,21 @@ def discover(
     root = root_of(path)
     if not path.is_dir():
         name = path.resolve().name
-        if path.suffix not in (".py", ".ipynb"):
+        if path.suffix not in _SIZE_LIMITS:
             raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so it is taken for data: split it, or leave it as it is.")
         # Its neighbours are read: what they import from it stays there.
-        neighbours = tuple(
-            one.name for one in sorted(root.iterdir()) if one.suffix in (".py", ".ipynb") and one.name != name
+        beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
+        is_notebook = path.suffix == ".ipynb"
+        return Discovery(
+            root,
+            () if is_notebook else (name,),
+            (name,) if is_notebook else (),
+            left_out=(),
+            context=tuple(one for one in beside if one != name),
         )
-        beside = tuple(one for one in neighbours if _is_plain(root / one))
-        if path.suffix == ".py":
-            return Discovery(root, (name,), (), (), beside)
-        return Discovery(root, (), (name,), (), beside)
     ignored = ignored_paths(root)
     left_out: list[Skipped] = []
     context: list[str] = []

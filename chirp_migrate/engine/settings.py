@@ -134,12 +134,11 @@ def read_settings(path: Path) -> Settings:
             holds something else than what is documented.
     """
     root = root_of(path)
-    for folder in _folders(root):
-        table = _table(folder / _FILE)
-        if table is not None:
-            prefix = "" if folder == root else root.relative_to(folder).as_posix() + "/"
-            return _Reader(folder / _FILE, table).settings(prefix)
-    return Settings()
+    file, table = _nearest_table(root)
+    if table is None:
+        return Settings()
+    prefix = "" if file.parent == root else root.relative_to(file.parent).as_posix() + "/"
+    return _Reader(file, table).settings(prefix)
 
 
 def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
@@ -152,21 +151,22 @@ def read_verify_table(path: Path) -> tuple[Path, Mapping[str, Any]]:
     Raises:
         UsageProblem: see :func:`read_settings`.
     """
-    root = root_of(path)
-    for folder in _folders(root):
-        table = _table(folder / _FILE)
-        if table is not None:
-            found = table.get(_VERIFY, {})
-            if not isinstance(found, dict):
-                raise UsageProblem(f"{folder / _FILE}: tool.{_TABLE}.{_VERIFY} must be a table.")
-            return folder / _FILE, found
-    return root / _FILE, {}
+    file, table = _nearest_table(root_of(path))
+    verify = (table or {}).get(_VERIFY, {})
+    if not isinstance(verify, dict):
+        raise UsageProblem(f"{file}: tool.{_TABLE}.{_VERIFY} must be a table.")
+    return file, verify
 
 
-def _folders(root: Path) -> list[Path]:
+def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
+    """The nearest file that has our table, and that; the file of ``root`` and None where there is none."""
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    return above[: top + 1]
+    for folder in above[: top + 1]:
+        table = _table(folder / _FILE)
+        if table is not None:
+            return folder / _FILE, table
+    return root / _FILE, None
 
 
 def _table(file: Path) -> Mapping[str, Any] | None:
