@@ -14,8 +14,8 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec, Tri
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
-__all__ = ["EntryPointRaised", "run"]
+__all__ = ["run"]
 
 _WORKERS_END_WITHIN_S = 10.0
 _WORKERS_TRIED = 4
@@ -49,21 +49,24 @@ _TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
-class EntryPointRaised(Raised):
-    """An entry point of the backend raised; ``__cause__`` is what it raised."""
-
-    def __init__(self, entry: EntryPoint, stage: str, error: BaseException) -> None:
+@contextmanager
+def _code_of(entry: EntryPoint, stage: str) -> Iterator[None]:
+    """While code of the backend runs for an entry point: what it raises becomes :class:`Raised`, which names it."""
+    try:
+        yield
+    except NotUsable as error:
+        raise Raised(str(error)) from error
+    except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
-        super().__init__(
-            str(error) if isinstance(error, NotUsable) else f"{entry.label or entry.hook} raised {text} ({stage})"
-        )
+        frames = error.__traceback__ and error.__traceback__.tb_next  # this function's is none of the user's concern
+        raise Raised(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
     """Warm up, then make the passes of ``spec``; without passes, try every entry point, or name the calls of a hook.
 
     Raises:
-        EntryPointRaised: the backend's code raised.
+        Raised: the backend's code raised.
     """
     torch.set_num_threads(spec.threads)
     result = RunResult()
@@ -71,7 +74,9 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         _try(spec, parent, result)
         return result
     if not spec.modes:
-        result.names = _names(spec)
+        (entry,) = spec.entry_points
+        with _code_of(entry, "import"):
+            result.names = call_names(entry.hook, spec.sizes.warm_up())
         return result
     small = data_for(spec.entry_points, spec.sizes.warm_up())
     data = data_for(spec.entry_points, spec.sizes)
@@ -102,7 +107,7 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
     brief = (few, replace(few, epochs=2), replace(few, samples=2 * few.samples))
     data = {sizes.samples: data_for(spec.entry_points, sizes) for sizes in brief}
     for entry in spec.entry_points:
-        with suppress(EntryPointRaised):
+        with suppress(Raised):
             _prepared(spec, entry, data[few.samples], spec.sizes.warm_up())  # imports its code; or fails below
     gc.freeze()  # what the imports made is not looked through before every training
     parent.wait_for_turn()
@@ -119,7 +124,7 @@ def _try(spec: RunSpec, parent: Parent, result: RunResult) -> None:
                 for sizes in brief:
                     seconds.append(_train(spec, entry, data[sizes.samples], sizes, "trial", no_workers)[0])
                     workers.append(no_workers.take())
-        except EntryPointRaised as raised:
+        except Raised as raised:
             result.tried[entry.label] = _failed(spec, raised)
         else:
             starting_s = tuple(worker_s * each for each in workers)
@@ -138,7 +143,7 @@ def _worker_s(small: TrainingData) -> float:
     return (time.perf_counter() - began) / _WORKERS_TRIED
 
 
-def _failed(spec: RunSpec, raised: EntryPointRaised) -> Tried:
+def _failed(spec: RunSpec, raised: Raised) -> Tried:
     """What the backend's code raised; raises it again where it is not that code that is wrong."""
     error = raised.__cause__
     if error is None or isinstance(error, NotUsable):
@@ -165,28 +170,26 @@ def _warm_up(spec: RunSpec, small: TrainingData) -> None:
             _train(spec, entry, small, spec.sizes.warm_up(), "warm-up", without_workers)
             _let_workers_end()
             gc.freeze()  # what the imports made is not looked through again in every collection
-    try:
+    with _code_of(spec.entry_points[0], "import"):
         check_imports(Path(spec.tree), spec.discovery.origin)
-    except NotUsable as error:
-        raise EntryPointRaised(spec.entry_points[0], "import", error) from error
 
 
 def _make_pass(spec: RunSpec, entries: Sequence[EntryPoint], data: TrainingData, mode: Mode, result: RunResult) -> None:
     results, options = result.modes.setdefault(mode, {}), spec.options
+    watch = LoaderWatch() if mode is Mode.PROBE else None
+    cached = CachedLoading() if mode is Mode.CACHED else None
+    measuring = Measuring(options.worker_counts, options.extra_s) if mode is Mode.MEASURED else None
+    simulate = options.simulates and mode is not Mode.PROBE
+    # The last to be entered, so that no other sees the sleep.
+    steps = SimulatedSteps(options.simulate_step_ms / 1e3) if simulate else None
+    interceptions = [each for each in (watch, cached, measuring, steps) if each is not None]
     with ExitStack() as stack:
-        watch = stack.enter_context(LoaderWatch()) if mode is Mode.PROBE else None
-        cached = stack.enter_context(CachedLoading()) if mode is Mode.CACHED else None
-        measuring = Measuring(options.worker_counts, options.extra_s) if mode is Mode.MEASURED else None
-        if measuring is not None:
-            stack.enter_context(measuring)
-        simulate = options.simulates and mode is not Mode.PROBE
-        # The last to be entered, so that no other sees the sleep.
-        steps = stack.enter_context(SimulatedSteps(options.simulate_step_ms / 1e3)) if simulate else None
+        for interception in interceptions:
+            stack.enter_context(interception)
         for entry in entries:
             call = _prepared(spec, entry, data, spec.sizes)
-            for tool in (watch, cached, measuring, steps):
-                if tool is not None:
-                    tool.cover_new_classes()
+            for interception in interceptions:
+                interception.cover_new_classes()
             if measuring is not None:
                 train = partial(_call, call, entry, mode.value, spec.sizes.seed)
                 results[entry.label] = EntryResult(measuring.train(entry.label, train), {}, [])
@@ -228,19 +231,9 @@ def _with_other_seeds(spec: RunSpec, entry: EntryPoint, watch: LoaderWatch) -> l
 
 def _prepared(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
     seed_everything(sizes.seed)  # a hook may make its model here
-    try:
+    with _code_of(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
-    except (Exception, SystemExit) as error:
-        raise EntryPointRaised(entry, "import", error) from error
-
-
-def _names(spec: RunSpec) -> list[str]:
-    entry = spec.entry_points[0]
-    try:
-        return call_names(entry.hook, spec.sizes.warm_up())
-    except (Exception, SystemExit) as error:
-        raise EntryPointRaised(entry, "import", error) from error
 
 
 def _train(
@@ -256,12 +249,10 @@ def _call(call: Callable[[], Any], entry: EntryPoint, stage: str, seed: int) -> 
     """Seed everything, call, and take the time; worker processes left by the call before are gone first."""
     _let_workers_end()
     seed_everything(seed)
-    began = time.perf_counter()
-    try:
+    with _code_of(entry, stage):
+        began = time.perf_counter()
         value = call()
-    except (Exception, SystemExit) as error:
-        raise EntryPointRaised(entry, stage, error) from error
-    return time.perf_counter() - began, value
+        return time.perf_counter() - began, value
 
 
 def _let_workers_end() -> None:
