@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.source.git import ignored_paths, run_git
@@ -53,8 +55,7 @@ def before_side(root: Path, against: str | None) -> Before:
         if folder == root:
             raise InvalidTree(f"--baseline {against} is PATH itself: give the folder of the project before.")
         return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
-    revision = _Revision.find(root, against)
-    return Before(f"git revision {against} ({revision.commit[:12]})", revision.write)
+    return _in_revision(root, against)
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
@@ -87,92 +88,75 @@ def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> 
     return too_large
 
 
-@dataclass(frozen=True)
-class _Revision:
-    """The folder ``root`` at a commit; ``prefix`` is its path from the top of the repository, empty or ending in /."""
+class _File(NamedTuple):
+    """A file or link in a revision."""
 
-    root: Path
-    commit: str
-    prefix: str
-
-    @classmethod
-    def find(cls, root: Path, revision: str) -> _Revision:
-        neither = f"--baseline {revision} is neither a folder nor a git revision"
-        place = _git(root, ["rev-parse", "--show-prefix"])
-        if place is None:
-            raise InvalidTree(f"{neither}: {root} is in no git work tree, or git is not installed.")
-        found = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
-        if found is None:
-            raise InvalidTree(f"{neither} of {root}: give a commit, a branch, a tag or a folder.")
-        self = cls(root, found.decode("ascii").strip(), os.fsdecode(place).removesuffix("\n"))
-        if self._list() is None:
-            raise InvalidTree(f"git revision {revision} has no folder {self.prefix}: give a later one.")
-        return self
-
-    def write(self, target: Path) -> tuple[str, ...]:
-        """The revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
-        too_large = set(copy_tree(self.root, target))
-        ignored = ignored_paths(self.root)
-        for path in [path for path in target.rglob("*") if not path.is_dir()]:
-            name = path.relative_to(target).as_posix()
-            if name not in ignored and not any(name.startswith(one) for one in ignored if one.endswith("/")):
-                path.unlink()
-        entries = self._list() or {}
-        wanted = {name: entry for name, entry in entries.items() if entry.size <= LARGEST_FILE}
-        contents = self._contents(list(dict.fromkeys(entry.object for entry in wanted.values())))
-        files: dict[str, bytes | None] = {
-            name: contents[entry.object] for name, entry in wanted.items() if entry.mode != _LINK
-        }
-        for name, entry in wanted.items():
-            if entry.mode == _LINK:
-                meant = os.path.normpath(Path(name).parent / os.fsdecode(contents[entry.object]))
-                if files.get(meant) is not None:  # as in a copy: a link to a file becomes a file
-                    files[name] = files[meant]
-        restore(target, files)
-        for name, entry in wanted.items():
-            if entry.mode == _EXECUTABLE:
-                (target / name).chmod(0o755)
-        return tuple(sorted(too_large | (entries.keys() - wanted.keys())))
-
-    def _list(self) -> dict[str, _Entry] | None:
-        """Files and links by name; submodules are left out."""
-        tree = f"{self.commit}:{self.prefix}"
-        listed = _git(self.root, ["ls-tree", "-r", "-z", "-l", "--full-tree", tree])
-        if listed is None:
-            return None
-        entries = {}
-        for line in listed.split(b"\0"):
-            facts, _, name = line.partition(b"\t")
-            if name:
-                mode, kind, name_of_object, size = facts.decode("ascii").split()
-                if kind == "blob":
-                    entries[os.fsdecode(name)] = _Entry(mode, name_of_object, int(size))
-        return entries
-
-    def _contents(self, names: list[str]) -> dict[str, bytes]:
-        """Bytes of git's objects."""
-        answer = _git(self.root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode())
-        found: dict[str, bytes] = {}
-        start = 0
-        for name in names:
-            header = b"" if answer is None else answer[start : answer.find(b"\n", start)]
-            parts = header.decode("ascii", errors="replace").split()
-            if answer is None or len(parts) != 3:
-                raise InvalidTree(
-                    f"git has no content for a file of {self.commit[:12]} in {self.root}: fetch all of it first."
-                )
-            begin = start + len(header) + 1
-            start = begin + int(parts[2])
-            found[name] = answer[begin:start]
-            start += 1
-        return found
-
-
-@dataclass(frozen=True)
-class _Entry:
+    name: str
     mode: str
     object: str
     size: int
+
+
+def _in_revision(root: Path, revision: str) -> Before:
+    """The folder ``root`` at a commit."""
+    neither = f"--baseline {revision} is neither a folder nor a git revision"
+    place = _git(root, ["rev-parse", "--show-prefix"])
+    if place is None:
+        raise InvalidTree(f"{neither}: {root} is in no git work tree, or git is not installed.")
+    answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
+    if answer is None:
+        raise InvalidTree(f"{neither} of {root}: give a commit, a branch, a tag or a folder.")
+    # The path from the top of the repository, empty or ending in /.
+    prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
+    listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
+    if listed is None:
+        raise InvalidTree(f"git revision {revision} has no folder {prefix}: give a later one.")
+    files = []
+    for line in listed.split(b"\0")[:-1]:
+        facts, _, name = line.partition(b"\t")
+        mode, kind, name_of_object, size = facts.decode("ascii").split()
+        if kind == "blob":  # submodules are left out
+            files.append(_File(os.fsdecode(name), mode, name_of_object, int(size)))
+    return Before(
+        f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)
+    )
+
+
+def _write_revision(root: Path, commit: str, files: Sequence[_File], target: Path) -> tuple[str, ...]:
+    """The revision's files, with what git ignores today (data, compiled modules, configuration) beside them."""
+    too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
+    ignored = ignored_paths(root)
+    ignored_folders = tuple(path for path in ignored if path.endswith("/"))
+    for path in [path for path in target.rglob("*") if not path.is_dir()]:
+        name = path.relative_to(target).as_posix()
+        if name not in ignored and not name.startswith(ignored_folders):
+            path.unlink()
+    wanted = [file for file in files if file.size <= LARGEST_FILE]
+    objects = _objects(root, commit, list(dict.fromkeys(file.object for file in wanted)))
+    contents: dict[str, bytes | None] = {file.name: objects[file.object] for file in wanted if file.mode != _LINK}
+    for file in wanted:
+        if file.mode == _LINK:
+            meant = os.path.normpath(Path(file.name).parent / os.fsdecode(objects[file.object]))
+            if contents.get(meant) is not None:  # as in a copy: a link to a file becomes a file
+                contents[file.name] = contents[meant]
+    restore(target, contents)
+    for file in wanted:
+        if file.mode == _EXECUTABLE:
+            (target / file.name).chmod(0o755)
+    return tuple(sorted(too_large))
+
+
+def _objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
+    """Bytes of git's objects."""
+    answer = io.BytesIO(_git(root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode()) or b"")
+    contents = {}
+    for name in names:
+        header = answer.readline().split()
+        if len(header) != 3:
+            raise InvalidTree(f"git has no content for a file of {commit[:12]} in {root}: fetch all of it first.")
+        contents[name] = answer.read(int(header[2]))
+        answer.readline()
+    return contents
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
