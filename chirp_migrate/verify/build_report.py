@@ -1,10 +1,10 @@
-"""What was measured, and the document that says it with what is decided by it."""
+"""From what was measured to the document that says it, and what is decided by it."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,13 +19,13 @@ from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slop
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, StepCount
-from chirp_migrate.verify.timing.children import SIDES
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, Trace
+from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped
+from chirp_migrate.verify.trial import Trial
 from chirp_migrate.verify.verdict import Verdict, judged
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["Measurements", "build_report", "failed_report", "rounds_line"]
+__all__ = ["build_report", "failed_report", "rounds_line"]
 
 _ENTRY_VERDICTS = {
     Verdict.FASTER: "meets the threshold",
@@ -36,105 +36,91 @@ _ENTRY_VERDICTS = {
 }
 
 
-@dataclass
-class Measurements:
-    """Everything that was measured.
-
-    Attributes:
-        labels: entry points, in the order in which they ran.
-        probe: PROBE results of ``before`` and ``after``.
-        timed: the rounds; none when the sides were found to differ before timing.
-        equivalence: what of the training differs.
-        measured: what the MEASURED pass of ``before`` and ``after`` found; empty where there was none.
-        simulated: side (``before``, ``after``, ``cached``) → entry point → simulated device steps of a timed round;
-            empty when none were asked for.
-        failing: entry points that were left out because they fail on both sides, with their errors.
-        no_room: entry points that were left out because the budget has no room for them.
-    """
-
-    labels: tuple[str, ...]
-    probe: dict[str, dict[str, EntryResult]]
-    timed: Rounds
-    equivalence: Equivalence
-    measured: dict[str, SideMeasures] = field(default_factory=dict)
-    simulated: dict[str, dict[str, StepCount]] = field(default_factory=dict)
-    failing: Mapping[str, str] = field(default_factory=dict)
-    no_room: tuple[str, ...] = ()
-
-    @property
-    def seconds(self) -> dict[str, dict[str, list[float]]]:
-        """Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
-        included = self.timed.included
-        return {
-            side: {
-                label: [each.seconds[side][label] for each in included if label in each.seconds[side]]
-                for label in self.labels
-            }
-            for side in SIDES
-        }
-
-    def total(self, side: str) -> list[float]:
-        """Seconds of all entry points together, for each round that counts and has all of them."""
-        return [sum(each.seconds[side].values()) for each in self.timed.complete]
-
-
 def build_report(
-    measurements: Measurements, settings: VerifyOptions, discovery: Discovery, **conditions: Any
+    discovery: Discovery,
+    settings: VerifyOptions,
+    trial: Trial,
+    probe: Mapping[str, RunResult],
+    equivalence: Equivalence,
+    timed: Rounds,
+    first_timed: Mapping[str, Mapping[str, EntryResult]],
+    **conditions: Any,
 ) -> VerifyReport:
     """Everything measured, with raw seconds of every round and what every loader yielded, and what is decided by it.
 
     Args:
-        conditions: fields of the document that the measurements do not know: ``before``, ``copies``, ``files``.
+        trial: what brief trainings showed.
+        probe: what the untimed processes of ``before`` and ``after`` found.
+        equivalence: what of the training differs.
+        timed: the rounds; none when the sides were found to differ before timing.
+        first_timed: side → entry point → result in its first timed process, see :class:`.Children`.
+        conditions: fields of the document that are not measured: ``before``, ``copies``, ``files``.
     """
-    interrupted = measurements.timed.ended_with == Stopped.INTERRUPTED
-    equivalence = measurements.equivalence
-    judge = judged(measurements.timed, settings.threshold, settings.margin, settings.each)
-    decision = judge.decide(equivalence.differences, len(measurements.failing) + len(measurements.no_room))
+    labels = [entry.label for entry in discovery.entry_points]
+    judge = judged(timed, settings.threshold, settings.margin, settings.each)
+    decision = judge.decide(equivalence.differences, len(trial.failing) + len(trial.no_room))
     total = judge.total
     on = machine.describe(settings.threads)
-    saw_loaders = any(entry.traces for entry in measurements.probe["before"].values())
+    traces = {
+        side: {label: entry.traces for label, entry in result.modes[Mode.PROBE].items()}
+        for side, result in probe.items()
+    }
+    measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
+    targets = []
+    if after := measured.get("after"):
+        targets = judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates)
+    reason, interrupted = decision.reason, timed.ended_with == Stopped.INTERRUPTED
+    if settings.simulates:
+        reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
+    if interrupted:
+        reason = f"interrupted after {len(timed.made)} rounds, and so far: {reason}"
     return VerifyReport(
         verdict=decision.verdict.text,
         exit_code=ExitCode.INTERRUPTED if interrupted else decision.verdict.exit_code,
-        reason=_reason(measurements, decision.reason, settings),
+        reason=reason,
         threshold=settings.threshold,
         headspace=None if total is None else total.headspace,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
-        seconds=measurements.seconds,
-        total_seconds={side: measurements.total(side) for side in SIDES},
-        rounds=measurements.timed,
+        seconds={side: {label: timed.seconds(side, label) for label in labels} for side in SIDES},
+        total_seconds={side: timed.total_seconds(side) for side in SIDES},
+        rounds=timed,
         verdicts={
             label: EntryVerdict(_ENTRY_VERDICTS[verdict], judge.entries[label].perfect, judge.entries[label].headspace)
             for label, verdict in judge.verdicts().items()
         },
         perfect=None if total is None else total.perfect,
-        measures=_measured(measurements),
-        targets=_targets(measurements, settings),
-        simulated=_simulated(measurements, settings, discovery),
+        measures=Measured(
+            definitions=list(MEASURES),
+            figures={side: _figures(found, timed, side, traces[side]) for side, found in measured.items()},
+            memory_slope_mib={side: memory_slope(found) for side, found in measured.items()},
+            raw=measured,
+        ),
+        targets=targets,
+        simulated=_simulated(discovery, settings, timed, first_timed) if settings.simulates else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
         noticed=equivalence.noticed,
         unrepeatable=sorted(equivalence.unrepeatable),
-        passes={side: {label: entry.traces for label, entry in of.items()} for side, of in measurements.probe.items()},
+        passes=traces,
         workload=Workload(
             **asdict(settings.sizes),
             model=discovery.model,
-            entry_points=[entry.label for entry in discovery.entry_points],
+            entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(measurements.failing),
-            no_room=list(measurements.no_room),
+            failing=dict(trial.failing),
+            no_room=list(trial.no_room),
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
             command=list(discovery.entry_points[0].command) or None,
         ),
         machine=on,
         described=Described(
-            rounds=rounds_line(measurements.timed) if measurements.timed.count else "",
+            rounds=rounds_line(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.line(on),
-            compared=discovery.compared(saw_loaders) or "",
+            compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
         ),
         **_made(),
         **conditions,
@@ -188,50 +174,33 @@ def _made() -> dict[str, Any]:
     }
 
 
-def _reason(measurements: Measurements, reason: str, settings: VerifyOptions) -> str:
-    """The decision's reason; in front what was simulated, and that there would have been more."""
-    if settings.simulates:
-        reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
-    if measurements.timed.ended_with == Stopped.INTERRUPTED:
-        reason = f"interrupted after {len(measurements.timed.made)} rounds, and so far: {reason}"
-    return reason
-
-
-def _measured(measurements: Measurements) -> Measured:
-    return Measured(
-        definitions=list(MEASURES),
-        figures={side: _figures(measurements, side) for side in measurements.measured},
-        memory_slope_mib={side: memory_slope(found) for side, found in measurements.measured.items()},
-        raw=measurements.measured,
-    )
-
-
-def _figures(measurements: Measurements, side: str) -> dict[str, float | None]:
-    found: dict[str, float | None] = dict.fromkeys(measure.name for measure in MEASURES)
-    found.update(figures(measurements.measured[side]))
-    if measurements.timed.count:
-        passes = [record for entry in measurements.probe[side].values() for record in entry.traces]
+def _figures(
+    measured: SideMeasures, timed: Rounds, side: str, traces: Mapping[str, Sequence[Trace]]
+) -> dict[str, float | None]:
+    found = figures(measured)
+    if timed.count:
+        passes = [record for records in traces.values() for record in records]
         samples, batches = sum(one.samples for one in passes), sum(len(one.batches) for one in passes)
-        cached = [seconds for seconds in measurements.total("cached") if seconds > 0]
-        found.update(timed_figures(measurements.total(side), cached, samples, batches))
-    return found
+        cached = [seconds for seconds in timed.total_seconds("cached") if seconds > 0]
+        found |= timed_figures(timed.total_seconds(side), cached, samples, batches)
+    return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _targets(measurements: Measurements, settings: VerifyOptions) -> list[Any]:
-    after = measurements.measured.get("after")
-    if after is None:
-        return []
-    return list(judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates))
-
-
-def _simulated(measurements: Measurements, settings: VerifyOptions, discovery: Discovery) -> Simulated | None:
-    """What was simulated, and how busy it kept the device; None when nothing was."""
-    if not settings.simulates:
-        return None
-    step_ms, steps = settings.simulate_step_ms, measurements.simulated
+def _simulated(
+    discovery: Discovery,
+    settings: VerifyOptions,
+    timed: Rounds,
+    first_timed: Mapping[str, Mapping[str, EntryResult]],
+) -> Simulated:
+    """What was simulated, and how busy it kept the device."""
+    step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps were asked for ({step_ms:g} ms), but a command cannot be given any: none were."
         return Simulated(step_ms=step_ms, what=text)
+    steps = {
+        side: {label: entry.steps for label, entry in entries.items() if entry.steps is not None}
+        for side, entries in first_timed.items()
+    }
     model = (
         "a stand-in of one small layer takes the model's place in every pass"
         if discovery.source is Source.FOUND
@@ -243,9 +212,9 @@ def _simulated(measurements: Measurements, settings: VerifyOptions, discovery: D
     )
     counts = {side: list(steps.get(side, {}).values()) for side in ("before", "after")}
     busy = {
-        side: sum(count.steps for count in of) * step_ms / 1e3 / statistics.median(measurements.total(side))
+        side: sum(count.steps for count in of) * step_ms / 1e3 / statistics.median(timed.total_seconds(side))
         for side, of in counts.items()
-        if of and measurements.timed.count
+        if of and timed.count
     }
     if busy:
         text += "; device busy " + ", ".join(f"{share:.0%} {side}" for side, share in busy.items())

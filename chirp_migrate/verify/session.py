@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.build_report import Measurements, build_report
+from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import compare_api, compare_results, compare_traces
@@ -69,10 +70,8 @@ def verification(
             options, trial = fitted(options, trial, deadline - time.monotonic(), progress)
             remaining = tuple(one for one in discovery.entry_points if one.label in trial.labels)
             discovery = replace(discovery, entry_points=remaining)
-        measurements = measure(trees, discovery, options, progress, trial, deadline)
-    return build_report(
-        measurements, options, discovery, before=before.described, copies=list(notes), files=dict(files)
-    )
+        conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
+        return measure(trees, discovery, options, progress, trial, deadline, **conditions)
 
 
 def measure(
@@ -82,8 +81,9 @@ def measure(
     progress: Callable[[str], None],
     trial: Trial,
     deadline: float,
-) -> Measurements:
-    """Run every process of a verification but those of the trial.
+    **conditions: Any,
+) -> VerifyReport:
+    """Run every process of a verification but those of the trial, and judge.
 
     Args:
         trees: copies of both sides, ``before`` and ``after``.
@@ -91,6 +91,7 @@ def measure(
         progress: called with one line as each step begins or ends.
         trial: what brief trainings showed.
         deadline: when the budget is used up, on the clock of ``time.monotonic``.
+        conditions: see :func:`.build_report`.
 
     Raises:
         WorkloadFailed: the backend's code crashed or hung on one of the sides.
@@ -116,21 +117,16 @@ def measure(
                 once_more = child.result().modes[Mode.PROBE]
     equivalence = compare_traces(watched["before"], watched["after"], once_more)
     equivalence = equivalence.joined(compare_api(probe["before"].api, probe["after"].api)).joined(trial.difference)
-    labels = tuple(entry.label for entry in discovery.entry_points)
     timed = Rounds.of((), ())
     if not equivalence.differences:
-        timed = _time_rounds(children, frozenset(labels), settings, progress, deadline)
+        labels = frozenset(entry.label for entry in discovery.entry_points)
+        timed = _time_rounds(children, labels, settings, progress, deadline)
         again = children.first_timed
         results = compare_results(
             watched["before"], again["before"], watched["after"], again["after"], equivalence.unrepeatable
         )
         equivalence = equivalence.joined(results)
-    measured = {side: result.measured for side, result in probe.items() if result.measured is not None}
-    steps = {
-        side: {label: result.steps for label, result in entries.items() if result.steps is not None}
-        for side, entries in children.first_timed.items()
-    }
-    return Measurements(labels, watched, timed, equivalence, measured, steps, trial.failing, trial.no_room)
+    return build_report(discovery, settings, trial, probe, equivalence, timed, children.first_timed, **conditions)
 
 
 def _time_rounds(

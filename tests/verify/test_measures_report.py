@@ -15,14 +15,15 @@ from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, Sizes, discover
-from chirp_migrate.verify.build_report import Measurements, build_report
-from chirp_migrate.verify.document import decode, encode
+from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import Mode, RunResult, RunSpec, StepCount
 from chirp_migrate.verify.timing.children import run_child
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
+from chirp_migrate.verify.trial import Trial
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -45,29 +46,21 @@ def steps(result: RunResult, mode: Mode) -> dict[str, StepCount]:
     return {label: entry.steps for label, entry in result.modes[mode].items() if entry.steps is not None}
 
 
-def measurements(result: RunResult, labels: tuple[str, ...]) -> Measurements:
+def reported(result: RunResult, discovery: Discovery) -> VerifyReport:
     """The same process as both sides, in three equal rounds."""
-    seconds = {
-        side: {label: entry.seconds for label, entry in result.modes[mode].items()}
-        for side, mode in (("before", Mode.TIMED), ("after", Mode.TIMED), ("cached", Mode.CACHED))
-    }
+    timed = {"before": Mode.TIMED, "after": Mode.TIMED, "cached": Mode.CACHED}
+    first = {side: result.modes[mode] for side, mode in timed.items()}
+    seconds = {side: {label: entry.seconds for label, entry in entries.items()} for side, entries in first.items()}
     rounds = tuple(TimedRound(("before", "after"), seconds, None, 1.0, counts=True) for _ in range(3))
-    assert result.measured is not None
-    return Measurements(
-        labels,
-        dict.fromkeys(("before", "after"), result.modes[Mode.PROBE]),
-        Rounds.of(rounds, (Look(len(rounds), 1.0),)),
-        Equivalence(),
-        dict.fromkeys(("before", "after"), result.measured),
-        dict.fromkeys(("before", "after"), steps(result, Mode.TIMED)),
-    )
+    looked = Rounds.of(rounds, (Look(len(rounds), 1.0),))
+    probe = dict.fromkeys(("before", "after"), result)
+    return build_report(discovery, SETTINGS, Trial(), probe, Equivalence(), looked, first)
 
 
 @pytest.mark.slow
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     discovery = discover(tree)
-    labels = tuple(entry.label for entry in discovery.entry_points)
 
     result = ran(tree, discovery)
 
@@ -85,8 +78,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert {(trial.workers, trial.problem) for trial in measured.workers} == {(0, None), (2, None)}
     assert {cost.dataset for cost in measured.augmentation} == {"Masked > Subset > TensorDataset"}
 
-    found = measurements(result, labels)
-    report = build_report(found, SETTINGS, discovery)
+    report = reported(result, discovery)
     text = " ".join(printed(lambda screen: show_verify(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "stand-in of one small layer takes the model's place" in text and "device busy" in text

@@ -14,7 +14,6 @@ from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.build_report import Measurements, build_report
 from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
@@ -32,7 +31,7 @@ def settings(timeout_s: float = 120.0) -> VerifyOptions:
     return VerifyOptions(SIZES, rounds=4, budget_s=0.0, threshold_percent=20.0, threads=1, timeout_s=timeout_s)
 
 
-def verified(before: Path, after: Path, timeout_s: float = 120.0) -> Measurements:
+def verified(before: Path, after: Path, timeout_s: float = 120.0) -> VerifyReport:
     trees = {"before": before, "after": after}
     return measure(trees, discover(before), settings(timeout_s), lambda _line: None, Trial(), time.monotonic())
 
@@ -65,36 +64,32 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
         return child_of(spec, side, timeout_s)
 
     monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
-    found = verified(before, after)
+    report = verified(before, after)
 
-    processes = 1 + len(found.timed.made)
+    processes = 1 + len(report.rounds.made)
     assert (tmp_path / "marks").read_text().count("imported") == processes, "once in each process"
     for side in ("after", "cached"):
         # The entry point that meets the import first trains for milliseconds; stalls may hit a round, not every one.
-        assert min(found.seconds[side][SINGLE]) < 2, "what a process does once is not in the figures"
+        assert min(report.seconds[side][SINGLE]) < 2, "what a process does once is not in the figures"
 
     orders = [[entry.name for entry in spec.entry_points] for spec in started]
     assert len(orders) == 2 * processes and orders[::2] == orders[1::2], "both sides train in the same order"
 
-    assert found.labels == (SINGLE, AUGMENTED)
-    assert found.equivalence.differences == ()
-    assert set(found.equivalence.smallest_p) == {AUGMENTED}
-    assert all(0.1 < one.share < 0.2 for one in found.equivalence.noticed[AUGMENTED].values())
-    assert any("['seconds']" in note for note in found.equivalence.notes), "a clock's value is no result"
-    assert found.timed.count == 4
-    assert all(len(times) == 4 for side in ("before", "after") for times in found.seconds[side].values())
-    assert all(time > 0 for side in found.seconds.values() for times in side.values() for time in times)
-    passes = found.probe["before"][SINGLE].traces
+    assert report.workload is not None and report.workload.entry_points == [SINGLE, AUGMENTED]
+    assert report.differences == []
+    assert set(report.smallest_adjusted_p) == {AUGMENTED}
+    assert all(0.1 < one.share < 0.2 for one in report.noticed[AUGMENTED].values())
+    assert any("['seconds']" in note for note in report.notes), "a clock's value is no result"
+    assert all(len(times) == 4 for side in ("before", "after") for times in report.seconds[side].values())
+    assert all(time > 0 for side in report.seconds.values() for times in side.values() for time in times)
+    passes = report.passes["before"][SINGLE]
     assert [(p.role, p.samples) for p in passes] == [("train", 44), ("validation", 16)] * 2
-
-    report = build_report(found, settings(), discover(before))
     assert report.verdict not in (Verdict.NOT_EQUIVALENT.text, Verdict.FAILED.text)
     text = shown(report)
     assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
     assert decode(encode(report)) == report
     assert len(report.seconds["before"][SINGLE]) == 4
-    assert len(report.rounds.made) == len(found.timed.made)
     assert sum(each.counts for each in report.rounds.made) == report.rounds.count == 4
     assert report.rounds.ended_with in ("all rounds made", "budget used up")
     assert min(report.noticed[AUGMENTED]["mean"].samples) >= 500
@@ -113,23 +108,22 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
     tree = write_backend("backend", vary)
-    found = verified(tree, tree)
-    assert found.equivalence.differences == ()
-    assert found.equivalence.unrepeatable == {SINGLE, AUGMENTED}
+    report = verified(tree, tree)
+    assert report.differences == []
+    assert set(report.unrepeatable) == {SINGLE, AUGMENTED}
     monkeypatch.undo()
-    assert f"{SINGLE} (not repeatable)" in shown(build_report(found, settings(), discover(tree)))
+    assert f"{SINGLE} (not repeatable)" in shown(report)
 
 
 def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     before = write_backend("before")
     after = write_backend("after", ("shuffle=True)", "shuffle=True, drop_last=True)"))
 
-    found = verified(before, after)
+    report = verified(before, after)
 
     told = f"{SINGLE}: train pass 1: 44 samples before, 32 after"
-    assert any(text.startswith(told) for text in found.equivalence.differences)
-    assert found.timed.count == 0
-    report = build_report(found, settings(), discover(before))
+    assert any(difference.message.startswith(told) for difference in report.differences)
+    assert report.rounds.count == 0
     assert report.verdict == Verdict.NOT_EQUIVALENT.text
     text = shown(report)
     assert "44 samples before, 32 after" in text and "44>32" in text

@@ -9,8 +9,7 @@ import pytest
 from scipy import special
 
 from chirp_migrate.stats.looks import ERROR, MIN_ROUNDS, Look, claim_error, planned_looks
-from chirp_migrate.verify.timing.children import SIDES
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, order, take_rounds
+from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped, TimedRound, order, take_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, timings
 
 QUIET, BUSY = 0.01, 0.5

@@ -11,12 +11,13 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.build_report import Measurements, build_report
-from chirp_migrate.verify.document import Difference, Noticed
+from chirp_migrate.verify.build_report import build_report
+from chirp_migrate.verify.document import Difference, Noticed, VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Trace
+from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.verify.trial import Trial
 
 SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
@@ -27,7 +28,7 @@ def measured(
     others: float = 0.01,
     equivalence: Equivalence | None = None,
     failing: Mapping[str, str] | None = None,
-) -> Measurements:
+) -> VerifyReport:
     """Four rounds: every entry point takes 1 s before, 0.4 s with perfect loading, and so long after."""
     rng = np.random.default_rng(1)
     rounds = tuple(
@@ -45,21 +46,24 @@ def measured(
         for _ in range(4)
     )
     of = Rounds.of(rounds, (Look(4, 1.0),), Stopped.BUDGET)
-    seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in after}
-    probe = {"before": seen, "after": seen}
-    return Measurements(tuple(after), probe, of, equivalence or Equivalence(), failing=failing or {})
+    return reported(tuple(after), of, equivalence or Equivalence(), Trial(failing=failing or {}))
 
 
-def said(found: Measurements, verbose: bool = False, width: int = 100) -> str:
-    discovery = Discovery(tuple(EntryPoint("", label) for label in found.labels), "utils.models:BirdCNN")
-    report = build_report(found, SETTINGS, discovery)
+def reported(labels: tuple[str, ...], rounds: Rounds, equivalence: Equivalence, trial: Trial) -> VerifyReport:
+    seen = {label: EntryResult(1.0, {}, [Trace(0, "train")]) for label in labels}
+    probe = dict.fromkeys(("before", "after"), RunResult({Mode.PROBE: seen}))
+    discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
+    return build_report(discovery, SETTINGS, trial, probe, equivalence, rounds, {})
+
+
+def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
     return printed(lambda screen: show_verify(report, screen), width, verbose=verbose)
 
 
-def facts(found: Measurements) -> dict[str, str]:
+def facts(report: VerifyReport) -> dict[str, str]:
     """Name of each line of the summary, and what it says."""
     told: dict[str, str] = {}
-    for line in said(found).partition("\n\n")[2].splitlines():
+    for line in said(report).partition("\n\n")[2].splitlines():
         name = line[:12].strip() or name  # noqa: F821 - a line without a name goes on with the last
         told[name] = f"{told.get(name, '')} {line[12:]}".strip()
     return told
@@ -83,7 +87,7 @@ def test_undecided_and_left_out_entry_points_are_named() -> None:
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
     differs = Equivalence([Difference("results-differ", "core.single", f"core.single: {text}") for text in texts])
-    found = Measurements(("core.single",), {"before": {}, "after": {}}, Rounds(), differs)
+    found = reported(("core.single",), Rounds(), differs, Trial())
     assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
     assert facts(found)["time"].startswith("not measured")
     assert facts(found)["differs"] == "1 more: core.single: no longer in the result."

@@ -10,11 +10,13 @@ from chirp_migrate.console.screen import printed
 from chirp_migrate.report.terminal.render import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.build_report import Measurements, build_report, rounds_line
+from chirp_migrate.verify.build_report import build_report, rounds_line
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
+from chirp_migrate.verify.spec import Mode, RunResult
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.verify.trial import Trial
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}
@@ -41,9 +43,9 @@ def rounds(*loads: float | None, discard: bool = False) -> Rounds:
 
 def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
-    measurements = Measurements(tuple(AFTER), {"before": {}, "after": {}}, of, Equivalence())
+    probe = dict.fromkeys(("before", "after"), RunResult({Mode.PROBE: {}}))
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(measurements, settings, discovery)
+    return build_report(discovery, settings, Trial(), probe, Equivalence(), of, {})
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

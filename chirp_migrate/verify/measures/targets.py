@@ -57,7 +57,7 @@ class TargetVerdict:
 
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
-) -> tuple[TargetVerdict, ...]:
+) -> list[TargetVerdict]:
     """Judge every target from what was measured on the side after.
 
     Args:
@@ -65,12 +65,12 @@ def judge_targets(
         batch_size: samples per batch of the workload.
         simulated: whether device steps were simulated, which no GPU target may be judged by.
     """
-    return (
+    return [
         _throughput(after, batch_size),
         *(_gpu(after, figures, wanted, requirement, simulated) for wanted, requirement in _GPU),
         _augmentation(after, figures, simulated),
         _workers(after),
-    )
+    ]
 
 
 def _unknown(requirement: str, target: str, why: str) -> TargetVerdict:

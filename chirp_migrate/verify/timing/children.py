@@ -22,12 +22,9 @@ from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Mode, RunResult, RunSpec
-from chirp_migrate.verify.timing.rounds import TimedRound, order
+from chirp_migrate.verify.timing.rounds import SIDES, TimedRound, order
 
-__all__ = ["SIDES", "Children", "child_of", "run_child"]
-
-SIDES = ("before", "after", "cached")
-"""What is timed: both sides, and the side after fed from one cached batch."""
+__all__ = ["Children", "child_of", "run_child"]
 
 _TRIAL_SHARE = 1 / 6
 """Of the budget, for the trial of one side."""

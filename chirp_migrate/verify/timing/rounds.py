@@ -21,7 +21,10 @@ import msgspec
 from chirp_migrate.stats.looks import MIN_ROUNDS, Look, planned_looks
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 
-__all__ = ["LEAST_TO_TELL", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
+__all__ = ["LEAST_TO_TELL", "SIDES", "Rounds", "Stopped", "TimedRound", "complete", "order", "take_rounds"]
+
+SIDES = ("before", "after", "cached")
+"""What is timed: both sides, and the side after fed from one cached batch."""
 
 LEAST_TO_TELL = 3
 """Rounds after which an interrupted verification tells what there is."""
@@ -119,6 +122,14 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def complete(self) -> tuple[TimedRound, ...]:
         """Rounds that count and in which all entry points ran."""
         return complete(self.included)
+
+    def seconds(self, side: str, label: str) -> list[float]:
+        """Seconds of an entry point in each round that counts and has it."""
+        return [each.seconds[side][label] for each in self.included if label in each.seconds[side]]
+
+    def total_seconds(self, side: str) -> list[float]:
+        """Seconds of all entry points together, for each round that counts and has all of them."""
+        return [sum(each.seconds[side].values()) for each in self.complete]
 
 
 def order(seed: int, number: int) -> tuple[str, str]:
