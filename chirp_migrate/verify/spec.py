@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.verify.equivalence.api import Signature
+from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
@@ -213,7 +213,7 @@ class RunResult:
     """
 
     modes: dict[Mode, dict[str, EntryResult]] = field(default_factory=dict)
-    api: dict[str, dict[str, Signature | str]] = field(default_factory=dict)
+    api: Api = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     measured: SideMeasures | None = None
     tried: dict[str, Tried] = field(default_factory=dict)

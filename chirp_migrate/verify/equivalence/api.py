@@ -11,10 +11,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Signature", "describe_api", "missing_from", "public_names"]
+__all__ = ["Api", "Signature", "describe_api", "missing_from", "public_names"]
 
 Signature = list[list[str]]
 """One ``[name, kind, default]`` for each parameter; the default is ``""`` when there is none."""
+
+Api = dict[str, dict[str, Signature | str]]
+"""Module → name → signature, or the reason why there is none.
+
+A module that cannot be described has the single entry ``""`` with its reason, a missing name is left out, a thing
+without signature gives its type.
+"""
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTED = "utils."
@@ -59,40 +66,33 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
                 yield ".".join(parts), path
 
 
-def describe_api(names: dict[str, list[str]]) -> dict[str, dict[str, Signature | str]]:
+def describe_api(names: dict[str, list[str]]) -> Api:
     """Import each module and look the names up, wherever they are defined now.
 
     Outside ``utils/`` nothing is imported for this alone: a module that the training did not import is described
     only as far as that it exists.
-
-    Returns:
-        module → name → signature, or the reason why there is none: a module that does not import has the single
-        entry ``""`` with its error, a missing name is left out, a thing without signature gives its type.
     """
-    described: dict[str, dict[str, Signature | str]] = {}
-    for module_name, wanted in names.items():
-        if not module_name.startswith(_IMPORTED) and module_name not in sys.modules:
-            described[module_name] = {"": _NOT_IMPORTED if _exists(module_name) else _GONE}
-            continue
-        try:
-            module = importlib.import_module(module_name)
-        except Exception as error:  # whatever the user's module raises is what is reported
-            described[module_name] = {"": f"{type(error).__name__}: {error}"}
-            continue
-        found: dict[str, Signature | str] = {}
-        for name in wanted:
-            value: Any = module
-            for part in name.split("."):
-                value = getattr(value, part, None)
-            if value is not None:
-                found[name] = _signature(value)
-        described[module_name] = found
-    return described
+    return {module: _described(module, wanted) for module, wanted in names.items()}
 
 
-def missing_from(
-    before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
-) -> list[str]:
+def _described(name: str, wanted: list[str]) -> dict[str, Signature | str]:
+    if not name.startswith(_IMPORTED) and name not in sys.modules:
+        return {"": _NOT_IMPORTED if _exists(name) else _GONE}
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:  # whatever the user's module raises is what is reported
+        return {"": f"{type(error).__name__}: {error}"}
+    signatures: dict[str, Signature | str] = {}
+    for path in wanted:
+        value: Any = module
+        for part in path.split("."):
+            value = getattr(value, part, None)
+        if value is not None:
+            signatures[path] = _signature(value)
+    return signatures
+
+
+def missing_from(before: Api, after: Api) -> list[str]:
     """What callers of ``before`` would miss in ``after``, one sentence each; additions are no difference."""
     problems: list[str] = []
     for module, names in before.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
 from chirp_migrate.verify.document import Difference, Noticed
-from chirp_migrate.verify.equivalence.api import Signature, missing_from
+from chirp_migrate.verify.equivalence.api import Api, missing_from
 from chirp_migrate.verify.equivalence.augmentation import PAIRED, RELATIONS, STATISTICS, more_often_p
 from chirp_migrate.verify.equivalence.traces import compare_entry, ignored, values_of
 from chirp_migrate.verify.spec import EntryResult, Trace
@@ -134,9 +134,7 @@ def _judge(result: Equivalence, tests: Sequence[_Test]) -> None:
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
 
-def compare_api(
-    before: dict[str, dict[str, Signature | str]], after: dict[str, dict[str, Signature | str]]
-) -> Equivalence:
+def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both sides."""
     result = Equivalence()
     for text in missing_from(before, after):

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.training.watch.augmentation import share_of_loading
-from chirp_migrate.verify.measures.metric_data import (
-    AugmentationCost,
-    EntryMeasures,
-    Measure,
-    SideMeasures,
-    Slope,
-    Walk,
-)
+from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
 
 __all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
 
@@ -170,14 +163,16 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     rows: list[tuple[float, float]] = []
     groups = 0
     for entry in side.entries.values():
-        for readings in _readings(entry.walks).values():
-            settled = readings[1:]  # the first epoch fills caches and allocators
-            if len(settled) < 2:
-                continue
-            groups += 1
-            x = np.arange(len(settled)) - (len(settled) - 1) / 2
-            y = np.array(settled) / MIB - np.mean(settled) / MIB
-            rows += zip(x.tolist(), y.tolist(), strict=True)
+        readings: dict[int, list[int]] = {}  # at the end of each training walk, by loader
+        for walk in entry.walks:
+            if walk.role == "train" and walk.memory_bytes is not None:
+                readings.setdefault(walk.loader, []).append(walk.memory_bytes)
+        for _, *settled in readings.values():  # the first epoch fills caches and allocators
+            if len(settled) > 1:
+                groups += 1
+                x = np.arange(len(settled)) - (len(settled) - 1) / 2
+                y = np.array(settled) / MIB - np.mean(settled) / MIB
+                rows += zip(x.tolist(), y.tolist(), strict=True)
     freedom = len(rows) - groups - 1
     if freedom < 1:
         return None
@@ -194,13 +189,6 @@ def added_s(cost: AugmentationCost) -> float | None:
     return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
 
-def batch_to_batch_s(walks: Iterable[Walk]) -> float | None:
-    """Seconds from one training batch to the next, waiting and computing, over these walks."""
-    training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
-    count = sum(len(walk.waits_s) for walk in training)
-    return sum(walk.ended_s - walk.begun_s for walk in training) / count if count else None
-
-
 def as_table() -> str:
     """The definitions as a Markdown table."""
     rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
@@ -214,22 +202,15 @@ def _augmentation(side: SideMeasures) -> dict[str, float | None]:
         return {}
     added, cost = max(costs, key=lambda pair: pair[0])
     entries = [entry for entry in side.entries.values() if cost.dataset in entry.augmentations]
-    period = batch_to_batch_s(walk for entry in entries for walk in entry.walks)
+    training = [walk for entry in entries for walk in entry.walks if walk.role == "train" and walk.waits_s]
+    batches = sum(len(walk.waits_s) for walk in training)
+    period = sum(walk.ended_s - walk.begun_s for walk in training) / batches if batches else None
     share = share_of_loading(cost.with_s, cost.without_s)
     return {
         "augmentation_ms": 1e3 * added,
         "augmentation_percent": None if period is None else 100 * added / period,
         "augmentation_of_loading_percent": None if share is None else 100 * share,
     }
-
-
-def _readings(walks: Sequence[Walk]) -> Mapping[int, list[int]]:
-    """Memory at the end of each training walk, by loader."""
-    found: dict[int, list[int]] = {}
-    for walk in walks:
-        if walk.role == "train" and walk.memory_bytes is not None:
-            found.setdefault(walk.loader, []).append(walk.memory_bytes)
-    return found
 
 
 def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
