@@ -58,24 +58,30 @@ def planned_looks(most: int) -> tuple[Look, ...]:
 
 
 def claim_error(looks: Sequence[Look]) -> float:
-    """How often a claim of the last of these looks may be wrong by itself, so that all keep to their shares."""
+    """How often a claim of the last of these looks may be wrong by itself, so that all keep to their shares.
+
+    The sum of the rounds is a Brownian motion, at time 1 at the last look. Where it is at a look without having passed
+    the bound of an earlier one is kept as points with their probabilities.
+    """
+    import numpy as np
     from scipy import optimize, special
 
-    taken: list[tuple[float, float]] = []  # share of the rounds, and the bound that the standardised mean must pass
+    points, weights, before, bound = np.zeros(1), np.ones(1), 0.0, 0.0
     for look in looks:
         time, error = look.rounds / looks[-1].rounds, look.share * ERROR
-        if taken:
-            points, weights = _not_passed(taken)
-            spread, scale = math.sqrt(time - taken[-1][0]), math.sqrt(time)
+        spread, scale = math.sqrt(time - before), math.sqrt(time)
 
-            def excess(bound: float) -> float:
-                return float(weights @ special.ndtr((points - bound * scale) / spread)) - error  # noqa: B023
+        def excess(bound: float) -> float:
+            return float(weights @ special.ndtr((points - bound * scale) / spread)) - error  # noqa: B023
 
-            bound = float(optimize.brentq(excess, -_FAR, _FAR))
-        else:
-            bound = -float(special.ndtri(error))
-        taken.append((time, bound))
-    return float(special.ndtr(-taken[-1][1]))
+        bound = float(optimize.brentq(excess, -_FAR, _FAR))
+        nodes, node_weights = _quadrature()
+        low, high = -_FAR * scale, bound * scale
+        reached = (low + high) / 2 + (high - low) / 2 * nodes
+        distances = (reached[:, None] - points[None, :]) / spread
+        density = np.exp(-(distances**2) / 2) @ weights / (spread * math.sqrt(2 * math.pi))
+        points, weights, before = reached, density * node_weights * (high - low) / 2, time
+    return float(special.ndtr(-bound))
 
 
 @lru_cache(maxsize=1)
@@ -85,19 +91,3 @@ def _quadrature() -> tuple[NDArray[Any], NDArray[Any]]:
 
     nodes, weights = leggauss(160)
     return nodes, weights
-
-
-def _not_passed(taken: Sequence[tuple[float, float]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Where a Brownian motion that has passed no bound is at the last of these looks: points, and probabilities."""
-    import numpy as np
-
-    nodes, node_weights = _quadrature()
-    points, weights, before = np.zeros(1), np.ones(1), 0.0
-    for time, bound in taken:
-        spread = math.sqrt(time - before)
-        low, high = -_FAR * math.sqrt(time), bound * math.sqrt(time)
-        reached = (low + high) / 2 + (high - low) / 2 * nodes
-        distances = (reached[:, None] - points[None, :]) / spread
-        density = np.exp(-(distances**2) / 2) @ weights / (spread * math.sqrt(2 * math.pi))
-        points, weights, before = reached, density * node_weights * (high - low) / 2, time
-    return points, weights

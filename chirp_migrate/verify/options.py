@@ -40,7 +40,7 @@ class VerifyOptions:
         threshold_percent: percent of the training time that must be saved.
         margin_percent: percent of the time by which an entry point must be slower to count as slower.
         threads: compute threads on each side; 0 takes every usable CPU.
-        timeout_s: seconds after which one process counts as hung.
+        timeout_s: seconds after which one process counts as hung, without those in which it waits for a turn.
         each: whether rounds are made for each entry point's own verdict, too.
         select: expression over the labels of the entry points that are run; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for none.

@@ -54,7 +54,7 @@ def timed(root: Path, scratch: Path, given: dict[str, object], *which: str) -> d
     results = {}
     for side in which:
         spec = RunSpec(str(trees[side]), discovery, options, (Mode.TIMED,))
-        results[side] = run_child(spec, side, 200.0).modes[Mode.TIMED]
+        results[side] = run_child(spec, side).modes[Mode.TIMED]
     return results
 
 

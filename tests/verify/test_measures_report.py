@@ -38,7 +38,7 @@ SETTINGS = VerifyOptions(
 def ran(tree: Path, discovery: Discovery) -> RunResult:
     """Every pass of one side in one process."""
     modes = (Mode.PROBE, Mode.TIMED, Mode.CACHED, Mode.MEASURED)
-    return run_child(RunSpec(str(tree), discovery, replace(SETTINGS, extra_s=60.0), modes), "after", 300.0)
+    return run_child(RunSpec(str(tree), discovery, replace(SETTINGS, extra_s=60.0), modes), "after")
 
 
 def steps(result: RunResult, mode: Mode) -> dict[str, StepCount]:

@@ -59,9 +59,9 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     files = sorted(before.rglob("*")), sorted(after.rglob("*"))
     started: list[RunSpec] = []
 
-    def noted(spec: RunSpec, side: str, timeout_s: float) -> Child[RunResult]:
+    def noted(spec: RunSpec, side: str) -> Child[RunResult]:
         started.append(spec)
-        return child_of(spec, side, timeout_s)
+        return child_of(spec, side)
 
     monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
     report = verified(before, after)

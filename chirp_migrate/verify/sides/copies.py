@@ -57,6 +57,6 @@ def find_training(tree: Path, root: Path, options: VerifyOptions, progress: Call
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"asking {entry.hook} for its training calls")
-        names = run_child(RunSpec(str(tree), found, options), "before", options.timeout_s).names
+        names = run_child(RunSpec(str(tree), found, options), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return chosen(found, options.select)

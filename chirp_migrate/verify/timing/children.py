@@ -33,27 +33,22 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 _T = TypeVar("_T")
 
 
-def child_of(spec: RunSpec, side: str, timeout_s: float) -> Child[RunResult]:
-    """A process that is about to be started.
-
-    Args:
-        side: ``before`` or ``after``, for messages.
-        timeout_s: seconds after which it counts as hung, without those in which it waits for a turn.
-    """
+def child_of(spec: RunSpec, side: str) -> Child[RunResult]:
+    """A process that is about to be started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
     role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
-    return Child("chirp_migrate.verify.runner", spec, RunResult, role, timeout_s, environment)
+    return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment)
 
 
-def run_child(spec: RunSpec, side: str, timeout_s: float) -> RunResult:
+def run_child(spec: RunSpec, side: str) -> RunResult:
     """Run one child from its start to its end; see :func:`child_of`.
 
     Raises:
         WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
     """
-    with child_of(spec, side, timeout_s) as child:
+    with child_of(spec, side) as child:
         return child.result()
 
 
@@ -174,7 +169,7 @@ class Children:
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             given: dict[str, Any] = {"discovery": self._discovery, "options": options, "modes": modes[side], **more}
             spec = RunSpec(str(self._trees[side]), **given)
-            return stack.enter_context(child_of(spec, side, self._settings.timeout_s))
+            return stack.enter_context(child_of(spec, side))
 
         together = {side: started(side) for side in modes} if self._beside_each_other else {}
         for child in together.values():

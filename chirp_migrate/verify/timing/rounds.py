@@ -174,9 +174,6 @@ def take_rounds(
     looks: list[Look] = []
     labels: frozenset[str] | None = None
 
-    def ended(stopped: Stopped) -> Rounds:
-        return Rounds.of(made, looks, stopped)
-
     def look(share: float) -> frozenset[str]:
         looks.append(Look(len(included), share))
         return still_open(tuple(included), tuple(looks))
@@ -186,30 +183,30 @@ def take_rounds(
 
     while True:
         try:
-            one = make(len(included), labels)
+            latest = make(len(included), labels)
         except KeyboardInterrupt:
             if len(included) < LEAST_TO_TELL:
                 raise
             if not looks or looks[-1].rounds < len(included):
                 look(left())
-            return ended(Stopped.INTERRUPTED)
-        made.append(one)
+            return Rounds.of(made, looks, Stopped.INTERRUPTED)
+        made.append(latest)
         elapsed = math.fsum(each.duration_s for each in made)
         late = elapsed > budget_s
-        if one.disturbed and not late and len(made) - len(included) - 1 < max(_DISTURBED_ALLOWED, len(included)):
+        if latest.disturbed and not late and len(made) - len(included) - 1 < max(_DISTURBED_ALLOWED, len(included)):
             continue
-        one.counts = True
-        included.append(one)
+        latest.counts = True
+        included.append(latest)
         if len(included) % 2 or len(included) < MIN_ROUNDS:
             continue
         due = next(each for each in planned if each.rounds >= len(included))
         all_made = due == planned[-1] and due.rounds == len(included)
-        alike = [each.duration_s for each in made if each.labels == one.labels]
+        alike = [each.duration_s for each in made if each.labels == latest.labels]
         out_of_time = elapsed + 2 * statistics.fmean(alike) > budget_s
         if not (all_made or out_of_time or due.rounds == len(included)):
             continue
         labels = look(left() if all_made or out_of_time else due.share)
         if not labels:
-            return ended(Stopped.SETTLED)
+            return Rounds.of(made, looks, Stopped.SETTLED)
         if all_made or out_of_time:
-            return ended(Stopped.ROUNDS if all_made else Stopped.BUDGET)
+            return Rounds.of(made, looks, Stopped.ROUNDS if all_made else Stopped.BUDGET)
