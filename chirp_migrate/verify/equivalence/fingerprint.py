@@ -69,7 +69,9 @@ def _walk(value: Any, path: str, leaves: dict[str, str], parents: tuple[int, ...
     if isinstance(value, torch.nn.Module):
         value = value.state_dict()
     if isinstance(value, (Mapping, list, tuple)):
-        leaves[path] = f"{_kind(value)} of {len(value)}"
+        # A mapping is one by what it is for: an OrderedDict that became a dict is no difference in a result.
+        kind = "mapping" if isinstance(value, Mapping) else "tuple" if isinstance(value, tuple) else "list"
+        leaves[path] = f"{kind} of {len(value)}"
         items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in items:
             _walk(item, f"{path}[{key!r}]", leaves, parents)
@@ -99,13 +101,6 @@ def _leaf(value: Any) -> str | None:
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{value.__module__}.{value.__qualname__}"
     return None
-
-
-def _kind(value: Any) -> str:
-    """Mappings by what they are for: an OrderedDict that became a dict is no difference in a result."""
-    if isinstance(value, Mapping):
-        return "mapping"
-    return "tuple" if isinstance(value, tuple) else "list"
 
 
 def _type_name(value: Any) -> str:

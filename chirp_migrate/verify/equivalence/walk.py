@@ -67,8 +67,8 @@ class Walk:
         dataset = loader.dataset
         samples = length(dataset) if hasattr(dataset, "__getitem__") else None
         by_index = samples is not None and not isinstance(dataset, IterableDataset)
-        found = levels(dataset) if by_index else [Level(dataset)]
-        base = found[-1].dataset
+        top_down = levels(dataset) if by_index else [Level(dataset)]
+        base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
         random = by_index and _varies(dataset, loader.collate_fn)
@@ -83,9 +83,9 @@ class Walk:
             base=names[id(base)] if by_index else "",
             unpicklable=why_not_picklable(loader),
         )
-        below = found[1:] if random else []
+        below = top_down[1:] if random else []
         plain = next((level for level in below if not _varies(level.dataset, loader.collate_fn)), None)
-        return cls(loader, record, found[-1], plain)
+        return cls(loader, record, top_down[-1], plain)
 
     def saw(self, batch: Any) -> None:
         """Add a batch."""
@@ -158,10 +158,11 @@ class Walk:
         ]  # fmt: skip
         for statistics, _ in pairs:
             self.record.paired += statistics
+        if pairs:
+            for sample, content in zip(samples, _row_hashes(plain, size), strict=True):
+                sample.plain = content
         for sample, draw in zip(samples, pairs[0][1] if pairs else draws_of(images[0]), strict=True):
             sample.draw = draw
-        for sample, content in zip(samples, _row_hashes(plain, size) if pairs else [], strict=False):
-            sample.plain = content
 
     def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
         """The tensors of the batch as it is without augmentation; none when they cannot be known."""
