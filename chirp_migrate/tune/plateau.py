@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Beside, Measured, Place
+from chirp_migrate.tune.document import Beside, Candidate, Measured, Place
 
-__all__ = ["TOLERANCE", "mean_rate", "pick", "settled", "standings"]
+__all__ = ["TOLERANCE", "mean_rate", "mean_rates", "pick", "settled", "standings"]
 
 TOLERANCE = 0.05
 """Share of the best throughput that a smaller configuration may be short of."""
@@ -34,6 +34,13 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
     if len(rates) == 1:
         return Ratio(rates[0], rates[0], rates[0], 1)
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
+
+
+def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
+    """Those of all configurations that could be measured."""
+    return {
+        configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
+    }
 
 
 def standings(measured: Sequence[Measured]) -> list[Beside]:

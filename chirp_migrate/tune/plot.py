@@ -12,7 +12,7 @@ from typing import Any
 from chirp_migrate.console.text import in_picture
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.document import Candidate, LoaderReport, Place
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rate
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["check", "draw"]
 
@@ -57,8 +57,8 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
     figure = Figure(figsize=(8, 4.6 * len(loaders)), layout="constrained")
     panels = figure.subplots(len(loaders), 1, squeeze=False)[:, 0]
-    for axes, found in zip(panels, loaders, strict=True):
-        _panel(axes, found)
+    for axes, loader in zip(panels, loaders, strict=True):
+        _panel(axes, loader)
     figure.supxlabel(in_picture(machine), fontsize=7, color="#555555", wrap=True)
     metadata = {"Date": None} if target.suffix.lower() == ".svg" else None
     try:
@@ -67,12 +67,12 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
         raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --plot.") from None
 
 
-def _panel(axes: Any, found: LoaderReport) -> None:
-    rates = {one.candidate: mean_rate(one.rates) for one in found.measured if one.rates}
-    placed = zip(found.measured, found.standings, strict=True)
-    fastest = next((one.candidate for one, beside in placed if beside.place is Place.BEST), None)
+def _panel(axes: Any, loader: LoaderReport) -> None:
+    rates = mean_rates(loader.measured)
+    placed = zip(loader.measured, loader.standings, strict=True)
+    fastest = next((configuration.candidate for configuration, beside in placed if beside.place is Place.BEST), None)
     if fastest is None:
-        axes.set_title(in_picture(f"{found.name}: nothing could be measured"), fontsize=10, loc="left")
+        axes.set_title(in_picture(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
         return
     best = rates[fastest].value
     counts = sorted({way.num_workers for way in rates})
@@ -103,25 +103,25 @@ def _panel(axes: Any, found: LoaderReport) -> None:
             capsize=3,
             label=in_picture(label),
         )
-        if found.picked in ways:
+        if loader.picked in ways:
             ring = {"markerfacecolor": "none", "markeredgecolor": _PICK, "markeredgewidth": 2.5, "linestyle": "none"}
-            at = (place[found.picked.num_workers] + shift, rates[found.picked].value)
+            at = (place[loader.picked.num_workers] + shift, rates[loader.picked].value)
             axes.plot(*at, "o", markersize=16, zorder=3, **ring)
-            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {found.picked}"), **ring)
+            axes.plot([], [], "o", markersize=8, label=in_picture(f"picked: {loader.picked}"), **ring)
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max(rate.high for rate in rates.values())
     axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
-    size = "" if found.batch_size is None else f", batch size {found.batch_size}"
-    name = found.name if len(found.name) <= _LONGEST_TITLE else f"{found.name[: _LONGEST_TITLE - 1]}…"
-    axes.set_title(in_picture(f"{name}: {found.role}{size}"), fontsize=10, loc="left")
+    size = "" if loader.batch_size is None else f", batch size {loader.batch_size}"
+    name = loader.name if len(loader.name) <= _LONGEST_TITLE else f"{loader.name[: _LONGEST_TITLE - 1]}…"
+    axes.set_title(in_picture(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
     axes.set_xlabel("worker processes", fontsize=9)
     axes.set_ylabel("samples/s, loading alone", fontsize=9)
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.25)
     axes.spines["top"].set_visible(False)
-    if found.batch_size:
-        per_batch = float(found.batch_size)
+    if loader.batch_size:
+        per_batch = float(loader.batch_size)
         right = axes.secondary_yaxis("right", functions=(lambda y: y / per_batch, lambda y: y * per_batch))
         right.set_ylabel("batches/s", fontsize=9)
         right.tick_params(labelsize=8)

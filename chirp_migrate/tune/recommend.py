@@ -7,7 +7,7 @@ import statistics
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation import share_of_loading
 from chirp_migrate.tune.document import LoaderReport, Measured, Place, Recommendation, Training
-from chirp_migrate.tune.plateau import mean_rate, pick, settled, standings
+from chirp_migrate.tune.plateau import mean_rate, mean_rates, pick, settled, standings
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -24,89 +24,89 @@ _START_SHARE = 0.05
 _WORTH_IT = 1.05
 
 
-def conclude(found: LoaderReport, training: Training | None) -> None:
+def conclude(loader: LoaderReport, training: Training | None) -> None:
     """Fill in what follows from what was measured, with what to change for the training, too, where one is given.
 
     Nothing is recommended where all ways of loading failed.
     """
-    chosen = pick(found.measured)
-    found.picked = None if chosen is None else chosen.candidate
-    found.settled = settled(found.measured)
-    found.standings = standings(found.measured)
-    found.augmentation_share = share_of_loading(found.with_s, found.without_s)
+    chosen = pick(loader.measured)
+    loader.picked = None if chosen is None else chosen.candidate
+    loader.settled = settled(loader.measured)
+    loader.standings = standings(loader.measured)
+    loader.augmentation_share = share_of_loading(loader.with_s, loader.without_s)
     if chosen is not None:
-        advice = [*_workers(found, chosen), *_failures(found), *_batch_sizes(found), *_augmentation(found)]
-        found.recommendations = [*advice, *_limits(found, chosen), *_gpu(training)]
+        advice = [*_workers(loader, chosen), *_failures(loader), *_batch_sizes(loader), *_augmentation(loader)]
+        loader.recommendations = [*advice, *_limits(loader, chosen), *_gpu(training)]
 
 
-def _workers(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
-    way, rate = chosen.candidate, mean_rate(chosen.rates).value
-    rates = {one.candidate: mean_rate(one.rates).value for one in found.measured if one.rates}
-    if found.waited_share is not None and found.waited_share < _WAITS_LITTLE:
-        why = f"the training waits {found.waited_share:.1%} of its time for batches: loading does not hold it up"
-        return [Recommendation(_name(found, "num_workers"), "leave it as it is", why)]
-    if found.now is not None and found.now in rates:
-        gain = rate / rates[found.now]
-        if found.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and found.now.size <= way.size):
-            return [Recommendation(_name(found, "num_workers"), "leave it as it is", f"{way} is what you have")]
-        why = f"{rate:.0f} samples/s against {rates[found.now]:.0f} with {found.now}"
+def _workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+    way = chosen.candidate
+    rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
+    if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
+        why = f"the training waits {loader.waited_share:.1%} of its time for batches: loading does not hold it up"
+        return [Recommendation(_name(loader, "num_workers"), "leave it as it is", why)]
+    if loader.now is not None and loader.now in rates:
+        gain = rates[way] / rates[loader.now]
+        if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
+            return [Recommendation(_name(loader, "num_workers"), "leave it as it is", f"{way} is what you have")]
+        why = f"{rates[way]:.0f} samples/s against {rates[loader.now]:.0f} with {loader.now}"
     else:
-        why = f"{rate:.0f} samples/s"
+        why = f"{rates[way]:.0f} samples/s"
         alone = next((candidate for candidate in rates if candidate.alone), None)
         if alone is not None and not way.alone:
             why += f" against {rates[alone]:.0f} in the process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
-        if with_workers and way.alone and found.now is None:
+        if with_workers and way.alone and loader.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"
-    advice = [Recommendation(_name(found, "num_workers"), str(way.num_workers), why)]
+    advice = [Recommendation(_name(loader, "num_workers"), str(way.num_workers), why)]
     if way.prefetch_threads:
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
-        if found.now is None or found.now.prefetch_factor != way.prefetch_factor:
-            level = found.standings[found.measured.index(chosen)].place is Place.LEVEL
+        if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
+            level = loader.standings[loader.measured.index(chosen)].place is Place.LEVEL
             same = "the smallest that is level with the best" if level else "the fastest measured"
-            advice.append(Recommendation(_name(found, "prefetch_factor"), str(way.prefetch_factor), same))
-        advice += _persistent(found, chosen)
+            advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
+        advice += _persistent(loader, chosen)
     return advice
 
 
-def _persistent(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _persistent(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     """Keep the workers where starting them takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
-    epoch_s = found.samples / mean_rate(chosen.rates).value
+    epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
         return []
     why = f"workers take {start_s:.2f} s to give a first batch, and the rest of an epoch about {epoch_s:.1f} s"
     return [Recommendation("persistent_workers", "True", why)]
 
 
-def _failures(found: LoaderReport) -> list[Recommendation]:
-    failed = [one for one in found.measured if one.error is not None]
-    return [
-        Recommendation("num_workers", f"not {one.candidate.num_workers}", f"it failed: {one.error}", warning=True)
-        for one in failed[:1]
-    ]
+def _failures(loader: LoaderReport) -> list[Recommendation]:
+    failed = next((measured for measured in loader.measured if measured.error is not None), None)
+    if failed is None:
+        return []
+    why = f"it failed: {failed.error}"
+    return [Recommendation("num_workers", f"not {failed.candidate.num_workers}", why, warning=True)]
 
 
-def _batch_sizes(found: LoaderReport) -> list[Recommendation]:
+def _batch_sizes(loader: LoaderReport) -> list[Recommendation]:
     """Another size, where the training's own is clearly below it."""
     placed = {
-        one.candidate.batch_size: beside
-        for one, beside in zip(found.batch_sizes, standings(found.batch_sizes), strict=True)
+        measured.candidate.batch_size: beside
+        for measured, beside in zip(loader.batch_sizes, standings(loader.batch_sizes), strict=True)
     }
-    own = placed.get(found.batch_size)
+    own = placed.get(loader.batch_size)
     best = next((size for size, beside in placed.items() if beside.place is Place.BEST), None)
     if own is None or best is None or own.place is not Place.BELOW or not own.settled:
         return []
     why = (
-        f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {found.batch_size}; a "
-        "batch size changes what training learns, so that is yours to decide"
+        f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {loader.batch_size}; "
+        "a batch size changes what training learns, so that is yours to decide"
     )
-    return [Recommendation(_name(found, "batch_size"), f"{best} would load faster", why)]
+    return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
 
 
-def _augmentation(found: LoaderReport) -> list[Recommendation]:
-    share = found.augmentation_share
+def _augmentation(loader: LoaderReport) -> list[Recommendation]:
+    share = loader.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
     what = "make it cheaper: fewer or simpler transforms, smaller p, or this package's batched ones"
@@ -115,17 +115,17 @@ def _augmentation(found: LoaderReport) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{share:.0%} of loading, {bound}", warning=high)]
 
 
-def _limits(found: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
     # Beside busy processes waiting is for a CPU, and says nothing of files.
-    quiet = found.others is None or found.others < BUSY_ABOVE
-    if found.cpu_share is not None and found.cpu_share < WAITING and quiet:
-        waits = 1 - found.cpu_share
+    quiet = loader.others is None or loader.others < BUSY_ABOVE
+    if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
+        waits = 1 - loader.cpu_share
         what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
         why = f"loading waits {waits:.0%} of its time instead of computing"
-        advice.append(Recommendation(_name(found, "num_workers"), what, why))
-    per_s = mean_rate(chosen.rates).value / (found.batch_size or 1)
-    if found.role == "training" and found.batch_size == BATCH and per_s < BATCHES_PER_S:
+        advice.append(Recommendation(_name(loader, "num_workers"), what, why))
+    per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
+    if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:
         what = "make a sample cheaper to read: store it decoded and at its final size"
         why = f"{per_s:.1f} batches/s at best, the target is above {BATCHES_PER_S:.0f}"
         advice.append(Recommendation("__getitem__ of the dataset", what, why, warning=True))
@@ -139,5 +139,5 @@ def _gpu(training: Training | None) -> list[Recommendation]:
     return [Recommendation("pin_memory", "True, with .to(device, non_blocking=True) in the loop", why, warning=True)]
 
 
-def _name(found: LoaderReport, argument: str) -> str:
-    return found.setting.get(argument, argument)
+def _name(loader: LoaderReport, argument: str) -> str:
+    return loader.setting.get(argument, argument)

@@ -9,19 +9,19 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.document import Beside, LoaderReport, Measured, Place, Training, TuneReport
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rate
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 
 __all__ = ["show"]
 
 
 def show(report: TuneReport, screen: Screen) -> None:
     """Print the report; with -q the recommendations alone, with -v every round, too."""
-    for found in report.loaders:
+    for loader in report.loaders:
         screen.line()
         if not screen.quiet:
-            _show_loader(found, screen)
+            _show_loader(loader, screen)
             screen.line()
-        _show_advice(found, screen)
+        _show_advice(loader, screen)
     if screen.quiet:
         return
     screen.line()
@@ -32,35 +32,35 @@ def show(report: TuneReport, screen: Screen) -> None:
     screen.text(f"Measured on: {report.described}.", hang=2)
 
 
-def _show_loader(found: LoaderReport, screen: Screen) -> None:
-    loader = "this package's loader" if found.migrated else "PyTorch's loader"
-    size = "batches as sampled" if found.batch_size is None else f"batch size {found.batch_size}"
-    screen.text(f"{found.name}: {found.samples} samples, {found.role}, {size}, {loader}", style="bold", hang=2)
+def _show_loader(loader: LoaderReport, screen: Screen) -> None:
+    kind = "this package's loader" if loader.migrated else "PyTorch's loader"
+    size = "batches as sampled" if loader.batch_size is None else f"batch size {loader.batch_size}"
+    screen.text(f"{loader.name}: {loader.samples} samples, {loader.role}, {size}, {kind}", style="bold", hang=2)
     screen.line()
-    measured = list(zip(found.measured, found.standings, strict=True))
-    rows = [_row(one, beside, beside.samples_per_s, found) for one, beside in measured if beside.samples_per_s]
+    measured = list(zip(loader.measured, loader.standings, strict=True))
+    rows = [_row(way, beside, beside.samples_per_s, loader) for way, beside in measured if beside.samples_per_s]
     if rows:
         header = ("", "batches/s", "samples/s", "interval", "of best", "start")
         screen.table(header, rows, left=(0, 3, 5), indent=0)
-    for one, beside in measured:
+    for configuration, beside in measured:
         if not beside.samples_per_s:
-            now = " (now)" if one.candidate == found.now else ""
-            screen.text(f"{beside.configuration}{now}: failed: {one.error}", 2, hang=2)
+            now = " (now)" if configuration.candidate == loader.now else ""
+            screen.text(f"{beside.configuration}{now}: failed: {configuration.error}", 2, hang=2)
         elif screen.verbose:
-            rates = ", ".join(f"{rate:.0f}" for rate in one.rates)
+            rates = ", ".join(f"{rate:.0f}" for rate in configuration.rates)
             screen.text(f"{beside.configuration}, samples/s of each round: {rates}", 2, "dim", hang=2)
     screen.line()
-    if found.picked is not None:
-        screen.text(_picked(found), hang=2)
-    for line in _facts(found):
+    if loader.picked is not None:
+        screen.text(_picked(loader), hang=2)
+    for line in _facts(loader):
         screen.text(line, hang=2)
 
 
-def _row(measured: Measured, beside: Beside, rate: float, found: LoaderReport) -> list[str]:
+def _row(measured: Measured, beside: Beside, rate: float, loader: LoaderReport) -> list[str]:
     ratio = "" if beside.beside_best is None else f"{beside.beside_best:.2f}{'' if beside.settled else '?'}"
-    now = " now" if measured.candidate == found.now else ""
+    now = " now" if measured.candidate == loader.now else ""
     return [
-        f"{'*' if measured.candidate == found.picked else '-'} {beside.configuration}",
+        f"{'*' if measured.candidate == loader.picked else '-'} {beside.configuration}",
         f"{rate if beside.batches_per_s is None else beside.batches_per_s:.1f}",
         f"{rate:.0f}",
         "" if beside.interval is None else "[{:.0f}, {:.0f}]".format(*beside.interval),
@@ -69,57 +69,57 @@ def _row(measured: Measured, beside: Beside, rate: float, found: LoaderReport) -
     ]
 
 
-def _picked(found: LoaderReport) -> str:
-    rounds = count(found.rounds, "round")
-    sure = "" if found.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
-    best = next(one.configuration for one in found.standings if one.place is Place.BEST)
-    if best == str(found.picked):
-        return f"Picked: {found.picked}, the fastest, by {rounds}{sure}."
+def _picked(loader: LoaderReport) -> str:
+    rounds = count(loader.rounds, "round")
+    sure = "" if loader.settled else "; where the share of the best has a ?, more time (--time-budget) would settle it"
+    best = next(beside.configuration for beside in loader.standings if beside.place is Place.BEST)
+    if best == str(loader.picked):
+        return f"Picked: {loader.picked}, the fastest, by {rounds}{sure}."
     return (
-        f"Picked: {found.picked}, the smallest that is within {TOLERANCE:.0%} of the best ({best}), by {rounds}{sure}."
+        f"Picked: {loader.picked}, the smallest that is within {TOLERANCE:.0%} of the best ({best}), by {rounds}{sure}."
     )
 
 
-def _facts(found: LoaderReport) -> Iterator[str]:
+def _facts(loader: LoaderReport) -> Iterator[str]:
     """What else was found of a loader, a sentence each."""
-    if found.cpu_share is not None:
+    if loader.cpu_share is not None:
         yield (
-            f"Loading in the process computes {found.cpu_share:.0%} of its time and waits {1 - found.cpu_share:.0%} "
+            f"Loading in the process computes {loader.cpu_share:.0%} of its time and waits {1 - loader.cpu_share:.0%} "
             "(files, or other processes on the CPU)."
         )
-    if found.augmentation_share is None:
-        yield f"Augmentation was not measured: {found.not_augmented}."
+    if loader.augmentation_share is None:
+        yield f"Augmentation was not measured: {loader.not_augmented}."
     else:
-        augmented, plain = statistics.median(found.with_s), statistics.median(found.without_s)
+        augmented, plain = statistics.median(loader.with_s), statistics.median(loader.without_s)
         yield (
-            f"Augmentation takes {found.augmentation_share:.0%} of loading: {1e3 * augmented:.1f} ms a batch with it, "
-            f"{1e3 * plain:.1f} ms without ({count(len(found.with_s), 'round')}, medians)."
+            f"Augmentation takes {loader.augmentation_share:.0%} of loading: {1e3 * augmented:.1f} ms a batch with it, "
+            f"{1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
         )
-    if found.waited_share is not None:
+    if loader.waited_share is not None:
         yield (
-            f"The training waits {found.waited_share:.0%} of its time for these batches (start-up left out). The "
+            f"The training waits {loader.waited_share:.0%} of its time for these batches (start-up left out). The "
             "rates above are loading alone: a training step that uses the CPUs leaves workers less of them."
         )
-    if found.batch_sizes:
-        working = [one for one in found.batch_sizes if one.rates]
-        rates = [f"{one.candidate.batch_size}: {mean_rate(one.rates).value:.0f}" for one in working]
+    if loader.batch_sizes:
+        rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
-    if found.others is not None and found.others >= BUSY_ABOVE:
-        yield f"Other processes used {found.others:.0%} of the CPUs meanwhile: measure again when the machine is quiet."
-    if found.saved is not None:
+    if loader.others is not None and loader.others >= BUSY_ABOVE:
+        busy = f"Other processes used {loader.others:.0%} of the CPUs meanwhile"
+        yield f"{busy}: measure again when the machine is quiet."
+    if loader.saved is not None:
         yield (
-            f"Kept in {found.saved}: a loader made with profile={found.saved!r} (or tune=True, where that is the usual "
-            "file) is loaded so."
+            f"Kept in {loader.saved}: a loader made with profile={loader.saved!r} (or tune=True, where that is the "
+            "usual file) is loaded so."
         )
-    elif found.not_saved is not None:
-        yield f"Not kept in a profile: {found.not_saved}."
+    elif loader.not_saved is not None:
+        yield f"Not kept in a profile: {loader.not_saved}."
 
 
-def _show_advice(found: LoaderReport, screen: Screen) -> None:
-    screen.text(f"Recommendations for {found.name}:")
-    for one in found.recommendations:
-        screen.item("!" if one.warning else "-", str(one), style="bold yellow" if one.warning else "")
-    if not found.recommendations:
+def _show_advice(loader: LoaderReport, screen: Screen) -> None:
+    screen.text(f"Recommendations for {loader.name}:")
+    for advice in loader.recommendations:
+        screen.item("!" if advice.warning else "-", str(advice), style="bold yellow" if advice.warning else "")
+    if not loader.recommendations:
         screen.text("none", 2)
 
 

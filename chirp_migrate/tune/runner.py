@@ -55,9 +55,9 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
     for subject in subjects:
         seed_everything(_SEED)
         with user_code(f"reading a batch of {subject.name}"):
-            found = _measured(subject, request, request.grid.seconds / len(subjects), say)
-        conclude(found, None if loaders else training)
-        loaders.append(found)
+            report = _measured(subject, request, request.grid.seconds / len(subjects), say)
+        conclude(report, None if loaders else training)
+        loaders.append(report)
     if training is None and torch.cuda.is_available():
         notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
     here = machine.describe(usable_cpus())
@@ -95,7 +95,7 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
     migrated = request.uses_runtime if subject.migrated is None else subject.migrated
     subject.migrated = migrated = migrated if wanted.migrated is None else wanted.migrated
     now = subject.now if subject.now is not None and (migrated or not subject.now.prefetch_threads) else None
-    found = LoaderReport(
+    report = LoaderReport(
         subject.name,
         subject.role,
         subject.batch_size,
@@ -105,25 +105,25 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
         subject.setting,
         waited_share=subject.waited_share,
     )
-    say(f"measuring {subject.name}, batch size {subject.batch_size}, {found.samples} samples")
+    say(f"measuring {subject.name}, batch size {subject.batch_size}, {report.samples} samples")
     shown = _augmentation(subject, seconds * _FOR_AUGMENTATION)
-    found.with_s, found.without_s, found.not_augmented = shown
+    report.with_s, report.without_s, report.not_augmented = shown
     threads = _threads(subject, wanted.thread_safe) if migrated else ()
     candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
     sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
     sweep = Sweep(subject, candidates, seconds * share, say)
-    found.measured = sweep.run()
-    found.rounds, found.cpu_share, found.others = sweep.rounds, sweep.cpu_share, sweep.others
-    chosen = pick(found.measured)
+    report.measured = sweep.run()
+    report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
+    chosen = pick(report.measured)
     if chosen is not None and sizes:
-        found.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, say)
+        report.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, say)
     if request.profile and migrated:
-        found.not_saved = save(subject, found.measured, Path(request.profile), wanted.thread_safe)
-        found.saved = request.profile if found.not_saved is None else None
+        report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
+        report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
-        found.not_saved = "PyTorch's own loader was measured, and profiles are for this package's (see --loader)"
-    return found
+        report.not_saved = "PyTorch's own loader was measured, and profiles are for this package's (see --loader)"
+    return report
 
 
 def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:

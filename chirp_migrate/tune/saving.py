@@ -25,7 +25,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
     """
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["max_workers"] or math.inf
-        choice = _choice_of([one for one in measured if one.candidate.num_workers <= most])
+        choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the process could not be measured, and everything is compared with it"
         key = signature(subject.dataset, arguments)
@@ -49,12 +49,12 @@ def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
     """The pick as the factory remembers it; None where there is none, or loading in the process was not measured."""
     chosen = pick(measured)
     trials: dict[tuple[int, int], Trial] = {}
-    for one in sorted(measured, key=lambda one: (one is not chosen, one.candidate.size)):
-        at_once = one.candidate.num_workers, one.candidate.prefetch_threads
-        if one.rates and at_once not in trials:
-            trials[at_once] = Trial(*at_once, mean_rate(one.rates).value, one.first_batch_s[0])
+    for way in sorted(measured, key=lambda way: (way is not chosen, way.candidate.size)):
+        at_once = way.candidate.num_workers, way.candidate.prefetch_threads
+        if way.rates and at_once not in trials:
+            trials[at_once] = Trial(*at_once, mean_rate(way.rates).value, way.first_batch_s[0])
     if chosen is None or (0, 0) not in trials:
         return None
     ordered = sorted(trials.values(), key=lambda trial: (trial.num_workers, trial.prefetch_threads))
-    way = chosen.candidate
-    return LoaderChoice(way.num_workers, way.prefetch_threads, tuple(ordered), (), way.prefetch_factor)
+    picked = chosen.candidate
+    return LoaderChoice(picked.num_workers, picked.prefetch_threads, tuple(ordered), (), picked.prefetch_factor)

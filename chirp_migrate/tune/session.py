@@ -73,11 +73,11 @@ def _of_training(request: Request, options: VerifyOptions, tree: Path, progress:
         raise UsageProblem(
             "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
         )
-    found = training_of(root, root, options)
+    discovery = training_of(root, root, options)
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")
-    return replace(request, tree=str(tree), discovery=found, sizes=options.sizes)
+    return replace(request, tree=str(tree), discovery=discovery, sizes=options.sizes)
 
 
 def _uses_runtime(root: Path) -> bool:

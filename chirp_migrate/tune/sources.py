@@ -75,9 +75,9 @@ def from_config(tree: Path, config: TuneConfig) -> Subject:
 
     def built(transforms: str) -> Any:
         function = getattr(module, transforms)
-        given = _filled(f"{module_name}:{transforms}", function, config)
+        parameters = _filled(f"{module_name}:{transforms}", function, config)
         with user_code(f"{kind} of {module_name}"):
-            return dataset_class(**arguments, transform=function(**given))
+            return dataset_class(**arguments, transform=function(**parameters))
 
     subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE)
     if hasattr(module, _PLAIN_TRANSFORMS):
@@ -179,12 +179,12 @@ def _dataset_classes(path: Path) -> list[str]:
         statements = ast.parse(content).body
     except (OSError, SyntaxError, ValueError):
         return []
-    if not any(isinstance(one, ast.FunctionDef) and one.name == _TRAIN_TRANSFORMS for one in statements):
+    if not any(isinstance(node, ast.FunctionDef) and node.name == _TRAIN_TRANSFORMS for node in statements):
         return []
-    return [one.name for one in statements if isinstance(one, ast.ClassDef) and _takes_transform(one)]
+    return [node.name for node in statements if isinstance(node, ast.ClassDef) and _takes_transform(node)]
 
 
 def _takes_transform(kind: ast.ClassDef) -> bool:
-    constructors = [one for one in kind.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
-    parameters = [a.arg for one in constructors for a in (*one.args.args, *one.args.kwonlyargs)]
+    constructors = [node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    parameters = [a.arg for node in constructors for a in (*node.args.args, *node.args.kwonlyargs)]
     return _TRANSFORM in parameters and len(parameters) > 2

@@ -69,12 +69,12 @@ def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[flo
         warnings.simplefilter("always")
         rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
     if rate.lost_workers:
-        raise RuntimeError(_why_lost([str(one.message) for one in warned]))
+        raise RuntimeError(_why_lost([str(warning.message) for warning in warned]))
     return rate.batches * draws.per_draw / rate.seconds, rate
 
 
 def _why_lost(warned: Sequence[str]) -> str:
-    text = next((one for one in warned if one.startswith("Worker processes cannot be started")), "")
+    text = next((message for message in warned if message.startswith("Worker processes cannot be started")), "")
     reason = text.partition("(")[2].rpartition(")")[0]
     return reason or "worker processes could not be used"
 
@@ -128,9 +128,9 @@ class Sweep:
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
         while True:
             began = time.monotonic()
-            for one in self._order():
-                self._measure(one, slice_s)
-                if self.rounds == 0 and one is self.measured[0] and self._batch_s:
+            for configuration in self._order():
+                self._measure(configuration, slice_s)
+                if self.rounds == 0 and configuration is self.measured[0] and self._batch_s:
                     self._foretell(slice_s)
             self.rounds += 1
             now = time.monotonic()
@@ -147,42 +147,47 @@ class Sweep:
     def _order(self) -> list[Measured]:
         """Those of the next round: all at first, then those that are not clearly below; the first begins round 0."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
-        order = deque(one for one in contenders if one.error is None)
+        order = deque(configuration for configuration in contenders if configuration.error is None)
         order.rotate(-self.rounds)
         return list(order) if self.rounds % 2 == 0 else list(reversed(order))
 
     def _contenders(self) -> list[Measured]:
         placed = zip(self.measured, standings(self.measured), strict=True)
-        return [one for one, beside in placed if not (beside.settled and beside.place in (Place.BELOW, Place.FAILED))]
+        return [
+            configuration
+            for configuration, beside in placed
+            if not (beside.settled and beside.place in (Place.BELOW, Place.FAILED))
+        ]
 
-    def _measure(self, one: Measured, slice_s: float) -> None:
+    def _measure(self, configuration: Measured, slice_s: float) -> None:
         watch = Watch()
         try:
             with watch.watching():
-                samples_per_s, rate = measure(self.subject, one.candidate, slice_s)
+                samples_per_s, rate = measure(self.subject, configuration.candidate, slice_s)
         except Exception as error:
-            if one.candidate.alone:  # nothing can load what cannot be loaded here
+            if configuration.candidate.alone:  # nothing can load what cannot be loaded here
                 raise
-            one.error = _why(error)
-            one.rates.clear()
-            self.say(f"{one.candidate} could not be measured: {one.error}")
+            configuration.error = _why(error)
+            configuration.rates.clear()
+            self.say(f"{configuration.candidate} could not be measured: {configuration.error}")
             return
         others = watch.others()
         if others is not None:
             self._others.append(others)
-        if one.candidate.alone:
+        if configuration.candidate.alone:
             self._cpu_shares.append(rate.cpu_share)
             self._batch_s = rate.seconds / rate.batches
-        one.rates.append(samples_per_s)
-        one.first_batch_s.append(rate.first_s)
-        one.batches += rate.batches
+        configuration.rates.append(samples_per_s)
+        configuration.first_batch_s.append(rate.first_s)
+        configuration.batches += rate.batches
 
     def _foretell(self, slice_s: float) -> None:
         """Say how long it will take, once a batch has been loaded."""
         start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
-            expected_s(one.candidate, self._batch_s, slice_s, start_s, cpus) for one in self.measured
+            expected_s(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
+            for configuration in self.measured
         )
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""

@@ -98,25 +98,25 @@ def watched(
 
 
 def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
-    found = sorted(watching.loaders.values(), key=lambda one: one.waited_s, reverse=True)
-    whole = sum(one.whole_s for one in found)
-    waited = sum(one.waited_s for one in found)
+    slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
+    whole = sum(kind.whole_s for kind in slowest_first)
+    waited = sum(kind.waited_s for kind in slowest_first)
     subjects: list[Subject] = []
     notes: list[str] = []
     further: list[_Loader] = []
-    for one in found:
-        if len(subjects) >= _MOST_LOADERS or (subjects and one.waited_s < _WORTH_WAITING * waited):
-            further.append(one)
+    for kind in slowest_first:
+        if len(subjects) >= _MOST_LOADERS or (subjects and kind.waited_s < _WORTH_WAITING * waited):
+            further.append(kind)
             continue
         try:
-            subject = of_loader(one.loader, one.role)
+            subject = of_loader(kind.loader, kind.role)
         except NotUsable as problem:
-            notes.append(f"{described(one.loader.dataset)} ({one.role}) was not measured: {problem}")
+            notes.append(f"{described(kind.loader.dataset)} ({kind.role}) was not measured: {problem}")
             continue
-        subject.waited_share = one.waited_s / whole if whole > 0 else None
+        subject.waited_share = kind.waited_s / whole if whole > 0 else None
         subjects.append(subject)
     if further:
-        theirs = sum(one.waited_s for one in further)
+        theirs = sum(kind.waited_s for kind in further)
         notes.append(
             f"further loaders ({len(further)}) were not measured: the training waited {theirs:.2f} s for them, of "
             f"{waited:.2f} s in all"

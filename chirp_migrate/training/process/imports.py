@@ -79,12 +79,12 @@ def missing_module(log: str) -> str | None:
     Args:
         log: the last lines of its output, traceback included.
     """
-    found = list(_MISSING.finditer(log))
-    if not found:
+    missing = list(_MISSING.finditer(log))
+    if not missing:
         return None
-    name = found[-1].group(1)
+    name = missing[-1].group(1)
     top = name.partition(".")[0]
-    places = [place for place in _PLACE.finditer(log, 0, found[-1].start()) if "importlib" not in place.group(1)]
+    places = [place for place in _PLACE.finditer(log, 0, missing[-1].start()) if "importlib" not in place.group(1)]
     where = ""
     if places:
         file, line = places[-1].groups()

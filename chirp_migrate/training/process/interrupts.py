@@ -20,16 +20,16 @@ def signals_as_one_interrupt() -> Iterator[None]:
     caught = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        for each in caught:
-            signal.signal(each, signal.SIG_IGN)
+        for number in caught:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = {each: signal.signal(each, interrupt) for each in caught}
+    earlier = {number: signal.signal(number, interrupt) for number in caught}
     try:
         yield
     finally:
-        for each, handler in earlier.items():
-            signal.signal(each, handler)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

@@ -186,8 +186,8 @@ class Child(Generic[_T]):
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._process.pid, self._mark), {"alive": True})
         late.start()
         try:
-            found = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
-            return read_as(found, Message)  # type: ignore[arg-type]
+            message = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
+            return read_as(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
                 self._fail(self._too_long())

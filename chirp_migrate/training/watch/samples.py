@@ -47,15 +47,15 @@ def varying(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
 
     The first three samples are read six times each, fewer where that would take long. Random generators move on.
     """
-    found: set[str] = set()
+    places: set[str] = set()
     until = time.monotonic() + _LONGEST_S
     for index in range(min(_SAMPLES, len(dataset))):
         first = contents(collate(read(dataset, [index])))
         for _ in range(_FETCHES - 1):
-            found |= differing(first, contents(collate(read(dataset, [index]))))
+            places |= differing(first, contents(collate(read(dataset, [index]))))
             if time.monotonic() > until:
-                return found
-    return found
+                return places
+    return places
 
 
 def readable(dataset: Any) -> bool:
@@ -101,7 +101,7 @@ def _inner(dataset: Any) -> Any | None:
     """The first thing a dataset holds that is a dataset, too."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
-    return next((one for one in datasets if hasattr(one, "__getitem__") and hasattr(one, "__len__")), None)
+    return next((inner for inner in datasets if hasattr(inner, "__getitem__") and hasattr(inner, "__len__")), None)
 
 
 def _tensor(array: NDArray[Any]) -> Any:

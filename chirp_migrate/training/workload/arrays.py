@@ -86,10 +86,10 @@ def with_data(sizes: Sizes, path: Path) -> Sizes:
     Raises:
         InvalidData: see :func:`read_arrays`.
     """
-    found = read_arrays(path)
-    classes = len(np.unique(found.labels))
-    samples = min(sizes.samples, len(found.labels))
-    return replace(sizes, samples=samples, shape=found.shape, classes=classes, data=str(path.resolve()))
+    stored = read_arrays(path)
+    classes = len(np.unique(stored.labels))
+    samples = min(sizes.samples, len(stored.labels))
+    return replace(sizes, samples=samples, shape=stored.shape, classes=classes, data=str(path.resolve()))
 
 
 def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -99,11 +99,11 @@ def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many samples of the same class come before each sample."""
-    found = np.empty(len(labels), dtype=np.int64)
+    earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)
-        found[positions] = np.arange(len(positions))
-    return found
+        earlier[positions] = np.arange(len(positions))
+    return earlier
 
 
 def _load(path: Path) -> tuple[NDArray[Any] | None, ...]:

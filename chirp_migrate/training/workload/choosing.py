@@ -40,7 +40,7 @@ def parse_expression(text: str) -> Callable[[str], bool]:
 def _fits(node: ast.expr, name: str) -> bool:
     match node:
         case ast.BoolOp():
-            parts = [_fits(one, name) for one in node.values]
+            parts = [_fits(operand, name) for operand in node.values]
             return all(parts) if isinstance(node.op, ast.And) else any(parts)
         case ast.UnaryOp(op=ast.Not()):
             return not _fits(node.operand, name)
@@ -60,7 +60,7 @@ def chosen(discovery: Discovery, expression: str | None) -> Discovery:
     if expression is None:
         return discovery
     fits = parse_expression(expression)
-    entries = tuple(one for one in discovery.entry_points if fits(one.label))
+    entries = tuple(entry for entry in discovery.entry_points if fits(entry.label))
     if not entries:
         raise UsageProblem(f"-k {expression!r} fits none of {len(discovery.entry_points)} entry points: see --list.")
     return replace(discovery, entry_points=entries)
@@ -76,10 +76,10 @@ def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
     owner, _, method = entry.name.rpartition(".")
     named = model.rpartition(":")[2]
     values = {**{name: str(value) for name, value in options.items()}, "model_class": named, "config": "config"}
-    given = [
+    arguments = [
         f"{name}={values[name]}" if name in values else name
         for name in entry.parameters
         if name in values or name in DATA_PARAMETERS
     ]
-    call = f"{method}({', '.join(given)})"
+    call = f"{method}({', '.join(arguments)})"
     return f"{owner}({named}, {sizes.classes}, config).{call}" if owner else call

@@ -76,17 +76,17 @@ def _synthetic(sizes: Sizes) -> TrainingData:
 
 def _stored(sizes: Sizes, path: Path) -> TrainingData:
     """``sizes.samples`` of the user's samples, as evenly over the classes as they allow, values as they are stored."""
-    found = read_arrays(path)
-    labels = np.unique(found.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    stored = read_arrays(path)
+    labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
     chosen = choose(labels, sizes.samples)
-    features = torch.from_numpy(np.ascontiguousarray(found.features[chosen], dtype=np.float32))
+    features = torch.from_numpy(np.ascontiguousarray(stored.features[chosen], dtype=np.float32))
     labels = labels[chosen]
-    if found.authors is not None:
-        authors = np.unique(found.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
-    if found.authors is None or authors.max() + 1 < 2 * sizes.folds:
+    if stored.authors is not None:
+        authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
         # Too few of them to split by: dealt out within each class, so that every author meets every class.
         authors = occurrences(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
-    return _split(features.reshape(-1, *found.shape), torch.from_numpy(labels), authors, sizes.folds)
+    return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 
 def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
