@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,14 @@ else:
 
 __all__ = ["TuneConfig", "read_config"]
 
-_SUFFIXES = ".yaml, .yml, .toml or .json"
+
+def _yaml(text: str) -> Any:
+    return importlib.import_module("yaml").safe_load(text)
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    ".yaml": _yaml, ".yml": _yaml, ".toml": tomllib.loads, ".json": json.loads,
+}  # fmt: skip
 _SECTIONS = ("data", "training", "system")
 _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", "prefetch_factor", 1))
 
@@ -55,23 +62,22 @@ def read_config(path: Path) -> TuneConfig:
     Raises:
         UsageProblem: it cannot be read, is of no known kind, is no mapping of sections, or has a wrong number.
     """
-    suffix = path.suffix.lower()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageProblem(f"{path} cannot be read ({reason}): give --config the file of your training.") from None
+    suffix = path.suffix.lower()
+    if suffix not in _READ:
+        raise UsageProblem(
+            f"{path} is of no known kind: give --config a file that ends in .yaml, .yml, .toml or .json."
+        )
     try:
-        if suffix in (".yaml", ".yml"):
-            values: Any = _yaml(path).safe_load(text)
-        elif suffix == ".toml":
-            values = tomllib.loads(text)
-        elif suffix == ".json":
-            values = json.loads(text)
-        else:
-            raise UsageProblem(f"{path} is of no known kind: give --config a file that ends in {_SUFFIXES}.")
-    except UsageProblem:
-        raise
+        values = _READ[suffix](text)
+    except ImportError:
+        raise UsageProblem(
+            f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
+        ) from None
     except Exception as error:  # PyYAML's errors are no ValueError, and the others' are
         problem = " ".join(str(error).split())
         raise UsageProblem(f"{path} is no valid {suffix[1:].upper()} ({problem}): correct it.") from None
@@ -92,12 +98,3 @@ def _whole(path: Path, sections: Mapping[str, Any], section: str, key: str, leas
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least):
         return value
     raise UsageProblem(f"{path}: {section}.{key} is {value!r}: it must be a whole number of at least {least}.")
-
-
-def _yaml(path: Path) -> Any:
-    try:
-        return importlib.import_module("yaml")
-    except ImportError:
-        raise UsageProblem(
-            f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
-        ) from None
