@@ -7,13 +7,13 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
-from chirp_migrate.analysis.dataflow.closures import Capture, is_read
+from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.signatures import check_annotations, is_ours, stays
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_docstring
+from chirp_migrate.syntax.queries import dotted, is_docstring, is_read
 from chirp_migrate.syntax.scopes import Kind
 
 #: Decorators that make another method, and keep nothing that classes of several calls would share.

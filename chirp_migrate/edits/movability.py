@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
-from chirp_migrate.analysis.dataflow.closures import Capture, mentions
+from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own
+from chirp_migrate.syntax.queries import dotted, find_own, is_read
 from chirp_migrate.syntax.scopes import Scope
 
 #: Names whose meaning depends on the function, or the class, they stand in.
@@ -101,7 +101,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
         if name in outer.bindings:
             return False
         outer = outer.parent
-    owners = (module.scopes.lookup(name, one) for one in mentions(module, name))
-    is_read = any(one is None or isinstance(one[0].node, cst.Module) for one in owners)
+    reads = (one for one in module.named(name) if is_read(module, one))
+    used = any(module.scopes.lookup(name, one) is None for one in reads)
     elsewhere = project.imported_elsewhere(module, name) or is_replaced(module, project, name)
-    return not is_read and not module.scopes.is_builtin(name) and not elsewhere
+    return not used and not module.scopes.is_builtin(name) and not elsewhere

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.analysis.dataflow.onlookers import is_settled
 from chirp_migrate.edits.move_definition import NotMovable, whole_span
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name
+from chirp_migrate.syntax.queries import dotted, is_name, is_read
 from chirp_migrate.syntax.scopes import Kind
 
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)

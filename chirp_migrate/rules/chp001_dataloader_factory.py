@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_read
 from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
@@ -27,6 +26,7 @@ from chirp_migrate.rules.api import (
     dotted,
     find_in,
     is_integer,
+    is_read,
     runtime,
 )
 

@@ -120,8 +120,10 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
     while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
         child, parent = parent, module.parents[parent]
     match parent:
-        case cst.Attribute(attr=label) | cst.Arg(keyword=label) if label is child:
+        case cst.Attribute(attr=label) | cst.Arg(keyword=label) | cst.MatchKeywordElement(key=label) if label is child:
             return Mention.LABEL
+        case cst.Attribute() if _is_imported(module, parent):
+            return Mention.DECLARED
         case cst.AssignTarget():
             return Mention.BOUND
         case cst.AsName():
@@ -135,13 +137,24 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
             return Mention.CHANGED
         case cst.Param() | cst.FunctionDef() | cst.ClassDef() if parent.name is child:
             return Mention.DECLARED
-        case cst.ImportAlias():
+        case cst.ImportAlias() | cst.ImportFrom():
             return Mention.DECLARED
         case cst.NameItem():
             return Mention.SHARED
         case cst.Del():
             return Mention.DELETED
     return Mention.READ
+
+
+def _is_imported(module: Module, node: cst.CSTNode) -> bool:
+    while isinstance(node, cst.Attribute):
+        node = module.parents[node]
+    return isinstance(node, cst.ImportAlias | cst.ImportFrom)
+
+
+def is_read(module: Module, name: cst.CSTNode) -> bool:
+    """Whether a name, or an attribute, needs the value that it has where it stands, if only to change or delete it."""
+    return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.queries import Mention, is_read, mention
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
 
@@ -42,7 +43,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     for part in parts:
         around = {one for one in module.ancestors(part) if getattr(one, "body", None) is not part}
         for node in walk(part):
-            if not isinstance(node, cst.Name) or not _is_mention(module, node):
+            if not isinstance(node, cst.Name) or not is_read(module, node):
                 continue
             owner = module.scopes.lookup(node.value, node)
             if owner is not None and owner[0].node in around and not isinstance(owner[0].node, cst.Module):
@@ -50,40 +51,11 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     return found
 
 
-def mentions(module: Module, name: str) -> list[cst.Name]:
-    """Every place where ``name`` stands for a variable, whichever one: reads, targets and ``del``, no definitions."""
-    return module.once(_all_mentions).get(name, [])
-
-
-def _all_mentions(module: Module) -> dict[str, list[cst.Name]]:
-    index: dict[str, list[cst.Name]] = {}
-    for node in module.find(cst.Name):
-        if _is_mention(module, node):
-            index.setdefault(node.value, []).append(node)
-    return index
-
-
 def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Where the variable ``name`` of ``scope`` is mentioned, also in the functions inside it."""
-    owners = ((node, module.scopes.lookup(name, node)) for node in mentions(module, name))
+    """Where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
+    reads = (node for node in module.named(name) if is_read(module, node))
+    owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner[0] is scope]
-
-
-def _is_mention(module: Module, node: cst.Name) -> bool:
-    if not is_read(module, node):
-        return False
-    parent = module.parents[node]
-    while isinstance(parent, cst.Attribute):
-        parent = module.parents[parent]
-    return not isinstance(parent, cst.ImportAlias | cst.ImportFrom | cst.MatchKeywordElement)
-
-
-def is_variable(module: Module, name: cst.CSTNode) -> bool:
-    """Whether a name node is a variable, not an attribute or keyword of the same spelling."""
-    parent = module.parents[name]
-    if isinstance(parent, cst.Attribute):
-        return parent.value is name
-    return not (isinstance(parent, cst.Arg) and parent.keyword is name)
 
 
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
@@ -97,15 +69,5 @@ def uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Nam
     return [
         one
         for one in module.named(name)
-        if is_variable(module, one) and not within.isdisjoint((one, *module.ancestors(one)))
+        if mention(module, one) is not Mention.LABEL and not within.isdisjoint((one, *module.ancestors(one)))
     ]
-
-
-def is_read(module: Module, name: cst.Name | cst.Attribute) -> bool:
-    """Whether a name node is a variable being read (not an attribute, a keyword or a target)."""
-    parent = module.parents[name]
-    if not is_variable(module, name):
-        return False
-    if isinstance(parent, cst.Param | cst.FunctionDef | cst.ClassDef):
-        return parent.name is not name
-    return not isinstance(parent, cst.AssignTarget | cst.NameItem | cst.ImportAlias | cst.AsName)

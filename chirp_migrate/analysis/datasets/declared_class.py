@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Evaluator,
@@ -33,7 +32,7 @@ from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_on_self, names_bound, only_methods
+from chirp_migrate.syntax.queries import Mention, is_on_self, mention, names_bound, only_methods
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -139,7 +138,7 @@ class _DeclaredReader:
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
         for found in find_in(method.body, cst.Name):
             owner = self._module.scopes.lookup(found.value, found)
-            if not is_variable(self._module, found) or (owner is not None and owner[0].node is method):
+            if mention(self._module, found) is Mention.LABEL or (owner is not None and owner[0].node is method):
                 continue
             names = self._project.resolved_names(self._module, found)
             if not names or not names <= clear:

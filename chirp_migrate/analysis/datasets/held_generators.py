@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, method_called, names_bound, own_nodes
+from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, names_bound, own_nodes
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -144,7 +143,9 @@ def _reseeded(state: DatasetState, attribute: str) -> bool:
 def _reads_global(module: Module, method: Method, name: str) -> bool:
     if method.module is not module or name in names_bound(method.function):
         return False
-    return any(is_name(node, name) and is_variable(module, node) for node in walk(method.function.body))
+    return any(
+        is_name(node, name) and mention(module, node) is not Mention.LABEL for node in walk(method.function.body)
+    )
 
 
 def _reassigned(module: Module, name: str) -> bool:

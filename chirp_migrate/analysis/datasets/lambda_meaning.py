@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.onlookers import (
     calls_of,
     gives_more,
@@ -23,7 +22,7 @@ from chirp_migrate.analysis.dataflow.onlookers import (
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_integer, is_name
+from chirp_migrate.syntax.queries import Mention, dotted, is_integer, is_name, mention
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLE = Name("<sample>")
@@ -88,7 +87,7 @@ def _means_the_same_early(module: Module, project: Project, node: cst.Lambda) ->
         return False
     if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
-    names = (one for one in find_in(node.body, cst.Name) if is_variable(module, one))
+    names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
     return all(_is_settled(module, project, node, one.value, one) for one in names)
 
 

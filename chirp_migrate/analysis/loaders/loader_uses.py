@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
 from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
@@ -18,6 +17,8 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, mention
 from chirp_migrate.syntax.scopes import Scope
 
+#: What a name can be without being used.
+_NO_USE = (Mention.LABEL, Mention.BOUND, Mention.DECLARED)
 #: Functions that look at a class and make nothing of it.
 _LOOKS = re.compile(
     r"builtins\.(isinstance|issubclass|hasattr|getattr|repr|str|id|type|super|dir|vars|print|hash)"
@@ -145,8 +146,8 @@ def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
 def _only_called(module: Module, scope: Scope, name: str) -> bool:
     reads = []
     for one in module.named(name):
-        found = module.scopes.lookup(name, one) if is_variable(module, one) else None
-        if found is not None and found[0] is scope and mention(module, one) not in (Mention.BOUND, Mention.DECLARED):
+        found = module.scopes.lookup(name, one) if mention(module, one) not in _NO_USE else None
+        if found is not None and found[0] is scope:
             reads.append(one)
     return bool(reads) and all(isinstance(module.parents[one], cst.Call) for one in reads)
 

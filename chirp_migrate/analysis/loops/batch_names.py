@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import Mention, mention
+from chirp_migrate.syntax.queries import is_read
 
 #: What reads a tensor or its container and keeps no view of it.
 _READS = re.compile(
@@ -21,7 +21,6 @@ _READS = re.compile(
 )
 _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
 
-_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 #: Where in a batch a value lies: keys and positions as they are written, ``*`` for "some".
 Path = tuple[str, ...]
@@ -63,7 +62,7 @@ class Batch(LoopNames[Path | None]):
         begin = self._module.span(inner[-1] if inner else statement)[0]
         stored = self._stored(call, path)
         for name in walk(self._loop.body):
-            if not isinstance(name, cst.Name) or name.value in stored or mention(self._module, name) not in _USED:
+            if not isinstance(name, cst.Name) or name.value in stored or not is_read(self._module, name):
                 continue
             place = self._module.span(name)[0]
             if start <= place < end:

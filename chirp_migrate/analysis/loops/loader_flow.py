@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
+from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
@@ -200,11 +200,9 @@ class _Following:
             shared = scope is module.scopes.module and self._project.imported_elsewhere(module, target.value)
             if shared or target.value in scope.elsewhere:
                 self._end(f"other code may use `{target.value}`, too")
-            for name in module.named(target.value):
-                if is_variable(module, name) and mention(module, name) is Mention.READ:
-                    owner = module.scopes.lookup(name.value, name)
-                    if owner is not None and owner[0] is scope:
-                        self.value(way, name)
+            for name in reads_of(module, target.value, scope):
+                if mention(module, name) is Mention.READ:
+                    self.value(way, name)
         elif isinstance(target, cst.Attribute) and dotted(target) == f"self.{target.attr.value}":
             self._kept(way + ByAttribute(way.module), target)
         else:

@@ -20,7 +20,6 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import is_variable
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
@@ -250,7 +249,7 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
         raise NotProven(f"`{name}` is added to in several ways")
     added = {one.statement for one in sums}
     is_set = False
-    for use in (one for one in module.named(name) if is_variable(module, one)):
+    for use in (one for one in module.named(name) if mention(module, one) is not Mention.LABEL):
         owner = module.scopes.lookup(name, use)
         if owner is None or owner[0] is not scope:
             continue
