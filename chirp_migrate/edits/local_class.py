@@ -15,7 +15,7 @@ from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds, is_name, is_super, methods_of, names_bound
+from chirp_migrate.syntax.queries import holds, is_name, is_super, methods_of
 
 #: Bases without a constructor that would have to be called.
 _BARE = re.compile(
@@ -122,7 +122,7 @@ class LocalClass:
                 raise NotMovable("the constructor of its base class would have to be called")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("its constructor is written in one line")
-        elif any(one.name in names_bound(self.init, nested=True) for one in self.values):
+        elif self.module.scopes.names_bound(self.init, nested=True) & {one.name for one in self.values}:
             raise NotMovable("its constructor has a name of its own for what another method captures")
 
     def _check_reads(self, captured: Capture) -> None:

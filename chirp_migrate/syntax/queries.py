@@ -173,14 +173,6 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     return methods
 
 
-def target_names(target: cst.CSTNode) -> set[str]:
-    """Names that an assignment to ``target`` binds, also as parts of tuples and lists."""
-    if isinstance(target, cst.Name):
-        return {target.value}
-    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-    return {name for part in parts for name in target_names(part.value)}
-
-
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
     """What a call gives by keyword."""
     return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
@@ -196,31 +188,6 @@ def assigned_pairs(
             yield from assigned_pairs(one.value, other.value)
     else:
         yield target, value
-
-
-def names_bound(scope: cst.FunctionDef | cst.ClassDef, *, nested: bool = False) -> set[str]:
-    """Names that a function or class binds, parameters and those of comprehensions included.
-
-    ``nested``: also those that the functions and classes inside it bind.
-    """
-    bound = set(parameters(scope))
-    for node in walk(scope) if nested else own_nodes(scope.body):
-        match node:
-            case cst.Param():
-                bound.add(node.name.value)
-            case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
-                bound |= target_names(node.target)
-            case cst.AsName():
-                bound |= target_names(node.name)
-            case cst.MatchAs(name=cst.Name(value=name)) | cst.MatchStar(name=cst.Name(value=name)):
-                bound.add(name)
-            case cst.MatchMapping(rest=cst.Name(value=name)):
-                bound.add(name)
-            case cst.ImportAlias(asname=None):
-                bound.add(node.evaluated_name.partition(".")[0])
-            case cst.FunctionDef() | cst.ClassDef() if node is not scope:
-                bound.add(node.name.value)
-    return bound
 
 
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:

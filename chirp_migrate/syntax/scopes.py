@@ -182,6 +182,20 @@ class Scopes:
         """Whether a function, class or comprehension binds ``name``."""
         return any(name in one.bindings or name in one.elsewhere for one in self._scopes.values() if one.parent)
 
+    def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
+        """Names that a function or class binds, parameters and those of comprehensions included.
+
+        ``nested``: also those that the functions and classes inside it bind.
+        """
+        names: set[str] = set()
+        for scope in self._scopes.values():
+            around: Scope | None = scope
+            while around and around.node is not node:
+                around = around.parent if nested or isinstance(around.node, _COMPREHENSIONS) else None
+            if around:
+                names.update(scope.bindings, scope.elsewhere)
+        return names
+
     def is_builtin(self, name: str) -> bool:
         """Whether a name that nothing binds is one of Python's own."""
         return name in _BUILTINS

@@ -32,7 +32,7 @@ from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_on_self, mention, names_bound, only_methods
+from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -240,7 +240,7 @@ def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Eva
         definition = owner[1][0].node
         if not isinstance(definition, cst.FunctionDef):
             return None
-        own = names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
+        own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
         # Inside, such a name has no value yet where it is read first; outside, it is another one.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, 
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, names_bound, own_nodes
+from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, own_nodes
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -141,7 +141,7 @@ def _reseeded(state: DatasetState, attribute: str) -> bool:
 
 
 def _reads_global(module: Module, method: Method, name: str) -> bool:
-    if method.module is not module or name in names_bound(method.function):
+    if method.module is not module or name in module.scopes.names_bound(method.function):
         return False
     return any(
         is_name(node, name) and mention(module, node) is not Mention.LABEL for node in walk(method.function.body)

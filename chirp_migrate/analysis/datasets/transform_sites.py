@@ -23,7 +23,6 @@ from chirp_migrate.syntax.queries import (
     method_called,
     methods_of,
     names_below,
-    names_bound,
     own_nodes,
     parameters,
 )
@@ -77,7 +76,7 @@ class SampleTransforms:
         if not all(resolves_to(self._module, base.value, BASE, self._project) for base in self._definition.bases):
             return
         for method in (self._methods[name] for name in self._running):
-            local = names_bound(method) - {"self"}
+            local = self._module.scopes.names_bound(method) - {"self"}
             found = {node for node in find_own(method.body, cst.Call) if self._makes(node)}
             outermost = (call for call in found if not found.intersection(self._around(call, method)))
             for call in sorted(outermost, key=lambda one: self._module.span(one)[0]):
@@ -107,7 +106,7 @@ class SampleTransforms:
         self._check_class(method)
         self._check_init()
         names = {one.value for one in find_in(call, cst.Name)} - {"self"}
-        shadowed = names_bound(self.init) & (names - attributes)
+        shadowed = module.scopes.names_bound(self.init) & (names - attributes)
         if shadowed:
             raise NotOnce(f"`{min(shadowed)}` means something else in `__init__`")
         conditional = any(isinstance(one, _CONDITIONS) for one in self._around(call, method))
