@@ -19,13 +19,13 @@ from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Kept, Member, Returned, step_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.movability import check_body, check_values
+from chirp_migrate.edits.movability import check_body, check_values, stays
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.edits.signatures import parameter_edits, stays
 from chirp_migrate.plans.plan import Edit, Import
+from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name
+from chirp_migrate.syntax.queries import is_name, parameters
 
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
@@ -256,10 +256,20 @@ class Lifted:
 
     def parameters(self) -> list[Edit]:
         """Edits of its parameters: those whose values are bound stand first, where no caller can give others."""
+        module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
             first.append("/")
-        return parameter_edits(self.module, self.node, self.bound, (), ", ".join(first))
+        start = module.span(self.node.params)[0]
+        edits = [Edit(start, start, ", ".join(first) + (", " if own else ""))] if first else []
+        for one in self.bound:
+            named = one.name if one.annotation is None else one.annotation.annotation
+            edits.append(Edit(move.whole_span(module, named)[1], move.whole_span(module, one.default or named)[1], ""))
+        return edits
+
+    def parameter_text(self) -> str:
+        """The text of its parameters with these edits."""
+        return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
         """Edits that put its new definition in its place."""

@@ -9,8 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import base_names
 from chirp_migrate.analysis.qualified_names import DATASET
-from chirp_migrate.edits.import_time import check_class
-from chirp_migrate.edits.movability import check_body, check_values
+from chirp_migrate.edits.movability import check_body, check_class, check_values
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
 from chirp_migrate.edits.statements import is_dispensable
 from chirp_migrate.syntax.module import Module, find_in
@@ -59,6 +58,11 @@ class LocalClass:
         """The method in whose body a name is read."""
         around = set(self.module.ancestors(read))
         return next((one for one in self.methods if one.body in around), None)
+
+    def indent_of(self, method: cst.FunctionDef) -> str:
+        """Indentation of a method when the class has moved."""
+        own, old = (self.module.indentation(self.module.span(one)[0]) for one in (method, self.node))
+        return own.removeprefix(old)
 
     def check(self) -> None:
         """See that it can move, and objects keep what it takes along.

@@ -1,26 +1,36 @@
-"""What keeps a function from being moved out of the functions and classes around it."""
+"""What keeps a definition from being moved out of the functions and classes around it.
+
+At the top of the module it is made when that is imported: its bases, decorators, defaults and annotations have to be
+the same by then.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
+from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.onlookers import is_replaced
+from chirp_migrate.analysis.dataflow.onlookers import is_replaced, is_settled
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_read
-from chirp_migrate.syntax.scopes import Scope
+from chirp_migrate.syntax.queries import dotted, find_own, is_name, is_read, parameters
+from chirp_migrate.syntax.scopes import Binding, Kind, Scope
 
 #: Names whose meaning depends on the function, or the class, they stand in.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 #: Files in which pytest looks for tests.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
+#: Decorators that make another method, and keep nothing that classes of several calls would share.
+_DECORATORS = re.compile(
+    r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
+    r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
+)
+_CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
 def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
@@ -68,17 +78,155 @@ def check_values(module: Module, node: cst.CSTNode, captured: Iterable[Capture])
     """
     captured = list(captured)
     for one in captured:
-        for binding in one.bindings:
-            holder = module.parents.get(binding.node)
-            value = getattr(holder if isinstance(binding.node, cst.AssignTarget) else binding.node, "value", None)
-            if isinstance(binding.node, cst.FunctionDef | cst.ClassDef):
-                kind = "class" if isinstance(binding.node, cst.ClassDef) else "function"
-                raise NotMovable(f"it uses the local {kind} `{one.name}`, which would have to move first")
-            if isinstance(value, cst.Lambda):
-                raise NotMovable(f"it uses the lambda `{one.name}`, which would have to move first")
+        for kind in (_local_kind(module, binding) for binding in one.bindings):
+            if kind is not None:
+                raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
     problem = early_binding_problem(module, node, captured)
     if problem is not None:
         raise NotMovable(problem)
+
+
+def _local_kind(module: Module, binding: Binding) -> str | None:
+    """What cannot be pickled by where it is defined, if that is what a name is bound to."""
+    match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
+        case cst.FunctionDef():
+            return "local function"
+        case cst.ClassDef():
+            return "local class"
+        case cst.Assign(value=value) | cst.AnnAssign(value=value) | cst.NamedExpr(value=value):
+            return "lambda" if isinstance(value, cst.Lambda) else None
+    return None
+
+
+def stays(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
+    """Whether a default is the same thing when it is evaluated at ``offset`` of the module, on import, instead."""
+    if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
+        return True
+    if isinstance(default, cst.UnaryOperation):
+        return stays(module, project, default.expression, offset)
+    if isinstance(default, cst.Tuple):
+        return all(stays(module, project, one.value, offset) for one in default.elements)
+    path = dotted(default) or ""
+    first, dot, _ = path.partition(".")
+    owner = module.scopes.lookup(first, default)
+    if owner is None:
+        return not dot and module.scopes.is_builtin(first)
+    scope, places = owner
+    # An attribute may have another value by then, but for those of other packages' modules.
+    fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
+    return fixed and isinstance(scope.node, cst.Module) and is_settled(module, project, path, places, offset)
+
+
+def _is_ours(module: Module, project: Project, qualified: str) -> bool:
+    """Whether an import is one of the project's own: such a module may not be imported to its end by then."""
+    return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
+
+
+def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> None:
+    """See that the annotations of a function can be evaluated at ``offset`` of the module.
+
+    Raises:
+        NotMovable: they use a name that has no value there.
+    """
+    if any(_postpones_annotations(one) for one in module.find(cst.ImportFrom)):
+        return
+    annotations = [node.returns, *(one.annotation for one in parameters(node).values())]
+    written = [one for one in annotations if one is not None]
+    if any(find_in(one, cst.Call) for one in written):
+        raise NotMovable("its annotations call something")
+    for name, owner in _names_read(module, *written):
+        if owner is None:
+            known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
+        else:
+            places = [module.span(one.node)[0] for one in owner[1]]
+            known = isinstance(owner[0].node, cst.Module) and min(places) < offset
+        if not known:
+            raise NotMovable(f"its annotations use `{name}`, which the module does not define above it")
+
+
+def _postpones_annotations(statement: cst.ImportFrom) -> bool:
+    aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
+    return is_name(statement.module, "__future__") and any(is_name(one.name, "annotations") for one in aliases)
+
+
+def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, tuple[Scope, list[Binding]] | None]]:
+    """Names that are read in expressions, each with what binds it."""
+    for name in (name for one in expressions for name in find_in(one, cst.Name)):
+        if is_read(module, name):
+            yield name.value, module.scopes.lookup(name.value, name)
+
+
+def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
+    """See that a class can be made at ``offset`` of the module, when that is imported.
+
+    Its body may only define methods and constants; its bases, and what its methods have for decorators, defaults and
+    annotations, must be known there. An attribute of a module of the backend may not be: modules that import each
+    other are imported half at first.
+
+    Raises:
+        NotMovable: something is not known then, or might be something else.
+    """
+    for base in node.bases:
+        if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
+            raise NotMovable("its base class would be made when the module is imported")
+        _check_known(module, project, base.value, offset)
+    for statement in node.body.body:
+        if isinstance(statement, cst.FunctionDef):
+            for decorator in statement.decorators:
+                _check_known(module, project, decorator.decorator, offset)
+                _check_decorator(module, project, decorator.decorator, offset)
+            check_annotations(module, statement, offset)
+            for name, parameter in parameters(statement).items():
+                if not stays(module, project, parameter.default, offset):
+                    raise NotMovable(f"the default of `{name}` would be made when the module is imported")
+        elif not _is_constant(module, project, statement, offset):
+            raise NotMovable("its body does more than define methods, and would when the module is imported")
+
+
+def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
+    """See that a decorator only changes the method: others may do more, then once instead of in each call."""
+    given = node.args if isinstance(node, cst.Call) else ()
+    called = node.func if isinstance(node, cst.Call) else node
+    known = all(_DECORATORS.fullmatch(name) for name in project.resolved_names(module, called))
+    if not known or not all(stays(module, project, one.value, offset) for one in given):
+        raise NotMovable("a decorator in it may keep something, for all calls when it is at module level")
+
+
+def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
+    """Whether a statement of a class does nothing, or names what is the same at ``offset`` of the module."""
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    for small in statement.body:
+        match small:
+            case cst.Pass() | cst.Expr(value=cst.Ellipsis() | cst.SimpleString() | cst.ConcatenatedString()):
+                continue
+            case cst.Assign(value=value) if stays(module, project, value, offset):
+                continue
+        return False
+    return True
+
+
+def _check_known(module: Module, project: Project, expression: cst.BaseExpression, offset: int) -> None:
+    for name, owner in _names_read(module, expression):
+        if owner is None:
+            if not module.scopes.is_builtin(name) and not module.scopes.stars:
+                raise NotMovable(f"the module does not define `{name}`")
+            continue
+        if not isinstance(owner[0].node, cst.Module):
+            continue  # of the function: told of elsewhere
+        imported = {one.qualified for one in owner[1]}
+        # Imported again, it is the same; otherwise what stands further down may make it another.
+        decisive = min if len(imported) == 1 and imported != {""} else max
+        if decisive(module.span(one.node)[0] for one in owner[1]) >= offset:
+            raise NotMovable(f"`{name}` is defined further down in the module")
+        if not has_value(module, module.top_level_statement(expression), Capture(name, *owner)):
+            raise NotMovable(f"`{name}` may not be defined when the module is imported")
+        path = dotted(expression) or name
+        if is_replaced(module, project, path):
+            raise NotMovable(f"other code gives `{path}` a value after the module is imported")
+        ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner[1])
+        if path.startswith(f"{name}.") and ours:
+            raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 
 
 def outer_name(module: Module, node: cst.CSTNode) -> str:

@@ -79,8 +79,7 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
 
 
 def _above(module: Module, statement: cst.CSTNode) -> int:
-    decorators = statement.decorators if isinstance(statement, cst.FunctionDef | cst.ClassDef) else ()
-    return _with_comments(module, module.line_start(module.span(decorators[0] if decorators else statement)[0]), "")
+    return _with_comments(module, module.line_start(module.statement_start(statement)), "")
 
 
 def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
@@ -97,7 +96,7 @@ def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
     """Lines of a definition, the comments straight above it and those at the end of its body included."""
-    first = module.span(node.decorators[0] if node.decorators else node)[0]
+    first = module.statement_start(node)
     indent = module.indentation(first)
     start = _with_comments(module, module.line_start(first), indent)
     end = at = module.line_end(module.span(node)[1] - 1)
@@ -143,22 +142,35 @@ def moved(module: Module, span: tuple[int, int], indent: str, edits: Iterable[Ed
     start, end = span
     edits = list(edits)
     old = module.indentation(start)
-    strings = [module.span(one) for one in module.find(cst.SimpleString, cst.FormattedString)]
-    documented = _docstring_lines(module, span, old)
-    at = start
-    while at < end:
+    held = module.once(lines_in_strings) - _docstring_lines(module, span, old)
+    for at in (one for one in (start, *module.lines_inside(start, end)) if one not in held):
         line = module.text[at : module.line_end(at)]
-        held = at not in documented and any(first < at < last for first, last in strings)
-        held = held or any(one.start < at < one.end for one in edits)
-        if line.strip() and line.startswith(old) and not held:
+        if line.strip() and line.startswith(old) and not any(one.start < at < one.end for one in edits):
             edits.append(Edit(at, at + len(old), indent))
-        at = module.line_end(at)
     text = edited(module.text, (start, end), edits)
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
         raise NotMovable("its lines cannot be moved as a block") from None
     return text
+
+
+def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
+    """An expression as written, to be returned by a line with ``indent``: its further lines move with the first one,
+    but for those in strings.
+    """
+    start, end = whole_span(module, node)
+    lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
+    widths = {at: len(module.indentation(at)) for at in lines if "\t" not in module.indentation(at)}
+    column = start - module.line_start(start)
+    if not widths:
+        return module.text[start:end]
+    if min(widths.values()) > column:
+        shift = len(f"{indent}return ") - column
+    else:
+        shift = len(indent) - min(*widths.values(), len(module.indentation(start)))
+    edits = (Edit(at, at + width, " " * max(0, width + shift)) for at, width in widths.items())
+    return edited(module.text, (start, end), edits)
 
 
 def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
@@ -168,51 +180,42 @@ def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
     return module.span(left[0])[0] if left else start, module.span(right[-1])[1] if right else end
 
 
-def in_string(module: Module, offset: int) -> bool:
-    """Whether the line that starts at ``offset`` starts inside a string."""
-    return any(
-        start < offset < end for start, end in map(module.span, module.find(cst.SimpleString, cst.FormattedString))
-    )
+def lines_in_strings(module: Module) -> set[int]:
+    """Starts of the lines that begin inside a string."""
+    strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
+    return {at for start, end in strings for at in module.lines_inside(start, end)}
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
     """Starts of lines in the docstrings within ``span`` that are indented like the code around them."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
-        first = node.body.body[0] if isinstance(node.body, cst.IndentedBlock) and node.body.body else None
-        if first is None or not span[0] <= module.span(node)[0] < span[1]:
-            continue
-        match first:
-            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]):
-                start, end = module.span(first)
-                lines = [at for at in module.line_starts if start < at < end]
+        match next(iter(node.body.body), None):
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.SimpleString())]) as first if (
+                span[0] <= module.span(node)[0] < span[1]
+            ):
+                lines = module.lines_inside(*module.span(first))
                 texts = [module.text[at : module.line_end(at)] for at in lines]
                 if all(not text.strip() or text.startswith(indent) for text in texts):
                     found.update(lines)
     return found
 
 
-def import_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Iterable[str]) -> list[Edit]:
-    """Put import lines at the start of a function whose definition moves to indentation ``indent``."""
-    lines = list(lines)
+def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
+    """Put lines at the start of a function whose definition moves to indentation ``indent``, behind its docstring."""
     if not lines:
-        return []
+        return
+    body = node.body.body
+    first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     if not isinstance(node.body, cst.IndentedBlock):
-        start = module.span(node.body.body[0])[0]
-        return [Edit(start, start, "".join(f"{line}; " for line in lines))]
-    first = statement_after_docstring(node)
-    decorators = first.decorators if isinstance(first, cst.FunctionDef | cst.ClassDef) else ()
-    offset = module.line_start(module.span(decorators[0] if decorators else first)[0])
-    inner = module.indentation(offset)
-    start = _with_comments(module, offset, inner)
-    inner = indent + inner.removeprefix(module.indentation(module.span(node)[0]))
-    return [Edit(start, start, "".join(f"{inner}{line}{module.newline}" for line in lines))]
-
-
-def statement_after_docstring(function: cst.FunctionDef) -> cst.CSTNode:
-    """First statement of a function that is not its docstring (the docstring when there is nothing else)."""
-    body = list(function.body.body)
-    return body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
+        start = module.span(first)[0]
+        yield Edit(start, start, "".join(f"{line}; " for line in lines))
+        return
+    offset = module.line_start(module.statement_start(first))
+    old = module.indentation(offset)
+    start = _with_comments(module, offset, old)
+    new = indent + old.removeprefix(module.indentation(module.span(node)[0]))
+    yield Edit(start, start, "".join(f"{new}{line}{module.newline}" for line in lines))
 
 
 def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations
-from chirp_migrate.edits import movability, signatures
+from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import DATASET, Edit, Module, Outline, Project, Proposal, Rule, Safety, inherits
+from chirp_migrate.rules.api import (
+    DATASET,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    inherits,
+    parameters,
+)
 
 
 class LocalDatasetClass(Rule):
@@ -141,24 +152,38 @@ def _handed_in(local: LocalClass) -> Iterator[Edit]:
                 yield Edit(*module.span(read), f"self.{KEPT}{one.name}")
     if not names:
         return
-    old = module.indentation(module.span(local.node)[0])
+    keeping = [f"self.{KEPT}{name} = {name}" for name in names]
     if init is not None:
-        first = module.line_start(module.span(move.statement_after_docstring(init))[0])
-        inner = module.indentation(first).removeprefix(old)
-        yield from signatures.parameter_edits(module, init, [], names)
-        lines = [f"{inner}self.{KEPT}{name} = {name}" for name in names]
-    else:
-        first = move.definition_range(module, local.methods[0])[0]
-        step = module.indentation(module.span(local.methods[0])[0]).removeprefix(old)
-        lines = [f"{step}def __init__(self, *, {', '.join(names)}):"]
-        lines += [*(f"{step}{module.tree.default_indent}self.{KEPT}{name} = {name}" for name in names), ""]
+        yield _keyword_parameters(module, init, names)
+        yield from move.opening_edits(module, init, local.indent_of(init), keeping)
+        return
+    first, step = move.definition_range(module, local.methods[0])[0], local.indent_of(local.methods[0])
+    inner = step + module.tree.default_indent
+    lines = [f"{step}def __init__(self, *, {', '.join(names)}):", *(inner + line for line in keeping), ""]
     yield Edit(first, first, "".join(line + module.newline for line in lines))
+
+
+def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequence[str]) -> Edit:
+    """Put keyword-only parameters behind the others."""
+    own = function.params
+    if own.star_kwarg is not None:
+        raise NotMovable("its `**` parameter would take the values that are bound to it")
+    pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
+    end = module.span(own)[0]
+    for piece in pieces:
+        if isinstance(piece, cst.ParamSlash):
+            end = module.span(piece)[0] + 1
+        elif isinstance(piece, cst.Param):
+            annotation = piece.annotation.annotation if piece.annotation is not None else None
+            end = move.whole_span(module, piece.default or annotation or piece.name)[1]
+    takes_more = own.kwonly_params or isinstance(own.star_arg, cst.Param)
+    words = ", ".join(names if takes_more else ["*", *names])
+    return Edit(end, end, f", {words}" if parameters(function) else words)
 
 
 def _imported(local: LocalClass) -> Iterator[Edit]:
     """Edits that repeat imports of the function in the methods that use them."""
-    module, old = local.module, local.module.indentation(local.module.span(local.node)[0])
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
-        indent = module.indentation(module.span(method)[0]).removeprefix(old)
-        yield from move.import_edits(module, method, indent, move.import_lines(module, used))
+        lines = move.import_lines(local.module, used)
+        yield from move.opening_edits(local.module, method, local.indent_of(method), lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 import libcst as cst
@@ -12,7 +13,6 @@ from chirp_migrate.analysis.dataflow.worker_escape import Destinations, lambdas_
 from chirp_migrate.analysis.datasets.lambda_meaning import Forwarded, Shipped, instead_of
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.lambda_text import lambda_parameters, returned_lines
 from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, runtime
@@ -110,7 +110,7 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
         raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
     name = lifted.free_name([wish, f"_{movability.outer_name(module, node)}{wish}".replace("__", "_")], taken)
     inner = lifted.indent + module.tree.default_indent
-    parameters, *lines = said = (lambda_parameters(lifted), *lifted.import_lines, *returned_lines(module, node, inner))
+    parameters, *lines = said = (lifted.parameter_text(), *lifted.import_lines, *_returned_lines(module, node, inner))
     shared = None if lifted.method else made.get(said) or _existing(module, project, node, said)
     if shared is None:
         head = f"{lifted.indent}def {name}({parameters}):"
@@ -124,6 +124,19 @@ def _lift(module: Module, project: Project, node: cst.Lambda, wish: str, taken: 
     what = f"the {'method' if lifted.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers: now {what}"
     return Proposal(span[0], message, move.joined([Edit(*span, value), *place, *left_over]), imports)
+
+
+def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
+    """Lines of the function: comments in front of the lambda's body, and its ``return``."""
+    comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
+    comments = [line.lstrip(": ") for line in comments if "#" in line]
+    body = move.returned_text(module, node.body, indent)
+    try:
+        block = ast.parse(f"def f():\n{indent}return {body}").body[0]
+        alone = isinstance(block, ast.FunctionDef) and len(block.body) == 1
+    except SyntaxError:
+        alone = False
+    return [*comments, f"return {body}" if alone else f"return ({body})"]
 
 
 def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[str, ...]) -> Defined | None:

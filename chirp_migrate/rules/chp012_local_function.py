@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures, reads_of
 from chirp_migrate.analysis.dataflow.worker_escape import Destinations, local_functions_may_go, may_have_destinations
-from chirp_migrate.edits import movability, signatures
+from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.lifted import Defined, Lifted
 from chirp_migrate.edits.move_definition import NotMovable
@@ -108,7 +108,7 @@ def _lift(
     uses = reads_of(module, title, module.scopes.scope_of(node))
     _check_definition(lifted, node, uses)
     lifted.check()
-    signatures.check_annotations(module, node, lifted.place)
+    movability.check_annotations(module, node, lifted.place)
     lifted.check_calls({title, purpose}, uses)
     lifted.check_onlookers(uses)
     goes = _is_plain(module, node, uses) and not lifted.is_changed
@@ -124,7 +124,7 @@ def _lift(
     inside = [
         Edit(*module.span(node.name), name),
         *lifted.parameters(),
-        *move.import_edits(module, node, lifted.indent, lifted.import_lines),
+        *move.opening_edits(module, node, lifted.indent, lifted.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
     place = lifted.defined(move.moved(module, (start, end), lifted.indent, inside)) if shared is None else shared[1]
@@ -147,7 +147,7 @@ def _check_definition(lifted: Lifted, node: cst.FunctionDef, uses: Iterable[cst.
     for one in node.decorators:
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
-        same = all(signatures.stays(module, lifted.project, given.value, lifted.place) for given in call.args)
+        same = all(movability.stays(module, lifted.project, given.value, lifted.place) for given in call.args)
         if not names or not names <= _HARMLESS or captures(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import warnings
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -243,9 +243,13 @@ class Module:
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
 
+    def statement_start(self, statement: cst.CSTNode) -> int:
+        """Offset of a statement, its decorators included."""
+        return self._as_read[_small(statement, 0)][0]
+
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
         """The top-level statements that the offsets lie in or behind."""
-        starts = [self._as_read[_small(one, 0)][0] for one in self.tree.body]
+        starts = [self.statement_start(one) for one in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
 
@@ -282,6 +286,10 @@ class Module:
         """Offset just behind the newline of the line holding ``offset`` (or the end of the text)."""
         line = bisect_right(self.line_starts, offset)
         return self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+
+    def lines_inside(self, start: int, end: int) -> list[int]:
+        """Offsets between two others at which lines begin."""
+        return self.line_starts[bisect_right(self.line_starts, start) : bisect_left(self.line_starts, end)]
 
     def indentation(self, offset: int) -> str:
         """Leading white space of the line holding ``offset``."""

@@ -66,6 +66,23 @@ def test_what_looks_at_a_class_or_module_keeps_it_where_it_is(body: str, base: s
     assert "    class Local(" in after and len(reasons) == 1 and reason in reasons[0]
 
 
+def test_a_constructor_keeps_what_it_is_given_above_its_first_statement() -> None:
+    constructor = """
+        def __init__(self, k):
+            # Of this object alone.
+            @functools.lru_cache
+            def double(i):
+                return i * k
+            self.double = double
+
+        def __getitem__(self, i):
+            return self.double(i) + n
+    """
+    after, reasons = migrate(constructor)
+    kept = "        self._captured_n = n\n        # Of this object alone.\n        @functools.lru_cache\n"
+    assert not reasons and kept in after
+
+
 def test_what_moves_is_no_test() -> None:
     text = (
         "from torch.utils.data import DataLoader, Dataset\n\n\ndef test_f(n):\n    class TestData(Dataset):\n"

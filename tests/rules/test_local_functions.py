@@ -491,6 +491,19 @@ def test_comments_and_docstrings_go_along() -> None:
     )
 
 
+def test_a_value_stands_before_parameters_on_lines_of_their_own() -> None:
+    after, _ = migrate("""
+        def make(samples, pad):
+            def collate(
+                batch,
+                more=1,
+            ):
+                return sum(batch) + pad + more
+            return DataLoader(samples, collate_fn=collate)
+    """)
+    assert "def _collate(\n    pad, /, batch,\n    more=1,\n):\n" in after
+
+
 def test_a_star_import_elsewhere_does_not_get_new_names() -> None:
     text = (
         "def make(ds):\n    def collate(batch):\n        return batch\n    return DataLoader(ds, collate_fn=collate)\n"
