@@ -137,24 +137,24 @@ def _in_order(module: Module, source: str, clauses: list[str], style: ImportStyl
     """A line of its own: in the order of the run of imports it belongs to, or with those of its section."""
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
-    run = _run(module) if source == _RUNTIME else _standard_run(module)
+    run = _run(module, source)
     if not run:
-        offset, lead = _top(module)
-        return [Edit(offset, offset, f"{lead}{line}{module.newline}")]
-    imports = dict(_top_level_imports(module))
-    start, stop = module.line_start(module.span(body[run[0]])[0]), _behind(module, body[run[-1]])[0]
-    found = style.insertions(module.text[start:stop], _line(source, clauses))
-    if found is not None and module.text[:stop].endswith(("\n", "\r")):
-        return [Edit(start + one.start, start + one.end, one.replacement) for one in found]
+        if body and is_docstring(body[0]):
+            return [_line_behind(module, body[0], module.newline + line)]
+        offset = module.line_start(module.span(body[0])[0]) if body else len(module.text)
+        return [Edit(offset, offset, f"{line}{module.newline}")]
+    found = _sorted_in(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+    if found is not None:
+        return found
     among = _among_neighbours(module, [body[one] for one in run], source, line)
     if among is not None:
         return [among]
-    section = style.section(source)
+    imports, section = _imports_in(module, body), style.section(source)
     alike = [one for one in run if one in imports and {*map(style.section, imports[one])} == {section}]
     if not alike and source != _RUNTIME:
+        start = module.line_start(module.span(body[run[0]])[0])
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
-    offset, lead = _behind(module, body[(alike or run)[-1]])
-    return [Edit(offset, offset, f"{lead}{line}{module.newline}")]
+    return [_line_behind(module, body[(alike or run)[-1]], line)]
 
 
 def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, line: str) -> Edit | None:
@@ -176,8 +176,7 @@ def _among_neighbours(module: Module, run: Sequence[cst.CSTNode], source: str, l
         return None
     following = next((one for name, one in block if name > source.casefold()), None)
     if following is None:
-        offset, lead = _behind(module, block[-1][1])
-        return Edit(offset, offset, f"{lead}{line}{module.newline}")
+        return _line_behind(module, block[-1][1], line)
     if getattr(following, "leading_lines", ()):
         return None  # a comment is about what it stands above
     offset = module.line_start(module.span(following)[0])
@@ -194,13 +193,14 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
     return None
 
 
-def _top_level_imports(module: Module) -> Iterator[tuple[int, list[str]]]:
-    """Position in the body of each statement that only imports, and the modules it imports from."""
-    for position, statement in enumerate(module.tree.body):
-        if not isinstance(statement, cst.SimpleStatementLine):
-            continue
-        if all(isinstance(small, _Statement) for small in statement.body):
-            yield position, [source for small in statement.body for source in _sources(module, small)]
+def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
+    """Positions in a block of the statements that only import, each with the modules that it imports from."""
+    return {
+        position: [source for small in statement.body for source in _sources(module, small)]
+        for position, statement in enumerate(body)
+        if isinstance(statement, cst.SimpleStatementLine)
+        and all(isinstance(small, _Statement) for small in statement.body)
+    }
 
 
 def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
@@ -213,7 +213,8 @@ def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
 
 
 def _loads_torch(module: Module) -> bool:
-    return any(_NEEDS_TORCH.match(source) for _, sources in _top_level_imports(module) for source in sources)
+    imports = _imports_in(module, module.tree.body).values()
+    return any(_NEEDS_TORCH.match(source) for sources in imports for source in sources)
 
 
 def _guarded_import(module: Module) -> cst.CSTNode | None:
@@ -236,43 +237,32 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 def _beside(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
     """``line`` among the imports around one of them, where these are sorted; else behind it, on a line of its own."""
     parent = module.parents[statement]
-    end = module.span(statement)[1]
-    if isinstance(parent, cst.SimpleStatementLine):
-        first, last = _block_run(module, parent)
-        start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
-        indent = module.indentation(start)
-        lines = module.text[start:stop].splitlines(keepends=True)
-        found = style.insertions("".join(one.removeprefix(indent) for one in lines), line)
-        if found is not None and module.text[:stop].endswith(("\n", "\r")):
-            return [_indented(one, lines, indent, start) for one in found]
-        behind = module.line_end(module.span(parent)[1] - 1)
-        lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
-        text = f"{lead}{module.indentation(module.span(parent)[0])}{line}{module.newline}"
-        return [Edit(behind, behind, text)]
-    return [Edit(end, end, f"; {line}")]
+    if not isinstance(parent, cst.SimpleStatementLine):
+        end = module.span(statement)[1]
+        return [Edit(end, end, f"; {line}")]
+    body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
+    run = _around(_imports_in(module, body), body.index(parent))
+    found = _sorted_in(module, body[run[0]], body[run[-1]], line, style)
+    return [_line_behind(module, parent, line)] if found is None else found
 
 
-def _block_run(module: Module, statement: cst.SimpleStatementLine) -> tuple[cst.CSTNode, cst.CSTNode]:
-    """The first and the last of the imports that follow one another around one of them, in the same block."""
-    body: Sequence[cst.CSTNode] = getattr(module.parents[statement], "body", (statement,))
-    imports = {
-        position: [""]
-        for position, one in enumerate(body)
-        if isinstance(one, cst.SimpleStatementLine) and all(isinstance(small, _Statement) for small in one.body)
-    }
-    run = _around(imports, body.index(statement))
-    return body[run[0]], body[run[-1]]
-
-
-def _indented(edit: Edit, lines: Sequence[str], indent: str, start: int) -> Edit:
-    """An insertion between ``lines`` without ``indent``, as one in the text where they begin at ``start``."""
-    offset = position = 0
-    for line in lines:
-        if position >= edit.start:
-            break
-        offset, position = offset + len(line), position + len(line.removeprefix(indent))
-    new = "".join(indent + one if one.strip() else one for one in edit.replacement.splitlines(keepends=True))
-    return Edit(start + offset, start + offset, new)
+def _sorted_in(
+    module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
+) -> list[Edit] | None:
+    """``line`` where isort would have it among imports that follow one another; None where they are not sorted."""
+    start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
+    indent = module.indentation(start)
+    lines = module.text[start:stop].splitlines(keepends=True)
+    imports = "".join(one.removeprefix(indent) for one in lines)
+    found = style.insertions(imports, line)
+    if found is None or not imports.endswith(("\n", "\r")):
+        return None
+    edits = []
+    for edit in found:
+        offset = start + sum(map(len, lines[: len(imports[: edit.start].splitlines())]))
+        new = "".join(indent + one if one.strip() else one for one in edit.replacement.splitlines(keepends=True))
+        edits.append(Edit(offset, offset, new))
+    return edits
 
 
 def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
@@ -286,28 +276,25 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
     )
 
 
-def _run(module: Module) -> Sequence[int]:
-    """Positions in the body of the imports among which the one of the runtime goes; none where there are none.
+def _run(module: Module, source: str) -> Sequence[int]:
+    """Positions in the body of the imports among which one from ``source`` goes; none where there are none.
 
-    They follow one another, and torch is first imported among them, or they are the first: what a module sets up before
-    it imports torch stays before it. They are behind a top-level change of ``sys.path``, which the runtime may need to
-    be found, if there is one: then that is the only position where no imports follow.
+    They follow one another, and are the first. For the runtime, torch is first imported among them, if it is: what a
+    module sets up before it imports torch stays before it. They are behind a top-level change of ``sys.path``, which
+    the runtime may need to be found, if there is one: then that is the only position where no imports follow.
     """
-    imports = dict(_top_level_imports(module))
-    torch = [position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources))]
-    start = torch[0] if torch else next(iter(imports), -1)
+    imports = _imports_in(module, module.tree.body)
+    start = next(iter(imports), -1)
+    if source != _RUNTIME:
+        return _around(imports, start)
+    torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
+    start = next(torch, start)
     paths = [p for p, one in enumerate(module.tree.body) if _changes_path(one)]
     if start >= 0 and paths and paths[-1] > start:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
         start = paths[-1] + 1
     return _around(imports, start)
-
-
-def _standard_run(module: Module) -> Sequence[int]:
-    """The same for a module of the standard library: the first imports of the module."""
-    imports = dict(_top_level_imports(module))
-    return _around(imports, next(iter(imports), -1))
 
 
 def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
@@ -321,19 +308,12 @@ def _around(imports: Mapping[int, list[str]], start: int) -> Sequence[int]:
     return range(first, last + 1)
 
 
-def _behind(module: Module, statement: cst.CSTNode) -> tuple[int, str]:
-    """The offset behind the line of a statement, and the newline that is missing there."""
-    end = module.line_end(module.span(statement)[1])
-    return end, "" if module.text[:end].endswith(("\n", "\r")) else module.newline
-
-
-def _top(module: Module) -> tuple[int, str]:
-    """Where the first import of a module goes: behind its docstring."""
-    body = module.tree.body
-    if body and is_docstring(body[0]):
-        offset, lead = _behind(module, body[0])
-        return offset, lead + module.newline
-    return module.line_start(module.span(body[0])[0]) if body else len(module.text), ""
+def _line_behind(module: Module, statement: cst.CSTNode, line: str) -> Edit:
+    """``line`` on one of its own behind that of a statement, and indented as that."""
+    start, end = module.span(statement)
+    behind = module.line_end(end)
+    lead = "" if module.text[:behind].endswith(("\n", "\r")) else module.newline
+    return Edit(behind, behind, f"{lead}{module.indentation(start)}{line}{module.newline}")
 
 
 def _changes_path(statement: cst.CSTNode) -> bool:
