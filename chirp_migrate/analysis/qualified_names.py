@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -45,6 +46,12 @@ def is_call_of(
 ) -> bool:
     """Whether ``node`` is a call of one of ``names`` (see :func:`resolves_to`)."""
     return isinstance(node, cst.Call) and resolves_to(module, node.func, names, project)
+
+
+def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
+    """Qualified names of the bases of a class, without what stands in brackets behind them."""
+    for base in node.bases:
+        yield from project.resolved_names(module, base.value)
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["ImportTable", "absolute_name"]
+__all__ = ["ImportTable", "absolute_name", "member_name"]
 
 
 def absolute_name(name: str, package: str) -> str:
@@ -18,6 +18,11 @@ def absolute_name(name: str, package: str) -> str:
     parts = package.split(".") if package else []
     base = parts[: len(parts) - (dots - 1)] if dots > 1 else parts
     return ".".join([*base, bare]) if bare else ".".join(base)
+
+
+def member_name(source: str, name: str) -> str:
+    """Qualified name of what is taken from a module, which may be written with leading dots."""
+    return f"{source}{name}" if source.endswith(".") else f"{source}.{name}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import libcst as cst
 
-from chirp_migrate.syntax.import_table import absolute_name
+from chirp_migrate.syntax.import_table import absolute_name, member_name
 from chirp_migrate.syntax.scopes import Binding, Kind, Scopes
 from chirp_migrate.syntax.spans import NotReproduced, Statement, node_spans, statement_spans
 
@@ -315,7 +315,7 @@ class Module:
         if found is None and self.scopes.is_builtin(name):
             return {f"builtins.{path}"}
         if found is None:
-            return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in self._stars}
+            return {self.absolute(member_name(source, path)) for source, _ in self._stars}
         scope, bindings = found
         names = {
             self.absolute(f"{binding.qualified}.{rest}" if rest else binding.qualified)
@@ -328,18 +328,20 @@ class Module:
         return names
 
     @property
-    def _stars(self) -> list[str]:
-        return [source for source, _ in self.scopes.stars if not _never_loads(source)]
+    def _stars(self) -> list[tuple[str, cst.ImportFrom]]:
+        return [one for one in self.scopes.stars if not _never_loads(one[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
         """Further qualified names of ``node``, if an ``import *`` behind all that binds it should bind it anew."""
         path = _path(node)
-        found = self.scopes.lookup(path.partition(".")[0], node) if path is not None and self.scopes.stars else None
+        if path is None or not self.scopes.stars:
+            return set()
+        found = self.scopes.lookup(path.partition(".")[0], node)
         if found is None or found[0] is not self.scopes.module:
             return set()
         last = max(self.span(binding.node)[0] for binding in found[1])
-        later = (source for source, star in self.scopes.stars if self.span(star)[0] > last and not _never_loads(source))
-        return {self.absolute(f"{source}{'' if source.endswith('.') else '.'}{path}") for source in later}
+        later = (source for source, star in self._stars if self.span(star)[0] > last)
+        return {self.absolute(member_name(source, path)) for source in later}
 
     def absolute(self, name: str) -> str:
         """Resolve leading dots of a relative import against this module's package."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 import libcst as cst
 
@@ -19,12 +20,19 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, p
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.word_index import WordIndex
 
+_Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
+
 #: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
 _CODE_KEPT = 300_000
 #: How many re-exports are followed before giving up (a cycle of imports ends here too).
 _REEXPORT_LIMIT = 8
 #: That of what is no module of the backend.
 _NO_TABLE = ImportTable()
+#: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
+_TORCH_DATA = re.compile(
+    r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
+    r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
+)
 _CAPITAL = re.compile(r"[A-Z]")
 #: The name of a module, or of something else, and what is replaced in it.
 _REPLACEMENT = re.compile(
@@ -196,7 +204,7 @@ class Project:
         """Whether ``from source import *`` may bind ``name``: unknown modules may."""
         path = self._paths.get(source)
         if path is None:
-            return name in _TORCH_DATA if source == "torch.utils.data" else True
+            return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
         table = self.table(path)
         if table is None or not table.exports(name):
             return table is None
@@ -279,37 +287,34 @@ class Project:
             root, dot, rest = base.partition(".")
             if table.defines(root):
                 names.add(f"{module_name(path)}.{base}".lstrip("."))
-            targets = set() if table.defines(root) else self._brought(table, root)
-            names |= {f"{target}{dot}{rest}" for target in targets}
+            else:
+                names |= {f"{target}{dot}{rest}" for target in self._brought(table, root)}
         return {self.resolve(one) for one in names}
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
         """Module and definition of a top-level class of the backend, if ``qualified`` names one."""
-        module, statement = self._definition(qualified)
-        return (module, statement) if module is not None and isinstance(statement, cst.ClassDef) else None
+        return self._definition(qualified, cst.ClassDef)
 
     def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
         """Module and definition of a top-level function of the backend, if ``qualified`` names one."""
-        module, statement = self._definition(qualified)
-        return (module, statement) if module is not None and isinstance(statement, cst.FunctionDef) else None
+        return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
         """What a top-level function or class of the backend may be called with by name; nothing of anything else."""
         name, _, table = self._binder(qualified)
         return table.parameters.get(name, ())
 
-    def _definition(self, qualified: str) -> tuple[Module, cst.ClassDef | cst.FunctionDef] | tuple[None, None]:
+    def _definition(self, qualified: str, kind: type[_Definition]) -> tuple[Module, _Definition] | None:
         name, path, table = self._binder(qualified)
-        if not (name in table.classes or name in table.functions):
-            return None, None
+        if name not in table.classes and name not in table.functions:
+            return None
         try:
             module = self.module(path)
         except UnparsableModule:
-            return None, None
-        for statement in module.tree.body:
-            if isinstance(statement, cst.ClassDef | cst.FunctionDef) and statement.name.value == name:
-                return module, statement
-        return None, None
+            return None
+        definitions = (one for one in module.tree.body if isinstance(one, cst.ClassDef | cst.FunctionDef))
+        first = next((one for one in definitions if one.name.value == name), None)
+        return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
         """Other names under which any module of the backend imported ``name`` when first asked."""
@@ -392,29 +397,3 @@ def _may_name(written: str, name: str) -> bool:
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]
-
-
-#: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
-_TORCH_DATA = frozenset(
-    {
-        "BatchSampler",
-        "ChainDataset",
-        "ConcatDataset",
-        "DataLoader",
-        "Dataset",
-        "DistributedSampler",
-        "IterableDataset",
-        "RandomSampler",
-        "Sampler",
-        "SequentialSampler",
-        "StackDataset",
-        "Subset",
-        "SubsetRandomSampler",
-        "TensorDataset",
-        "WeightedRandomSampler",
-        "default_collate",
-        "default_convert",
-        "get_worker_info",
-        "random_split",
-    }
-)

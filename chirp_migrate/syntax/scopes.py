@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import libcst as cst
+from libcst.helpers import get_full_name_for_node
+
+from chirp_migrate.syntax.import_table import member_name
 
 __all__ = ["Binding", "Kind", "Scope", "Scopes"]
 
@@ -19,23 +22,14 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
 #: What decides in which scope a node below it is.
 _DECIDE = frozenset({cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.CompFor, *_COMPREHENSIONS})
+#: Nodes that bind names to values, with the field that holds what they bind.
+_TARGETS: dict[type[cst.CSTNode], str] = {
+    **dict.fromkeys((cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor), "target"),
+    **dict.fromkeys((cst.AsName, cst.MatchAs, cst.MatchStar), "name"),
+    cst.MatchMapping: "rest",
+}
 #: Nodes that bind names, other than parameters.
-_BINDERS = (
-    cst.Import,
-    cst.ImportFrom,
-    cst.FunctionDef,
-    cst.ClassDef,
-    cst.AssignTarget,
-    cst.AnnAssign,
-    cst.AugAssign,
-    cst.For,
-    cst.CompFor,
-    cst.NamedExpr,
-    cst.AsName,
-    cst.MatchAs,
-    cst.MatchStar,
-    cst.MatchMapping,
-)
+_BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *_TARGETS)
 
 
 class Kind(Enum):
@@ -245,33 +239,20 @@ class Scopes:
                 name = alias.evaluated_alias or whole.partition(".")[0]
                 self._add(scope, name, Binding(Kind.IMPORT, node, whole if alias.asname is not None else name))
             return
-        source = "." * len(node.relative) + (_dotted(node.module) if node.module is not None else "")
+        source = "." * len(node.relative)
+        if node.module is not None:
+            source += get_full_name_for_node(node.module) or ""
         if isinstance(node.names, cst.ImportStar):
             self.stars.append((source, node))
             return
-        joint = "" if source.endswith(".") else "."
         for alias in node.names:
             name = alias.evaluated_alias or alias.evaluated_name
-            self._add(scope, name, Binding(Kind.IMPORT, node, f"{source}{joint}{alias.evaluated_name}"))
-
-
-def _dotted(node: cst.BaseExpression) -> str:
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    assert isinstance(node, cst.Name)
-    return node.value
+            self._add(scope, name, Binding(Kind.IMPORT, node, member_name(source, alias.evaluated_name)))
 
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:
     """Names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
-    if isinstance(node, cst.MatchAs | cst.MatchStar):
-        pending: list[cst.CSTNode | None] = [node.name]
-    elif isinstance(node, cst.MatchMapping):
-        pending = [node.rest]
-    elif isinstance(node, cst.AsName):
-        pending = [node.name]
-    else:
-        pending = [node.target]  # type: ignore[attr-defined]
+    pending: list[cst.CSTNode | None] = [getattr(node, _TARGETS[type(node)])]
     while pending:
         one = pending.pop()
         if isinstance(one, cst.Name):

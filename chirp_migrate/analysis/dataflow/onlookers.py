@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside
+from chirp_migrate.analysis.qualified_names import base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.scopes import Binding
@@ -130,11 +131,10 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
     """Whether a class of the project inherits from another of them, or one from it."""
-    bases = {name for base in owner.bases for name in project.resolved_names(module, base.value)}
-    subclass = rf"class\s+\w+\s*\([^)]*\b{re.escape(owner.name.value)}\b"
-    return any(project.class_definition(base) is not None for base in bases) or project.search(
-        subclass, owner.name.value
-    )
+    if any(project.class_definition(base) is not None for base in base_names(module, project, owner)):
+        return True
+    title = owner.name.value
+    return project.search(rf"class\s+\w+\s*\([^)]*\b{re.escape(title)}\b", title)
 
 
 def _is_own(changed: ast.expr) -> bool:

@@ -70,7 +70,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Where ``name`` gets its value, as ``binding_scope`` says, ``with … as name`` included."""
+    """Where ``name`` gets its value: see ``binding_scope``; of what the module binds, a function around may set it."""
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
         return scope

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 import libcst as cst
@@ -16,7 +15,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import reads_of
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Default, Entry, Given, Kept, Returned, step_of
-from chirp_migrate.analysis.qualified_names import DATASET, FACTORY, inherits, is_call_of
+from chirp_migrate.analysis.qualified_names import DATASET, FACTORY, base_names, inherits, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
@@ -49,12 +48,6 @@ def may_have_destinations(text: str) -> bool:
     if any(word in text for word in _WORDS):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
-
-
-def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Qualified names of the bases of a class, without what stands in brackets behind them."""
-    for base in node.bases:
-        yield from project.resolved_names(module, base.value)
 
 
 class Destinations:

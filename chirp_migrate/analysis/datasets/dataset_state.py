@@ -16,6 +16,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import set_from_outside
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
+from chirp_migrate.analysis.qualified_names import base_names
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters
@@ -57,13 +58,12 @@ class DatasetState:
 
     def _follow(self, module: Module, node: cst.ClassDef) -> None:
         self.lineage.append((module, node))
-        for base in node.bases:
-            for name in self.project.resolved_names(module, base.value):
-                found = self.project.class_definition(name)
-                if found is None:
-                    self.outside.add(name)
-                elif all(found[1] is not known for _, known in self.lineage):
-                    self._follow(*found)
+        for name in base_names(module, self.project, node):
+            found = self.project.class_definition(name)
+            if found is None:
+                self.outside.add(name)
+            elif all(found[1] is not known for _, known in self.lineage):
+                self._follow(*found)
 
     @property
     def is_dataset(self) -> bool:

@@ -17,7 +17,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_state import contents
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
-from chirp_migrate.analysis.qualified_names import LOADER, inherits, resolves_to
+from chirp_migrate.analysis.qualified_names import LOADER, base_names, inherits, resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, method_called, own_nodes, parameters
@@ -244,7 +244,7 @@ class _Loading:
         method = node.func if isinstance(node, cst.Call) else None
         if owner is None or not isinstance(method, cst.Attribute) or method.attr.value != "__iter__":
             return False
-        bases = [name for base in owner.bases for name in self._project.resolved_names(self._module, base.value)]
+        bases = base_names(self._module, self._project, owner)
         found = any(inherits(self._project, name, LOADER) for name in bases)
         self.reading.from_loader |= found
         return found
