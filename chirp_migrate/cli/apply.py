@@ -26,8 +26,7 @@ from chirp_migrate.review.selection import decisions_of, select
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import guard
 from chirp_migrate.transaction.commit import CommitResult, commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -183,7 +182,7 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult) -> N
 def _recover(path: Path, *, may_write: bool, wait_s: float) -> None:
     root = journal_root(path)
     if not may_write:
-        if any(run.state is not State.APPLIED for run in read_runs(root)):
+        if is_unfinished(root):
             raise Refused(
                 f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
             )

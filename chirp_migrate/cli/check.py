@@ -31,8 +31,7 @@ from chirp_migrate.report.formats.sarif import sarif
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
 #: What stands behind a finding that ``apply`` would not rewrite.
 _MARKS = {
@@ -133,7 +132,7 @@ def _add_ignores(found: Check, project: Path) -> str:
 
 def _stop_at_unfinished_run(path: Path) -> None:
     """A tree that is half rewritten is neither clean nor not."""
-    if any(run.state is not State.APPLIED for run in read_runs(journal_root(path))):
+    if is_unfinished(journal_root(path)):
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."

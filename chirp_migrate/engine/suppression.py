@@ -66,16 +66,16 @@ def read_suppressions(text: str) -> Suppressions:
         raise UnreadableComments(
             f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is left alone"
         ) from error
-    for comment in comments:
-        for match in _COMMENT.finditer(comment.text):
-            codes = _codes(match["rules"], comment.line, found)
+    for text, line, covered, leads in comments:
+        for match in _COMMENT.finditer(text):
+            codes = _codes(match["rules"], line, found)
             if match["file"] is None:
-                for line in comment.covered:
-                    found.lines[line] = found.lines.get(line, frozenset()) | codes
-            elif comment.leads:
+                for each in covered:
+                    found.lines[each] = found.lines.get(each, frozenset()) | codes
+            elif leads:
                 found.everywhere |= codes
             else:
-                found.notes.append((comment.line, "`chirp: ignore-file` counts only above the first statement"))
+                found.notes.append((line, "`chirp: ignore-file` counts only above the first statement"))
     return found
 
 
@@ -108,16 +108,6 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     return frozenset().union(*map(codes_of, selectors))
 
 
-@dataclass(frozen=True)
-class _Comment:
-    """A comment: its line, the lines that it speaks of, and whether it stands alone above the first statement."""
-
-    text: str
-    line: int
-    covered: range
-    leads: bool
-
-
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
     lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
     return list(tokenize.generate_tokens(lines.readline))
@@ -134,23 +124,26 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
             begins = token.start[0]
 
 
-def _comments(text: str) -> list[_Comment]:
+def _comments(text: str) -> list[tuple[str, int, range, bool]]:
+    """Each comment, its line, the lines that it speaks of, and whether it stands alone above the first statement."""
     tokens = _tokens(text)
-    code_lines = {line for one in tokens if one.type not in _LAYOUT for line in (one.start[0], one.end[0])}
+    code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statements(tokens))
     first_lines = {last: first for first, last in last_lines.items()}
-    code = (token for token in tokens if token.type not in _LAYOUT)
+    # A docstring may go before the first statement.
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)
-    own = {t.start[0] for t in tokens if t.type == tokenize.COMMENT} - code_lines
-    found = []
+    code_lines = {line for token in code for line in (token.start[0], token.end[0])}
+    own_lines = {token.start[0] for token in tokens if token.type == tokenize.COMMENT} - code_lines
+    comments = []
     for token, following in itertools.pairwise(tokens):
         line = token.start[0]
-        if token.type == tokenize.COMMENT and line in own:
-            target = next(n for n in itertools.count(line) if n not in own)
-            covered = range(target, last_lines.get(target, target) + 1)
-            found.append(_Comment(token.string, line, covered, line < begun))
-        elif token.type == tokenize.COMMENT:
-            ends = following.type == tokenize.NEWLINE
-            covered = range(first_lines.get(line, line) if ends else line, line + 1)
-            found.append(_Comment(token.string, line, covered, leads=False))
-    return found
+        if token.type != tokenize.COMMENT:
+            continue
+        if line in own_lines:
+            target = next(number for number in itertools.count(line) if number not in own_lines)
+            comments.append((token.string, line, range(target, last_lines.get(target, target) + 1), line < begun))
+        else:
+            ends_statement = following.type == tokenize.NEWLINE
+            first = first_lines.get(line, line) if ends_statement else line
+            comments.append((token.string, line, range(first, line + 1), False))
+    return comments

@@ -8,7 +8,7 @@ the whole repository it asks for beforehand, once and in one process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,12 +20,11 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Skipped, Status, sha256
+from chirp_migrate.plans.plan import Edit, Finding, Plan, Status, sha256
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
-from chirp_migrate.transaction.journal import read_runs
-from chirp_migrate.transaction.record import State
+from chirp_migrate.transaction.journal import is_unfinished
 
 __all__ = ["BackendPlan", "PlannedFile", "planned_files"]
 
@@ -97,7 +96,7 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
-    if any(run.state is not State.APPLIED for run in read_runs(journal_root(root))):
+    if is_unfinished(journal_root(root)):
         raise UsageProblem(_UNFINISHED.format(root=root))
     contents: dict[str, bytes] = {}
     planned: dict[str, PlannedFile] = {}
@@ -126,29 +125,19 @@ def _absolute(path: str | Path) -> Path:
 
 
 def _planned(plan: Plan, name: str, data: bytes) -> PlannedFile:
-    obstacle = next(_obstacles(plan, name), None)
-    if obstacle is not None:
-        return PlannedFile(obstacle=obstacle)
-    edits = next((_edits(file) for file in plan.files if file.path == name), ())
+    obstacles = [] if name.endswith(".py") else ["it is no .py file."]
+    obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
+    # What was left out is the file, or a folder it is in.
+    obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
+    if obstacles:
+        return PlannedFile(obstacle=obstacles[0])
+    edits: tuple[Edit, ...] = ()
+    for file in plan.files:
+        if file.path == name:
+            edits = changed_lines(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
     remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _SAID]
     remarks += [note for note in plan.notes if note.startswith(f"{name}:")]
     return PlannedFile(sha256(data), edits, tuple(remarks))
-
-
-def _obstacles(plan: Plan, name: str) -> Iterator[str]:
-    if not name.endswith(".py"):
-        yield "it is no .py file."
-    yield from (one.reason for one in plan.skipped if one.path == name)
-    yield from (one.reason for one in _above(plan.left_out, name))
-
-
-def _above(left_out: Iterable[Skipped], name: str) -> Iterator[Skipped]:
-    """What was left out that is the file, or a folder it is in."""
-    return (one for one in left_out if name == one.path or name.startswith(f"{one.path}/"))
-
-
-def _edits(file: FilePlan) -> tuple[Edit, ...]:
-    return changed_lines(SourceFile.from_bytes(file.before or b"").text, SourceFile.from_bytes(file.after).text)
 
 
 #: What LibCST's tool shows as warnings.

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
-from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decoded
 
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
@@ -66,10 +66,7 @@ class CheckedFile:
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
             return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
-        try:
-            raw = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UnreadableSource(f"byte {error.start} is not valid utf-8") from None
+        raw = decoded(data)
         found = code_cells(raw)
         regions = {one.number: Region(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})

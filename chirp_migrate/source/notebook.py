@@ -18,7 +18,7 @@ from math import inf
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.magics import MaskedCell, NotPython, mask, parse_cell, words
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
-from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits
+from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decoded
 
 __all__ = ["NotebookSource"]
 
@@ -62,10 +62,7 @@ class NotebookSource:
         Raises:
             UnreadableSource: not UTF-8, not JSON, another format, or another language than Python.
         """
-        try:
-            raw = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UnreadableSource(f"byte {error.start} is not valid utf-8") from None
+        raw = decoded(data)
         cells = code_cells(raw)
         code = "\n".join(cell.text for cell in cells)
         newline = "\r\n" if (first := NEWLINE.search(code)) and first.group() == "\r\n" else "\n"

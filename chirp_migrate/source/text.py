@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Edit
 
-__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "edited"]
+__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "decoded", "edited"]
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 #: A line of source as Python counts them, with its newline; ``str.splitlines`` also splits at other characters.
@@ -57,12 +57,7 @@ class SourceFile:
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"
-        try:
-            text = data[len(codecs.BOM_UTF8) if bom else 0 :].decode(encoding)
-        except UnicodeDecodeError as error:
-            raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
-        except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
-            raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
+        text = decoded(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
             raise UnreadableSource(f"its {encoding} text does not give the same bytes back")
@@ -84,6 +79,20 @@ class SourceFile:
         except UnicodeEncodeError as error:
             raise UnreadableSource(f"{text[error.start]!r} cannot be written in {self.encoding}") from None
         return (codecs.BOM_UTF8 if self.bom else b"") + encoded
+
+
+def decoded(data: bytes, encoding: str = "utf-8") -> str:
+    """The text that ``data`` is in this encoding.
+
+    Raises:
+        UnreadableSource: it is not valid in it, or the codec is not one of text.
+    """
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
+    except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
+        raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:

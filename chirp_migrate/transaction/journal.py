@@ -39,6 +39,7 @@ __all__ = [
     "applied_runs",
     "begin",
     "change_state",
+    "is_unfinished",
     "journal_folder",
     "keep_document",
     "leftovers",
@@ -178,6 +179,15 @@ def read_run(root: Path, name: str) -> JournalRun:
         ) from error
     except ValueError as error:
         raise _damaged(folder, str(error)) from error
+
+
+def is_unfinished(root: Path) -> bool:
+    """Whether a run on ``root`` was interrupted, or is still at work.
+
+    Raises:
+        JournalDamaged: a journal cannot be read or trusted.
+    """
+    return any(run.state is not State.APPLIED for run in read_runs(root))
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:

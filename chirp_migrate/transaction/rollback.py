@@ -6,8 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
@@ -30,19 +29,6 @@ from chirp_migrate.transaction.transition import (
 )
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback", "rollback_to"]
-
-
-class _Edits(Enum):
-    """What becomes of edits that were made to migrated files since."""
-
-    REFUSED = "nothing is undone"
-    KEPT = "they are merged"
-    LOST = "they are lost"
-
-    @classmethod
-    def of(cls, force: bool, merge: bool) -> _Edits:
-        """What the caller asks for; ``force`` goes before ``merge``."""
-        return cls.LOST if force else cls.KEPT if merge else cls.REFUSED
 
 
 @dataclass(frozen=True)
@@ -102,7 +88,7 @@ def rollback(
                 "nothing was changed. Undo these first, or all of them with "
                 f"`chirp-migrate rollback --back-to {chosen.number} PATH`."
             )
-        (undoing,) = _plan_undoing([chosen], _Edits.of(force, merge))
+        (undoing,) = _plan_undoing([chosen], force=force, merge=merge)
         _bequeath_folders(chosen, [later for later in runs if later.number > chosen.number])
         return _roll_back(undoing, step)
 
@@ -132,7 +118,7 @@ def rollback_to(
     step = on_step or (lambda _: None)
     with _standing_runs(root, force=force, wait_s=wait_s, on_step=step) as runs:
         done: list[RollbackResult] = []
-        for undoing in _plan_undoing(reversed(runs[_index(runs, first) :]), _Edits.of(force, merge)):
+        for undoing in _plan_undoing(reversed(runs[_index(runs, first) :]), force=force, merge=merge):
             try:
                 done.append(_roll_back(undoing, step))
             except (ChirpMigrateError, OSError) as error:
@@ -191,7 +177,7 @@ def _bequeath_folders(run: JournalRun, later: Iterable[JournalRun]) -> None:
             journal.change_state(heir, heir.state, folders=tuple(folders))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Undoing:
     """How a run is to be undone.
 
@@ -203,12 +189,12 @@ class _Undoing:
     """
 
     run: JournalRun
-    files: list[JournalFile]
-    contents: dict[str, bytes]
-    merged: list[str]
+    files: list[JournalFile] = field(default_factory=list)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    merged: list[str] = field(default_factory=list)
 
 
-def _plan_undoing(runs: Iterable[JournalRun], edits: _Edits) -> list[_Undoing]:
+def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_Undoing]:
     """How ``runs``, newest first, are undone one after the other; nothing is changed.
 
     Raises:
@@ -220,8 +206,9 @@ def _plan_undoing(runs: Iterable[JournalRun], edits: _Edits) -> list[_Undoing]:
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
     planned: list[_Undoing] = []
+    keeps_edits = merge and not force
     for run in runs:
-        undoing = _Undoing(run, [], {}, [])
+        undoing = _Undoing(run)
         planned.append(undoing)
         for file in run.files:
             if file.path not in versions:
@@ -232,12 +219,12 @@ def _plan_undoing(runs: Iterable[JournalRun], edits: _Edits) -> list[_Undoing]:
                 bytes_of[goal.sha256] = run.content(goal.sha256)
             if found is None and goal is not None:
                 edited[f"{file.path} (deleted)"] = None
-                if edits is _Edits.KEPT:
+                if keeps_edits:
                     conflicts.setdefault(file.path, f"{file.path} (deleted)")
             elif found is not None and found.sha256 != file.sha256_after:
                 edited[file.path] = None
                 undoing.contents[found.sha256] = bytes_of[found.sha256]
-                if edits is _Edits.KEPT:
+                if keeps_edits:
                     try:
                         content = _without_run(run, file, bytes_of[found.sha256])
                     except Conflict as conflict:
@@ -248,7 +235,7 @@ def _plan_undoing(runs: Iterable[JournalRun], edits: _Edits) -> list[_Undoing]:
                     undoing.merged.append(file.path)
             undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
             versions[file.path] = goal
-    if edited and edits is _Edits.REFUSED:
+    if edited and not (force or merge):
         raise Refused(
             f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
             "--merge to keep these edits, or with --force to lose them."
