@@ -163,13 +163,13 @@ def read_record(content: bytes) -> Record:
     return read_as(found, Record)
 
 
-def checked_path(path: object) -> str:
+def checked_path(path: str) -> str:
     """``path`` itself if it is a plain relative posix path that stays below its root.
 
     Raises:
         ValueError: it is not, or it leads into a journal or into git's own files.
     """
-    if not isinstance(path, str) or not path or "\0" in path:
+    if not path or "\0" in path:
         raise ValueError(f"{path!r} is not a path")
     pure = PurePosixPath(path)
     plain = str(pure) == path and not pure.is_absolute() and ".." not in pure.parts and path != "."
