@@ -16,9 +16,9 @@ from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Plan, PlanOptions
-from chirp_migrate.review.plan_file import PlanFile, load_plan, read_options
+from chirp_migrate.review.plan_file import PlanFile, load_plan
 
-__all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file", "reviewed_request"]
+__all__ = ["Request", "looking_options", "planned", "planning_options", "read_plan_file"]
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,6 @@ def planned(request: Request) -> Plan:
             jobs=request.jobs,
             progress=progress,
         )
-
-
-def reviewed_request(request: Request, old: bytes) -> Request:
-    """``request``, or where it has no options of its own what the plan in ``old`` was asked for.
-
-    Raises:
-        UsageProblem: ``old`` is no plan.
-    """
-    return request.again(read_options(old)) if request.is_bare else request
 
 
 def read_plan_file(file: Path, request: Request) -> PlanFile:

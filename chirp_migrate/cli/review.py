@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import click
 
 from chirp_migrate.cli.apply import apply_plan, chosen
 from chirp_migrate.cli.options import Command, option, output_options, plan_file_option, wait_option
-from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file, reviewed_request
+from chirp_migrate.cli.planning import Request, planned, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
@@ -20,10 +21,11 @@ from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.plans.document import PlanDocument
 from chirp_migrate.plans.plan import Plan, Safety
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
-from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_plan
+from chirp_migrate.review.plan_file import PlanFile, carried_over, plan_document, read_document, read_plan
 from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import replace_file
@@ -128,15 +130,17 @@ def _open(request: Request, plan_file: Path) -> PlanFile:
     """The plan to review: that of the file while it is true of the tree, else a new one with what was decided."""
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
-    old: bytes | None = None
+    old: PlanDocument | None = None
     if plan_file.exists():
         if request.is_bare:
             try:
                 return read_plan_file(plan_file, request)
             except Refused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning anew.", err=True)
-        old = plan_file.read_bytes()
-        request = reviewed_request(request, old)
+        with contextlib.suppress(ValueError):  # what cannot be read decides nothing
+            old = read_document(plan_file.read_bytes())
+        if old is not None and request.is_bare:
+            request = request.again(old.options)
     plan = planned(request)
     content = plan_document(plan)
     if old is not None:

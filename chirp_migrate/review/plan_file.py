@@ -30,7 +30,7 @@ from chirp_migrate.plans.document import (
     Replacement,
     RunDocument,
 )
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, PlanOptions, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, Skipped, sha256
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
@@ -48,7 +48,6 @@ __all__ = [
     "plan_document",
     "read_applied",
     "read_document",
-    "read_options",
     "read_plan",
     "run_document",
 ]
@@ -182,24 +181,13 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
     return _Reading(document, root, written).plan_file.plan
 
 
-def read_options(data: bytes) -> PlanOptions:
-    """What a plan was asked for; the defaults where that cannot be read."""
-    try:
-        return read_document(data).options
-    except ValueError:
-        return PlanOptions()
-
-
-def carried_over(old: bytes, new: PlanDocument) -> PlanDocument:
+def carried_over(old: PlanDocument, new: PlanDocument) -> PlanDocument:
     """The plan ``new`` with what a review of an ``old`` one decided on hunks that are the same in it.
 
-    A hunk is the same when the source of its file and its edits are. What cannot be read decides nothing.
+    A hunk is the same when the source of its file and its edits are.
     """
-    try:
-        found = {entry.path: entry for entry in read_document(old).files}
-    except ValueError:
-        return new
-    files = [_decided(file, found[file.path]) if file.path in found else file for file in new.files]
+    before = {entry.path: entry for entry in old.files}
+    files = [_decided(file, before[file.path]) if file.path in before else file for file in new.files]
     return structs.replace(new, files=files, reviewed=True)
 
 

@@ -69,6 +69,15 @@ def test_a_plan_is_made_reviewed_by_somebody_else_and_applied(backend: Path, tmp
     assert again.exit_code == 3 and "train.py" in again.stderr and sources(backend) == after
 
 
+def test_what_is_no_plan_decides_nothing_where_options_say_what_to_plan(backend: Path) -> None:
+    file = backend.with_name("plan.json")
+    file.write_text("[1]")
+    refused = run("review", backend, "--plan", file)
+    assert refused.exit_code == 2 and "is not a plan" in sentence(refused) and file.read_text() == "[1]"
+    ended, counts = reviewed(backend, "y\nq\n", "--plan", "plan.json", "--select", "CHP001")
+    assert (ended.exit_code, counts) == (1, [1, 0, 4])
+
+
 def test_a_review_goes_on_where_the_source_is_still_the_same(backend: Path) -> None:
     assert reviewed(backend, "a\nn\nq\n")[1] == [3, 1, 1]
     (backend / "train.py").write_text(TRAIN + "\n# edited\n")
