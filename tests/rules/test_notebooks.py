@@ -217,6 +217,7 @@ def test_a_cell_that_is_no_python_is_named_and_the_others_are_read(cell: str, sa
         (b"\xff\xfe{}", "byte 0 is not valid utf-8"),
         (b'{"worksheets": [], "nbformat": 3}', "format is 3, not 4"),
         (b'{"cells": {}, "nbformat": 4}', "not a list"),
+        (b'{"worksheets": [], "nbformat": 4}', "not a list"),
         (b'{"cells": [1], "nbformat": 4}', "cell 1 has no cell type"),
         (b'{"cells": [{"cell_type": "code"}], "nbformat": 4}', "cell 1 has no source"),
         (b'{"cells": [{"cell_type": "code", "source": [1]}], "nbformat": 4}', "source of cell 1"),

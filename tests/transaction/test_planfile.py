@@ -153,6 +153,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "another hash": lambda d: file_of(d).update(sha256_after="0" * 64),
     "numbers twice": lambda d: file_of(d)["hunks"][1].update(number=1),
     "no hunks": lambda d: file_of(d).update(hunks=[]),
+    "hunks of a file that is not there": lambda d: file_of(d).update(path="new.py", sha256_before=None),
     "a file twice": lambda d: d["files"].append(file_of(d)),
     "an unknown decision": lambda d: file_of(d)["hunks"][0].update(decision="maybe"),
     "an unknown reason": lambda d: file_of(d).update(note="because"),
