@@ -115,15 +115,23 @@ class Measuring(Interception):
     def ask(self, label: str) -> None:
         """Ask the datasets of the entry point trained last what augmentation costs and what workers do to them."""
         entry, self._entry = self._entry, _Entry()  # walks over loaders of our own go nowhere
+        waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
+        wait_s = sum(waits) / len(waits) if waits else 0.0
         for name, held in entry.held.items():
             self._known.add(name)
             began = time.monotonic()
+            until = began + self._extra_s
             try:
-                self._ask_dataset(held, began + self._extra_s)
+                if varying(held.dataset, held.collate):
+                    cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
+                    self.found.augmentation.append(cost)
+                if self._worker_counts:
+                    self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
             except Exception as error:  # it gives its samples to its loader, but not by number to us
                 self.found.unread[name] = f"{type(error).__name__}: {error}"
             else:
-                self._remember_slowest(entry, name, held)
+                if waits and name in entry.trained_on and (self._slowest is None or wait_s > self._slowest[0]):
+                    self._slowest = (wait_s, held)  # the training waited longest for its batches: it is timed alone
             self._extra_s -= time.monotonic() - began
         augmented = {cost.dataset for cost in self.found.augmentation}
         self.found.entries[label].augmentations = sorted(entry.trained_on & augmented)
@@ -188,23 +196,6 @@ class Measuring(Interception):
             memory = self._monitor.memory_status()
             walk.memory_bytes = None if memory is None else memory.bytes
         self._reading_s += time.perf_counter() - began
-
-    def _ask_dataset(self, held: _Held, until: float) -> None:
-        if varying(held.dataset, held.collate):
-            cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
-            self.found.augmentation.append(cost)
-        if self._worker_counts:
-            self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
-
-    def _remember_slowest(self, entry: _Entry, name: str, held: _Held) -> None:
-        """Keep the training dataset whose batches the training waited for longest, to time it alone."""
-        if not self._worker_counts:
-            return
-        waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
-        if name in entry.trained_on and waits:
-            wait = sum(waits) / len(waits)
-            if self._slowest is None or wait > self._slowest[0]:
-                self._slowest = (wait, held)
 
 
 def augmentation_cost(
