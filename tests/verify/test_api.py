@@ -40,6 +40,21 @@ def test_names_come_from_source_and_signatures_from_the_module(tmp_path: Path, m
     assert described["utils.things"]["f"] == [["q", "POSITIONAL_OR_KEYWORD", "3"]]
 
 
+def test_the_init_of_utils_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = tmp_path / "utils"
+    utils.mkdir()
+    (utils / "__init__.py").write_text("import sys\nsys.runs_of_utils += 1\ndef f(a): pass\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "runs_of_utils", 0, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "utils", raising=False)
+    importlib.import_module("utils")
+    described = describe_api(public_names(tmp_path))
+    monkeypatch.delitem(sys.modules, "utils")
+    assert described == {"utils": {"f": [["a", "POSITIONAL_OR_KEYWORD", ""]]}}
+    assert sys.runs_of_utils == 1  # type: ignore[attr-defined]
+
+
 def test_without_utils_only_what_the_training_imported_is_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,8 @@ def public_names(root: Path) -> dict[str, list[str]]:
 def _modules(root: Path) -> Iterator[tuple[str, Path]]:
     """Importable name and file of each module whose names count."""
     if (root / "utils").is_dir():
-        yield from ((f"utils.{path.stem}", path) for path in sorted((root / "utils").glob("*.py")))
+        for path in sorted((root / "utils").glob("*.py")):
+            yield "utils" if path.stem == "__init__" else f"utils.{path.stem}", path
         return
     for base in (root, root / "src"):
         files = [
