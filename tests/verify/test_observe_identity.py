@@ -80,6 +80,37 @@ def test_any_sampler_is_seen(options: dict[str, Any], indices: list[int]) -> Non
     assert record_of(DataLoader(Subset(DATA, ODD), **options)).indices == indices
 
 
+class Named(Dataset[Any]):
+    """Samples by name, not by number."""
+
+    names = ("a", "b", "c")
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return torch.tensor(float(self.names.index(name)))
+
+
+class Numbered(Dataset[Any]):
+    """The same by number."""
+
+    def __init__(self) -> None:
+        self.named = Named()
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.named[self.named.names[index]]
+
+
+@pytest.mark.parametrize("loader", [DataLoader(Named(), sampler=["c", "a", "b"]), DataLoader(Numbered())])
+def test_a_data_set_whose_samples_have_names_is_compared_by_its_batches(loader: DataLoader[Any]) -> None:
+    record = record_of(loader)
+    assert (record.samples, len(set(record.batches)), record.random, record.base) == (3, 3, False, "3")
+
+
 def test_the_samples_before_augmentation_are_the_same_in_any_order() -> None:
     parameters = {"time_mask_param": 3, "freq_mask_param": 2, "p": 1.0}
     walks = [

@@ -71,7 +71,7 @@ class Walk:
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
-        random = by_index and _varies(dataset, loader.collate_fn)
+        random = by_index and _varies(dataset, loader.collate_fn) is True
         record = Trace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
@@ -84,7 +84,7 @@ class Walk:
             unpicklable=why_not_picklable(loader),
         )
         below = top_down[1:] if random else []
-        plain = next((level for level in below if not _varies(level.dataset, loader.collate_fn)), None)
+        plain = next((level for level in below if _varies(level.dataset, loader.collate_fn) is False), None)
         return cls(loader, record, top_down[-1], plain)
 
     def saw(self, batch: Any) -> None:
@@ -177,17 +177,18 @@ class Walk:
             return _tensors(self.loader.collate_fn(plain))
 
 
-def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool:
-    """Whether a data set gives other values when the same sample is fetched again.
+def _varies(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
+    """Whether a data set gives other values when the same sample is fetched again; None where it has no numbers.
 
     A few samples are fetched several times, as the loader would collate them. An augmentation that leaves 20 % of
     samples alone at each of two stages is missed once in 10^12.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
-        fetched = {
-            tuple(tensor_hash(tensor) for tensor in _tensors(collate([dataset[index]]))) for _ in range(_FETCHES)
-        }
-        if len(fetched) > 1:
+        try:
+            batches = [_tensors(collate([dataset[index]])) for _ in range(_FETCHES)]
+        except Exception:  # it gives its samples to its loader, but not by number to us
+            return None
+        if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
             return True
     return False
 
