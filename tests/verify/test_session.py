@@ -105,6 +105,7 @@ def test_on_a_gpu_what_does_not_repeat_before_is_compared_by_its_distribution(
 ) -> None:
     """A stand-in: the processes train on the CPU, with losses that never repeat."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "stand-in")
     times = "(1 + time.time_ns() % 97 * 1e-6)"
     vary = ("criterion(model(x), y)\n            model", f"criterion(model(x) * {times}, y)\n            model")
     tree = write_backend("backend", vary)
