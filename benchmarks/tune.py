@@ -66,9 +66,9 @@ def subjects(folder: Path) -> dict[str, Subject]:
     np.save(file, features.numpy())
     labels = torch.arange(len(features)) % 31
     return {
-        "in memory": of_dataset(TensorDataset(features, labels), BATCH_SIZE),
-        "memory-mapped": of_dataset(Mapped(file), BATCH_SIZE),
-        "decode-heavy (5 ms)": of_dataset(Decoded(), BATCH_SIZE),
+        "in memory": of_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
+        "memory-mapped": of_dataset(Mapped(file), BATCH_SIZE, migrated=True),
+        "decode-heavy (5 ms)": of_dataset(Decoded(), BATCH_SIZE, migrated=True),
     }
 
 
@@ -108,7 +108,6 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
         for name, subject in subjects(Path(folder)).items():
             if only not in name:
                 continue
-            subject.migrated = True
             ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()

@@ -54,7 +54,7 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
     loaders: list[LoaderReport] = []
     for subject in subjects:
         seed_everything(_SEED)
-        with user_code(f"reading a batch of {subject.name}"):
+        with user_code(f"reading a batch of {subject.report.name}"):
             report = _measured(subject, request, request.grid.seconds / len(subjects), say)
         conclude(report, None if loaders else training)
         loaders.append(report)
@@ -74,9 +74,10 @@ def run(request: Request, say: Callable[[str], None]) -> TuneReport:
 def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subject], Training | None, list[str]]:
     """What is measured, the training that was watched for it, if any, and notes."""
     if request.dataset:
-        return [from_reference(request.dataset, request.unaugmented, request.config)], None, []
+        subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
+        return [subject], None, []
     if request.config is not None:
-        return [from_config(Path(request.tree), request.config)], None, []
+        return [from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
     assert request.discovery is not None, "one of the three is given"
     entries = request.discovery.entry_points
     with user_code("the training"):
@@ -92,25 +93,17 @@ def _subjects(request: Request, say: Callable[[str], None]) -> tuple[list[Subjec
 
 def _measured(subject: Subject, request: Request, seconds: float, say: Callable[[str], None]) -> LoaderReport:
     wanted = request.grid
-    migrated = request.uses_runtime if subject.migrated is None else subject.migrated
-    subject.migrated = migrated = migrated if wanted.migrated is None else wanted.migrated
-    now = subject.now if subject.now is not None and (migrated or not subject.now.prefetch_threads) else None
-    report = LoaderReport(
-        subject.name,
-        subject.role,
-        subject.batch_size,
-        len(subject.dataset),
-        migrated,
-        now,
-        subject.setting,
-        waited_share=subject.waited_share,
-    )
-    say(f"measuring {subject.name}, batch size {subject.batch_size}, {report.samples} samples")
+    report, batch_size = subject.report, subject.report.batch_size
+    if wanted.migrated is not None:
+        report.migrated = wanted.migrated
+    if not report.migrated and report.now is not None and report.now.prefetch_threads:
+        report.now = None  # PyTorch's loader has no threads
+    say(f"measuring {report.name}, batch size {batch_size}, {report.samples} samples")
     shown = _augmentation(subject, seconds * _FOR_AUGMENTATION)
     report.with_s, report.without_s, report.not_augmented = shown
-    threads = _threads(subject, wanted.thread_safe) if migrated else ()
-    candidates = grid(wanted.workers, wanted.prefetch, threads, subject.batch_size, now)
-    sizes = [size for size in wanted.batch_sizes if size != subject.batch_size and subject.batch_size is not None]
+    threads = _threads(subject, wanted.thread_safe) if report.migrated else ()
+    candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
+    sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
     sweep = Sweep(subject, candidates, seconds * share, say)
     report.measured = sweep.run()
@@ -118,7 +111,7 @@ def _measured(subject: Subject, request: Request, seconds: float, say: Callable[
     chosen = pick(report.measured)
     if chosen is not None and sizes:
         report.batch_sizes = _at_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, say)
-    if request.profile and migrated:
+    if request.profile and report.migrated:
         report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
@@ -141,7 +134,7 @@ def _augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[f
     if plain is None:
         why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
         return [], [], why
-    way = Candidate(0, batch_size=subject.batch_size)
+    way = Candidate(0, batch_size=subject.report.batch_size)
 
     def batch_s(side: Subject) -> float:
         _, rate = measure(side, way, _AUGMENTATION_SLICE_S)
@@ -155,7 +148,7 @@ def _at_sizes(
     subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, say: Callable[[str], None]
 ) -> list[Measured]:
     """The pick at its own and the other batch sizes, in turns."""
-    ways = [replace(chosen, batch_size=size) for size in (subject.batch_size, *sizes)]
+    ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     say(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, say).run()
 

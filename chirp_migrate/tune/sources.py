@@ -27,10 +27,11 @@ _TRANSFORM = "transform"
 _LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 
 
-def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) -> Subject:
+def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> Subject:
     """The dataset, or the loader, that ``MODULE:CALLABLE`` gives; what is named may also be such an object itself.
 
-    A function that has a parameter without default is given the path of the configuration.
+    A function that has a parameter without default is given the path of the configuration. ``migrated`` says whether
+    ``chirpid_patch`` loads a dataset that comes without a loader.
 
     Raises:
         NotUsable: there is no such function, or it gives no dataset that can be measured.
@@ -41,7 +42,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) 
     if isinstance(made, DataLoader):
         subject = of_loader(made, "training")
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
-        subject = of_dataset(made, size or DEFAULT_BATCH_SIZE)
+        subject = of_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
     else:
         raise NotUsable(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
     if unaugmented:
@@ -50,7 +51,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None) 
     return _with_settings(subject, config)
 
 
-def from_config(tree: Path, config: TuneConfig) -> Subject:
+def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     """The training dataset that R-004's script builds from a configuration.
 
     Looked for is the module that defines ``get_train_transforms`` and a class with ``transform`` and further parameters
@@ -79,7 +80,7 @@ def from_config(tree: Path, config: TuneConfig) -> Subject:
         with user_code(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
-    subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE)
+    subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
     if hasattr(module, _PLAIN_TRANSFORMS):
         subject.unaugmented = built(_PLAIN_TRANSFORMS)
     return _with_settings(subject, config)
@@ -90,10 +91,11 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
-    subject.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
-    if subject.now is None and config.num_workers is not None:
+    report = subject.report
+    report.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
+    if report.now is None and config.num_workers is not None:
         ahead = (config.prefetch_factor or 2) if config.num_workers else None
-        subject.now = Candidate(config.num_workers, ahead, batch_size=subject.batch_size)
+        report.now = Candidate(config.num_workers, ahead, batch_size=report.batch_size)
         subject.asked_workers = config.num_workers
     return subject
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import (
@@ -16,7 +16,7 @@ from torch.utils.data import (
 
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.document import Candidate
+from chirp_migrate.tune.document import Candidate, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -31,36 +31,21 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 @dataclass
 class Subject:
-    """A dataset and how its batches are made.
+    """A dataset, how its batches are made, and what is known of it.
 
     Attributes:
         dataset: map-style, with samples.
-        role: ``training`` or ``validation``.
-        batch_size: samples in a batch; None where ``options`` holds a batch sampler, or nothing is batched.
-        options: the other ``DataLoader`` arguments that decide what a batch is.
-        now: how it is loaded today; None where that is not known.
-        migrated: whether it is loaded by ``chirpid_patch``, else by PyTorch; None where no loader was given.
+        report: what is known before anything is measured.
+        options: the ``DataLoader`` arguments that decide, with the batch size, what a batch is.
         asked_workers: worker processes that the replaced call had; what a migrated call has as ``max_workers``.
         unaugmented: the dataset without its augmentation, where the user named it.
-        waited_share: share of the training's time spent waiting for it; None without a training.
-        setting: see :class:`chirp_migrate.tune.request.LoaderReport`.
     """
 
     dataset: Any
-    role: str
-    batch_size: int | None
-    options: dict[str, Any] = field(default_factory=dict)
-    now: Candidate | None = None
-    migrated: bool | None = None
+    report: LoaderReport
+    options: dict[str, Any]
     asked_workers: int = 0
     unaugmented: Any = None
-    waited_share: float | None = None
-    setting: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """Class names of the dataset, outermost first."""
-        return described(self.dataset)
 
     @property
     def collate(self) -> Any:
@@ -68,14 +53,15 @@ class Subject:
         return self.options.get("collate_fn") or default_collate
 
 
-def of_dataset(dataset: Any, batch_size: int, role: str = "training") -> Subject:
-    """A dataset that no loader was given for: shuffled for training.
+def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
+    """A dataset that no loader was given for, shuffled for training.
 
     Raises:
         NotUsable: it is no map-style dataset, or is empty.
     """
     _check(dataset)
-    return Subject(dataset, role, batch_size, {"shuffle": role == "training"})
+    report = LoaderReport(described(dataset), "training", batch_size, len(dataset), migrated)
+    return Subject(dataset, report, {"shuffle": True})
 
 
 def of_loader(loader: Any, role: str) -> Subject:
@@ -102,7 +88,8 @@ def of_loader(loader: Any, role: str) -> Subject:
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
     threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
     now = Candidate(workers, ahead, threads, loader.batch_size)
-    return Subject(dataset, role, loader.batch_size, options, now, migrated, asked_workers=loader.num_workers)
+    report = LoaderReport(described(dataset), role, loader.batch_size, len(dataset), migrated, now)
+    return Subject(dataset, report, options, loader.num_workers)
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
@@ -118,7 +105,7 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate)
         options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
     else:
         options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
-    if not subject.migrated:
+    if not subject.report.migrated:
         return DataLoader(subject.dataset, **options)
     if threads:
         options |= {"num_workers": threads, "prefetch_factor": 1, "in_process": True}

@@ -192,7 +192,7 @@ class Sweep:
         rate = (self.measured[0].candidate.batch_size or 1) / self._batch_s
         beyond = f", more than the {self.seconds:.0f} s asked for" if least > 1.5 * self.seconds else ""
         self.say(
-            f"{len(self.measured)} ways of loading {self.subject.name}, {rate:.0f} samples/s in the process: "
+            f"{len(self.measured)} ways of loading {self.subject.report.name}, {rate:.0f} samples/s in the process: "
             f"about {max(least, self.seconds):.0f} s, less where it is soon settled{beyond}"
         )
 

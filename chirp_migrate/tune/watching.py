@@ -113,7 +113,7 @@ def _worth_measuring(watching: _Watching) -> tuple[list[Subject], list[str]]:
         except NotUsable as problem:
             notes.append(f"{described(kind.loader.dataset)} ({kind.role}) was not measured: {problem}")
             continue
-        subject.waited_share = kind.waited_s / whole if whole > 0 else None
+        subject.report.waited_share = kind.waited_s / whole if whole > 0 else None
         subjects.append(subject)
     if further:
         theirs = sum(kind.waited_s for kind in further)

@@ -67,9 +67,9 @@ def test_tune_finds_the_dataset_of_its_configuration(
     _forget()
     config = read_config(root / "configs" / "retinal.yaml")
     importlib.import_module("scripts.make_data").make_data(config.data["data_csv"], config.data["data_img_dir"], 6)
-    subject = from_config(root, config)
-    assert (subject.name, len(subject.dataset), subject.batch_size) == ("RetinalDataset", 6, 32)
+    subject = from_config(root, config, migrated=False)
+    assert (subject.report.name, len(subject.dataset), subject.report.batch_size) == ("RetinalDataset", 6, 32)
     assert len(subject.dataset.transform.transforms) > len(subject.unaugmented.transform.transforms)
-    assert subject.now is not None and subject.now.num_workers == 2
+    assert subject.report.now is not None and subject.report.now.num_workers == 2
     image, grade = subject.dataset[0]
     assert image.shape == (3, 64, 64) and 0 <= grade < 5

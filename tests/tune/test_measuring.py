@@ -55,8 +55,7 @@ class Waiting(Dataset[Any]):
 
 def fork(dataset: Any, migrated: bool) -> Any:
     """A subject whose workers are forked."""
-    subject = of_dataset(dataset, 4)
-    subject.migrated = migrated
+    subject = of_dataset(dataset, 4, migrated)
     subject.options["multiprocessing_context"] = "fork"
     return subject
 
@@ -68,7 +67,7 @@ def no_words(_text: str) -> None:
 def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
-    samples_per_s, rate = measure(of_dataset(dataset, 4), Candidate(0, batch_size=4), seconds=0.1)
+    samples_per_s, rate = measure(of_dataset(dataset, 4, migrated=False), Candidate(0, batch_size=4), seconds=0.1)
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
     assert samples_per_s * rate.seconds == pytest.approx(4 * rate.batches)
@@ -103,10 +102,10 @@ def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migra
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     dataset = Waiting()
     dataset.transform = lambda value: value  # type: ignore[attr-defined]
-    subject = of_dataset(dataset, 4)
+    subject = of_dataset(dataset, 4, migrated=False)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
-        subject.migrated = migrated
+        subject.report.migrated = migrated
         sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], 0.1, no_words)
         error = sweep.run()[1].error
         assert error is not None and "lambda" in error  # the rest is Python's, and each release's own
@@ -125,7 +124,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "measure", noted)
     ways = grid((), (2,), (1, 2), 4, None)
     said: list[str] = []
-    Sweep(of_dataset(Waiting(seconds=0), 4), ways, 0.01, said.append).run()
+    Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -185,13 +184,13 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
                 pass
 
     subjects, training, notes = watched([train], no_words)
-    assert [(one.name, one.role, one.batch_size) for one in subjects] == [
+    assert [(one.report.name, one.report.role, one.report.batch_size) for one in subjects] == [
         ("Augmented > Clocked", "training", 4),
         ("Clocked", "validation", 8),
     ]
-    assert subjects[0].options == {"shuffle": True} and subjects[0].migrated is False
+    assert subjects[0].options == {"shuffle": True} and not subjects[0].report.migrated
     # Two walks of three waits behind the first one, each of 4 samples and a step; one of 8 samples in validation.
-    assert subjects[0].waited_share == pytest.approx(2 * 3 * 12 / (2 * 3 * 20 + 8))
+    assert subjects[0].report.waited_share == pytest.approx(2 * 3 * 12 / (2 * 3 * 20 + 8))
     assert training.seconds == 2 * 4 * 20 + 16 + 16 and training.gpu
     assert notes == ["further loaders (1) were not measured: the training waited 0.00 s for them, of 80.00 s in all"]
 

@@ -96,21 +96,21 @@ def config(**data: Any) -> TuneConfig:
 
 def test_a_class_a_function_an_object_and_a_file(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS)
-    assert len(from_reference("tune_sets:Numbers", "", None).dataset) == 10
-    assert from_reference("tune_sets.py:Numbers", "", None).batch_size == 32
-    assert len(from_reference("tune_sets:ready", "", None).dataset) == 7
-    subject = from_reference("tune_sets:given_the_configuration", "tune_sets:Numbers", config(num_workers=3))
-    assert len(subject.dataset) == len("/somewhere/c.yaml") and subject.batch_size == 24
-    assert subject.unaugmented is not None and subject.now is not None and subject.now.num_workers == 3
-    assert subject.setting["num_workers"] == "data.num_workers in c.yaml"
+    assert len(from_reference("tune_sets:Numbers", "", None, False).dataset) == 10
+    assert from_reference("tune_sets.py:Numbers", "", None, False).report.batch_size == 32
+    assert len(from_reference("tune_sets:ready", "", None, False).dataset) == 7
+    subject = from_reference("tune_sets:given_the_configuration", "tune_sets:Numbers", config(num_workers=3), False)
+    assert len(subject.dataset) == len("/somewhere/c.yaml") and subject.report.batch_size == 24
+    assert subject.unaugmented is not None and subject.report.now is not None and subject.report.now.num_workers == 3
+    assert subject.report.setting["num_workers"] == "data.num_workers in c.yaml"
 
 
 def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS)
-    subject = from_reference("tune_sets:loader", "", None)
-    assert subject.batch_size == 5 and subject.options["shuffle"] and subject.options["drop_last"]
-    assert subject.collate.__name__ == "doubled" and subject.migrated is False
-    assert subject.now is not None and subject.now.size == (2, 0, 4) and subject.asked_workers == 2
+    subject = from_reference("tune_sets:loader", "", None, False)
+    assert subject.report.batch_size == 5 and subject.options["shuffle"] and subject.options["drop_last"]
+    assert subject.collate.__name__ == "doubled" and not subject.report.migrated
+    assert subject.report.now is not None and subject.report.now.size == (2, 0, 4) and subject.asked_workers == 2
 
 
 @pytest.mark.parametrize(
@@ -128,34 +128,34 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
 def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference: str, problem: str) -> None:
     tree(tune_sets=SETS)
     with pytest.raises(NotUsable, match=problem) as raised:
-        from_reference(reference, "", None)
+        from_reference(reference, "", None, False)
     assert "\n" not in str(raised.value)
 
 
 def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
     with pytest.raises(Raised, match=r"tune_sets:broken.* KeyError: 'label'"):
-        from_reference("tune_sets:broken", "", None)
+        from_reference("tune_sets:broken", "", None, False)
     with pytest.raises(Raised, match=r"^tune_sets:broken_at_length raised ValueError: no label:$"):
-        from_reference("tune_sets:broken_at_length", "", None)
+        from_reference("tune_sets:broken_at_length", "", None, False)
     with pytest.raises(Raised, match=r"tune_broken.* ModuleNotFoundError"):
-        from_reference("tune_broken:x", "", None)
+        from_reference("tune_broken:x", "", None, False)
 
 
 def test_the_dataset_of_a_configuration_is_built_as_the_document_s_script_builds_it(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL, other="def get_train_transforms(): ...")
-    subject = from_config(root, config(data_csv="grades.csv", data_img_dir="images", strength=3, num_workers=4))
+    subject = from_config(root, config(data_csv="grades.csv", data_img_dir="images", strength=3, num_workers=4), False)
     assert subject.dataset.has == ("grades.csv", "images", "train 3", 8)
     assert subject.unaugmented.has[2] == "val"
-    assert subject.batch_size == 24 and subject.now is not None and subject.now.num_workers == 4
+    assert subject.report.batch_size == 24 and subject.report.now is not None and subject.report.now.num_workers == 4
 
 
 def test_a_configuration_that_does_not_fit_says_what_is_missing(tree: Callable[..., Path]) -> None:
     root = tree(scripts__retinal=RETINAL)
     with pytest.raises(NotUsable, match=r"img_dir.* c\.yaml .*data\.img_dir"):
-        from_config(root, config(csv_file="grades.csv"))
+        from_config(root, config(csv_file="grades.csv"), False)
     tree(scripts__second=RETINAL)
     with pytest.raises(NotUsable, match=r"found: scripts\.retinal:RetinalDataset, scripts\.second"):
-        from_config(root, config())
+        from_config(root, config(), False)
     with pytest.raises(NotUsable, match="found: none"):
-        from_config(root / "scripts" / "nowhere", config())
+        from_config(root / "scripts" / "nowhere", config(), False)
