@@ -118,6 +118,11 @@ class Child(Generic[_T]):
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its next turn."""
+        return self._waits
+
     def wait_until_ready(self) -> None:
         """Wait until the child is ready for its next turn (the first: has imported what it trains), or has ended.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -50,15 +50,6 @@ def run_child(spec: RunSpec, side: str) -> RunResult:
     """
     with child_of(spec, side) as child:
         return child.result()
-
-
-def _turns(modes: Mapping[str, Sequence[Mode]], entries: int) -> list[str]:
-    """The side of each turn: warming up, then pass by pass every entry point on both sides before the next one.
-
-    A machine's speed drifts within seconds, so what is compared should be timed right after each other.
-    """
-    passes = range(max(map(len, modes.values())))
-    return [*modes, *(side for turn in passes for side in entries * [one for one in modes if turn < len(modes[one])])]
 
 
 class Children:
@@ -115,6 +106,7 @@ class Children:
             modes["after"] = (Mode.TIMED, Mode.CACHED)
         discovery = replace(self._discovery, entry_points=self._drawn(number, labels))
         watches = {side: Watch() for side in sides}
+        results: dict[str, RunResult] = {}
 
         def watched(side: str, child: Child[RunResult], act: Callable[[], _T]) -> _T:
             with watches[side].watching(lambda: own_s() + child.cpu_s):
@@ -124,12 +116,17 @@ class Children:
             # Each pair of rounds has its own order in sets of strings.
             ready = self.in_turn(stack, modes, discovery=discovery, by_entry=True, hash_seed=number // 2)
             if self._beside_each_other:
+                # A machine's speed drifts within seconds, so what is compared is timed right after each other.
                 children = dict(ready)
-                for side in _turns(modes, len(discovery.entry_points)):
-                    watched(side, children[side], children[side].take_turn)
-                results = {side: child.result() for side, child in children.items()}
+                while len(results) < len(children):
+                    for side, child in children.items():
+                        if child.waits:
+                            watched(side, child, child.take_turn)
+                        elif side not in results:
+                            results[side] = child.result()
             else:
-                results = {side: watched(side, child, child.result) for side, child in ready}
+                for side, child in ready:
+                    results[side] = watched(side, child, child.result)
         seconds: dict[str, dict[str, float]] = {side: {} for side in SIDES}
         for side, result in results.items():
             for mode, entries in result.modes.items():
