@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -116,14 +117,22 @@ def test_augmentation_is_recognised_by_its_behaviour() -> None:
     assert not watched(DATA, epochs=1).traces[0].random
 
 
+@dataclass
+class Images:
+    """A batch with a name for each part."""
+
+    x: torch.Tensor
+
+
 @pytest.mark.parametrize(
     "collate",
     [
         lambda samples: UserDict(x=torch.stack([x for x, _ in samples])),  # as transformers' BatchEncoding is one
         lambda samples: {"x": torch.stack([x for x, _ in samples]).numpy()},
+        lambda samples: Images(torch.stack([x for x, _ in samples])),
     ],
 )
-def test_batches_of_any_mapping_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
+def test_batches_of_any_mapping_dataclass_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
     def walked(data: Any) -> EntryResult:
         with LoaderWatch() as watch:
             list(DataLoader(data, batch_size=16, collate_fn=collate))

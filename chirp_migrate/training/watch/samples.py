@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
 
 def contents(value: Any, place: str = "") -> dict[str, Any]:
     """Tensors, arrays and other leaves of a batch, by their place in it."""
+    if is_dataclass(value) and not isinstance(value, (Mapping, type)):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
         return {place: _tensor(value) if isinstance(value, np.ndarray) else value}
     items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
