@@ -18,20 +18,20 @@ from chirp_migrate.exit_codes import ExitCode
 
 _DEBUG = "--debug"
 
-#: Where each command is, and what it does, in a line.
+#: What each command does, in a line; it is in the module of its name.
 _COMMANDS = {
-    "plan": ("chirp_migrate.cli.plan:plan", "Say what would change; `-o` keeps it as a plan."),
-    "review": ("chirp_migrate.cli.review:review", "Accept or refuse it hunk by hunk."),
-    "apply": ("chirp_migrate.cli.apply:apply", "Rewrite a project to fast, worker-safe loading."),
-    "check": ("chirp_migrate.cli.check:check", "Say whether anything is left to rewrite, for CI."),
-    "rollback": ("chirp_migrate.cli.rollback:rollback_command", "Undo an apply, byte for byte."),
-    "verify": ("chirp_migrate.cli.verify:verify", "Show that training is faster, and the same."),
-    "report": ("chirp_migrate.cli.report:report", "Tell what was changed, why, and what verify found."),
-    "tune": ("chirp_migrate.cli.tune:tune", "Measure ways of loading, and keep the best."),
-    "init-workload": ("chirp_migrate.cli.init_workload:init_workload", "Write a start for what verify trains."),
-    "rules": ("chirp_migrate.cli.rules:rules", "List the rules and what they are for."),
-    "explain": ("chirp_migrate.cli.explain:explain", "Explain one rule, with an example."),
-    "completion": ("chirp_migrate.cli.completion:completion", "Print the completion script of a shell."),
+    "plan": "Say what would change; `-o` keeps it as a plan.",
+    "review": "Accept or refuse it hunk by hunk.",
+    "apply": "Rewrite a project to fast, worker-safe loading.",
+    "check": "Say whether anything is left to rewrite, for CI.",
+    "rollback": "Undo an apply, byte for byte.",
+    "verify": "Show that training is faster, and the same.",
+    "report": "Tell what was changed, why, and what verify found.",
+    "tune": "Measure ways of loading, and keep the best.",
+    "init-workload": "Write a start for what verify trains.",
+    "rules": "List the rules and what they are for.",
+    "explain": "Explain one rule, with an example.",
+    "completion": "Print the completion script of a shell.",
 }
 
 
@@ -44,17 +44,17 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"{__name__}.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, does) for name, (_, does) in _COMMANDS.items()])
+            formatter.write_dl([*_COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        names = [CompletionItem(n, help=does) for n, (_, does) in _COMMANDS.items() if n.startswith(incomplete)]
+        names = [CompletionItem(n, help=does) for n, does in _COMMANDS.items() if n.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -16,7 +16,8 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.transaction.record import State
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied, rollback, rollback_to
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied, rollback_to
+from chirp_migrate.transaction.rollback import rollback as roll_back
 
 #: Files named for each run that is listed; JSON has all of them.
 _FILES_SHOWN = 4
@@ -29,7 +30,6 @@ _UNFINISHED = {
 
 @click.command(
     cls=Command,
-    name="rollback",
     epilog=epilog(
         {
             ExitCode.OK: "everything is as it was",
@@ -57,7 +57,7 @@ _UNFINISHED = {
     "Print the conclusion alone.",
     "Name all files of each run that is listed.",
 )
-def rollback_command(
+def rollback(
     path: Path,
     show_list: bool,
     only: int | None,
@@ -98,7 +98,7 @@ def rollback_command(
         if first is not None:
             results = rollback_to(root, first, force=force, merge=merge, wait_s=wait_s, on_step=step)
         elif interrupted is None or only is not None:
-            results = [rollback(root, run=only, force=force, merge=merge, wait_s=wait_s, on_step=step)]
+            results = [roll_back(root, run=only, force=force, merge=merge, wait_s=wait_s, on_step=step)]
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],

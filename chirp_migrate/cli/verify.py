@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from chirp_migrate.cli.verify_settings import (
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.errors import ChirpMigrateError, UsageProblem
+from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept import keep_verdict, verified_files
 from chirp_migrate.report.plots import drawn, prepare
@@ -182,8 +182,21 @@ def verify(
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**said(click.get_current_context()), **measured}
-    act = partial(_list, path, baseline) if list_ else partial(_verify, path, baseline, plot)
-    sys.exit(_guarded(path, output, lambda: act(asked, output)))
+    if output.quiet and output.verbose:
+        raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
+    try:
+        with signals_as_one_interrupt():
+            root, options = _asked(path, asked)
+            if list_:
+                _list(root, baseline, options, output)
+                sys.exit(ExitCode.OK)
+            sys.exit(_verify(root, baseline, options, plot, output))
+    except WorkloadFailed as failure:
+        _show_failure(path.resolve(), failure, output)
+        sys.exit(failure.exit_code)
+    except KeyboardInterrupt:
+        click.echo("Interrupted: the processes are stopped and the temporary files removed.", err=True)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 def options_of(*arguments: str) -> VerifyOptions:
@@ -197,26 +210,7 @@ def options_of(*arguments: str) -> VerifyOptions:
         return resolve(context.params["path"].resolve(), said(context))
 
 
-def _guarded(path: Path, output: Output, act: Callable[[], int]) -> int:
-    """The exit code that ``act`` gives; of what goes wrong with the user's side, one sentence is printed."""
-    try:
-        if output.quiet and output.verbose:
-            raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
-        with signals_as_one_interrupt():
-            return act()
-    except WorkloadFailed as failure:
-        _show_failure(path.resolve(), failure, output)
-        return failure.exit_code
-    except ChirpMigrateError as error:
-        click.echo(f"chirp-migrate: {error}", err=True)
-        return error.exit_code
-    except KeyboardInterrupt:
-        click.echo("Interrupted: the processes are stopped and the temporary files removed.", err=True)
-        return ExitCode.INTERRUPTED
-
-
-def _verify(path: Path, baseline: str | None, plot: Path | None, asked: Mapping[str, Any], output: Output) -> int:
-    root, options = _asked(path, asked)
+def _verify(root: Path, baseline: str | None, options: VerifyOptions, plot: Path | None, output: Output) -> int:
     before = before_side(root, baseline)
     verified = verified_files(root)
     if options.source is Source.FOUND:
@@ -262,8 +256,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
         click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
 
 
-def _list(path: Path, baseline: str | None, asked: Mapping[str, Any], output: Output) -> int:
-    root, options = _asked(path, asked)
+def _list(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if options.source is Source.FOUND:
         discovery = chosen(discover(root, options.model), options.select)
     else:
@@ -286,7 +279,6 @@ def _list(path: Path, baseline: str | None, asked: Mapping[str, Any], output: Ou
             screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
             screen.text(f"Left out: {reason}.")
-    return ExitCode.OK
 
 
 def _asked(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from support import run
 
-from chirp_migrate.cli.verify import verify
+from chirp_migrate.cli import entry_point
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs, change_state
@@ -26,19 +26,25 @@ SMALL = ("--samples", "48", "--epochs", "1", "--batch-size", "16", "--shape", "2
 
 
 def test_a_path_that_does_not_exist(tmp_path: Path) -> None:
-    result = CliRunner().invoke(verify, [str(tmp_path / "nowhere")])
+    result = run("verify", tmp_path / "nowhere")
     assert result.exit_code == 2
     assert "nowhere" in result.output and len(result.output.splitlines()) == 1
 
 
+def test_debug_shows_where_an_error_is_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        entry_point(["--debug", "verify", str(tmp_path / "nowhere")])
+    assert ended.value.code == 2 and "Traceback" in capsys.readouterr().err
+
+
 def test_before_apply(write_backend: Callable[..., Path]) -> None:
-    result = CliRunner().invoke(verify, [str(write_backend("tree"))])
+    result = run("verify", write_backend("tree"))
     assert result.exit_code == 2
     assert "apply" in result.output and len(result.output.splitlines()) == 1
 
 
 def test_help_documents_every_exit_code() -> None:
-    text = " ".join(CliRunner().invoke(verify, ["--help"]).output.split())
+    text = " ".join(run("verify", "--help").output.split())
     assert all(f"{int(verdict.exit_code)} " in text for verdict in Verdict)
 
 
@@ -63,7 +69,7 @@ def test_the_side_before_comes_from_the_journal(write_backend: Callable[..., Pat
     applied(root, {"utils/training_utils.py": original, "utils/added.py": None})
     report = tmp_path / "report.json"
 
-    result = CliRunner().invoke(verify, [str(root), *SMALL, "--json", str(report)])
+    result = run("verify", root, *SMALL, "--json", report)
 
     assert result.exit_code == 13
     found = decode(report.read_bytes())
@@ -79,7 +85,7 @@ def test_augmentation_that_became_rarer_is_not_equivalent_at_default_sizes(write
     report = before.with_name("report.json")
     options = ["--baseline", str(before), "-k", "augmentation", "--shape", "24x32", "--threads", "1"]
 
-    result = CliRunner().invoke(verify, [str(after), *options, "--json", str(report)])
+    result = run("verify", after, *options, "--json", report)
 
     assert result.exit_code == 13
     assert [one.name for one in decode(report.read_bytes()).differences] == ["augmentation-distribution"]
@@ -90,7 +96,7 @@ def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[.
     root = write_backend("tree", ("total = 0.0", "print('about to fail'); 1 / 0"))
     applied(root, {"utils/training_utils.py": (root / "utils" / "training_utils.py").read_bytes() + b"\n"})
     report = root.with_name("report.json")
-    result = CliRunner().invoke(verify, [str(root), "--samples", "48", "--json", str(report)])
+    result = run("verify", root, "--samples", "48", "--json", report)
     assert result.exit_code == 14
     found = decode(report.read_bytes())
     assert (found.verdict, found.side) == (Verdict.FAILED.text, "before")
@@ -103,7 +109,7 @@ def test_an_interrupted_run_is_brought_to_an_end_first(write_backend: Callable[.
     applied(root, {"utils/models.py": text + b"\n# older\n"})
     change_state(applied_runs(root.resolve())[0], State.PENDING)
 
-    result = CliRunner().invoke(verify, [str(root)])
+    result = run("verify", root)
 
     assert result.exit_code == 2
     assert not applied_runs(root.resolve())

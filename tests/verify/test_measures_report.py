@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from support import run
 
-from chirp_migrate.cli.verify import verify
 from chirp_migrate.console.screen import printed
 from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.render import show_verify
@@ -95,4 +94,4 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
 
 @pytest.mark.parametrize("option", [["--simulate-step-ms", "-1"], ["--num-workers", "two"]])
 def test_options_that_make_no_sense_are_refused(option: list[str], tmp_path: Path) -> None:
-    assert CliRunner().invoke(verify, [str(tmp_path), *option]).exit_code == 2
+    assert run("verify", tmp_path, *option).exit_code == 2

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
+from support import run
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.cli.verify import options_of, verify
+from chirp_migrate.cli.verify import options_of
 from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
@@ -46,7 +47,7 @@ OTHER = FITS + "    raise KeyError('augment_params')\n"
 def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
     asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--max-rounds", "4", "--measure-seconds", "0"]
     quick = ["--num-workers", "", "--json", str(report)]
-    return CliRunner().invoke(verify, [str(after), "--baseline", str(before), *asked, *quick, *options])
+    return run("verify", after, "--baseline", before, *asked, *quick, *options)
 
 
 @pytest.mark.slow
@@ -129,16 +130,16 @@ def test_a_stream_is_read_in_a_worker_and_never_from_one_cached_batch() -> None:
 def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., Path]) -> None:
     root = write_backend("tree")
     (root / "pyproject.toml").write_text('[tool.chirp-migrate.verify]\nselect = "not augmentation"\nseed = 7\n')
-    result = CliRunner().invoke(verify, [str(root), "--list", "--json", "-"])
+    result = run("verify", root, "--list", "--json", "-")
     assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
     assert options_of(str(root)).sizes.seed == 7 and options_of(str(root), "--seed=8").sizes.seed == 8
-    none = CliRunner().invoke(verify, [str(root), "--list", "-k", "k_fold"])
+    none = run("verify", root, "--list", "-k", "k_fold")
     assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "fits none of 2" in none.stderr
 
 
 def test_the_list_says_how_each_is_called_and_runs_nothing(write_backend: Callable[..., Path]) -> None:
     root = write_backend("tree", ("import random", "raise SystemExit('was run')\nimport random"))
-    result = CliRunner().invoke(verify, [str(root), "--list", "-k", "augmentation", "--epochs", "5", "--json", "-"])
+    result = run("verify", root, "--list", "-k", "augmentation", "--epochs", "5", "--json", "-")
     assert result.exit_code == 0
     (found,) = json.loads(result.stdout)["entry_points"]
     assert found["entry_point"] == AUGMENTED
