@@ -8,47 +8,32 @@ __all__ = ["ExitCode", "epilog"]
 
 
 class ExitCode(IntEnum):
-    """Exit codes, the same for all commands."""
+    """Exit codes, the same for all commands, each with one line on its ``meaning``."""
 
-    OK = 0
-    WORK_REMAINS = 1
-    USAGE = 2
-    REFUSED = 3
-    UNDONE = 4
-    CHECK_FAILED = 5
-    NOT_SHOWN = 10
-    MODEL_BOUND = 11
-    SLOWER = 12
-    NOT_EQUIVALENT = 13
-    WORKLOAD_FAILED = 14
-    UNDECIDED = 15
-    INTERNAL = 70
-    INTERRUPTED = 130
-    PIPE_CLOSED = 141
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        """One line on it."""
-        return _MEANINGS[self]
+    OK = 0, "done, or nothing to do; for check: clean; for verify: faster by the threshold, and equivalent"
+    WORK_REMAINS = 1, "something is left: files that could not be handled, or, for check, work for apply"
+    USAGE = 2, "the path, an option, a setting or a plan cannot be worked with"
+    REFUSED = 3, "refused, nothing was changed: work could be lost, or another run is under way"
+    UNDONE = 4, "the system did not let us write; what had been written was undone"
+    CHECK_FAILED = 5, "the command given to --check-with failed, and everything was rolled back"
+    NOT_SHOWN = 10, "verify: not shown to be faster"
+    MODEL_BOUND = 11, "verify: model-bound, no loader could save that much"
+    SLOWER = 12, "verify: slower"
+    NOT_EQUIVALENT = 13, "verify: not the same training"
+    WORKLOAD_FAILED = 14, "verify, tune: the project's own code failed"
+    UNDECIDED = 15, "verify: faster, and of some entry points it is not shown whether they are slower"
+    INTERNAL = 70, "a defect of chirp-migrate; --debug shows where"
+    INTERRUPTED = 130, "interrupted by Ctrl-C"
+    PIPE_CLOSED = 141, "the reader of the output went away"
 
-
-_MEANINGS = {
-    ExitCode.OK: "done, or nothing to do; for check: clean; for verify: faster by the threshold, and equivalent",
-    ExitCode.WORK_REMAINS: "something is left: files that could not be handled, or, for check, work for apply",
-    ExitCode.USAGE: "the path, an option, a setting or a plan cannot be worked with",
-    ExitCode.REFUSED: "refused, nothing was changed: work could be lost, or another run is under way",
-    ExitCode.UNDONE: "the system did not let us write; what had been written was undone",
-    ExitCode.CHECK_FAILED: "the command given to --check-with failed, and everything was rolled back",
-    ExitCode.NOT_SHOWN: "verify: not shown to be faster",
-    ExitCode.MODEL_BOUND: "verify: model-bound, no loader could save that much",
-    ExitCode.SLOWER: "verify: slower",
-    ExitCode.NOT_EQUIVALENT: "verify: not the same training",
-    ExitCode.WORKLOAD_FAILED: "verify, tune: the project's own code failed",
-    ExitCode.UNDECIDED: "verify: faster, and of some entry points it is not shown whether they are slower",
-    ExitCode.INTERNAL: "a defect of chirp-migrate; --debug shows where",
-    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
-    ExitCode.PIPE_CLOSED: "the reader of the output went away",
-}
+    def __new__(cls, code: int, meaning: str) -> ExitCode:
+        """A member is the number; its meaning is an attribute."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
 
 
 def epilog(codes: dict[ExitCode, str], *examples: str) -> str:

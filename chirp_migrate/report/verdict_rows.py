@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,7 @@ from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import Measure
 
-__all__ = ["EntryTimes", "all_together", "entry_times", "figures", "noticed", "tone", "waits_ms"]
+__all__ = ["EntryTimes", "all_together", "entry_times", "figures", "noticed", "short", "tone", "waits_ms"]
 
 _SIDES = ("before", "after", "cached")
 _TONES: dict[str, Literal["good", "open"]] = {
@@ -18,6 +19,12 @@ _TONES: dict[str, Literal["good", "open"]] = {
     "not shown to be faster": "open",
     "model-bound": "open",
 }
+_SHORTER = (
+    ("single_fold_training", "single"),
+    ("k_fold_cross_validation", "k_fold"),
+    ("_with_predefined_", " given "),
+    ("_with_", " "),
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,21 @@ class EntryTimes:
     ratio: Ratio
     perfect: Ratio | None
     verdict: str
+
+    def median(self, side: str, missing: str) -> str:
+        """Seconds of a side in the median round, in hundredths; ``missing`` where it was not timed."""
+        return f"{statistics.median(self.seconds[side]):.2f}" if self.seconds.get(side) else missing
+
+
+def short(label: str) -> str:
+    """Long names lose what every one of them has in common."""
+    module, dot, name = label.partition(".")
+    if not dot:
+        return label
+    name = name.removeprefix("TrainingEngine.")
+    for word, shorter in _SHORTER:
+        name = name.replace(word, shorter)
+    return f"{module}.{name}"
 
 
 def tone(verdict: str) -> Literal["good", "open", "bad"]:

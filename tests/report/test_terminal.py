@@ -20,7 +20,8 @@ from chirp_migrate.plans.plan import Finding, Plan, Safety, Skipped, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story
-from chirp_migrate.report.terminal.render import show_story, show_verify
+from chirp_migrate.report.terminal.render import show_story
+from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.console.screen import printed
-from chirp_migrate.report.terminal.render import show_verify
+from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover

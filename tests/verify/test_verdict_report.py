@@ -7,7 +7,7 @@ import re
 import pytest
 
 from chirp_migrate.console.screen import printed
-from chirp_migrate.report.terminal.render import show_verify
+from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.looks import Look
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import build_report, rounds_line

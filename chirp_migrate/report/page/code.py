@@ -6,6 +6,7 @@ import html
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Any
 
 from markupsafe import Markup
@@ -52,7 +53,8 @@ def section_code(section: Section) -> Markup:
     where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
-        margin=_common_margin([row.text for row in section.rows if row.text.strip()]),
+        # All of it is blank.
+        margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
     parts = [f'<div class="at">{html.escape(visible(where))}</div>']
     for changed, rows in groups(section.rows):
@@ -111,13 +113,6 @@ def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
         content += _marked(word[cuts[2] :])
         shown.append(f'<i class="{kind}">{content}</i>' if kind and content else content)
     return "".join(shown)
-
-
-def _common_margin(lines: Sequence[str]) -> int:
-    """Characters, all of them blank, that every one of the lines begins with."""
-    indents = [_indent(line) for line in lines]
-    least, most = min(indents, default=""), max(indents, default="")
-    return next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
 
 
 def _indent(text: str) -> str:

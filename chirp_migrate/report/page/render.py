@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -14,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import count, figure
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
@@ -96,7 +95,7 @@ def environment() -> Environment:
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
         code=section_code,
         count=count,
-        number=_number,
+        number=lambda value: _DASH if value is None else figure(value),
         parts=_parts,
         places=_places,
         range=place_of,
@@ -205,12 +204,11 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
     own = max((value for values in entry.seconds.values() for value in values), default=1.0)
     fast, fast_low, fast_high = entry.ratio.speed_up
     saved, low, high = (100 * one for one in entry.ratio.saved)
-    taken = {side: entry.seconds.get(side) for side in SIDES}
     return {
         "name": "all together" if together else entry.label,
         "together": together,
         "chart": time_bars(entry.seconds, own if together else longest),
-        "medians": {side: f"{statistics.median(of):.2f}" if of else _DASH for side, of in taken.items()},
+        "medians": {side: entry.median(side, _DASH) for side in SIDES},
         "speed_up": f"{fast:.2f}{_TIMES} [{fast_low:.2f}, {fast_high:.2f}]",
         "saved": f"{saved:.0f} % [{low:.0f}, {high:.0f}]".replace("-", _MINUS),
         "verdict": entry.verdict or _DASH,
@@ -286,9 +284,3 @@ def _breakable(name: str) -> Markup:
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))
     return shown
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return _DASH
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -6,12 +6,10 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
 from chirp_migrate.report.story import Story
 from chirp_migrate.report.terminal.changes import show_run
-from chirp_migrate.report.terminal.summary import show_summary
-from chirp_migrate.report.terminal.verdict_lines import show_details, show_head, style_of
+from chirp_migrate.report.terminal.verdict_lines import show_details, show_head
 from chirp_migrate.report.verdict_rows import figures
-from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["show_story", "show_verify"]
+__all__ = ["show_story"]
 
 #: The words of a report, explained to people who read one for the first time.
 _OF_CHANGES = {
@@ -72,15 +70,6 @@ def show_story(story: Story, screen: Screen) -> None:
         show_run(run, screen)
     if screen.verbose:
         _show_words(story, screen)
-
-
-def show_verify(report: VerifyReport, screen: Screen) -> None:
-    """Print what ``verify`` found in at most 25 lines; with -q the verdict alone, with -v all behind it."""
-    show_summary(report, screen, style_of(report.verdict))
-    if screen.verbose:
-        if report.simulated is not None:
-            screen.text(report.simulated.what)
-        show_details(report, screen)
 
 
 def _contents(story: Story) -> str:

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
-from chirp_migrate.report.verdict_rows import all_together, noticed
+from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
+from chirp_migrate.report.verdict_rows import all_together, noticed, short
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["short", "show_summary"]
+__all__ = ["show_verify"]
 
 _INDENT = 12
 _LINES = {"undecided": 6, "differs": 4, "left out": 2, "the same": 3}
 """At most so many of one fact; one of the others."""
-_SHORTER = (
-    ("single_fold_training", "single"),
-    ("k_fold_cross_validation", "k_fold"),
-    ("_with_predefined_", " given "),
-    ("_with_", " "),
-)
 
 
-def show_summary(report: VerifyReport, screen: Screen, style: str) -> None:
-    """Print the verdict in ``style``, the total, the share of the possible saving that is reached, the ends, and what
-    is not known; with -q the verdict alone.
+def show_verify(report: VerifyReport, screen: Screen) -> None:
+    """Print the verdict, the total, the share of the possible saving that is reached, the ends, and what is not known.
+
+    With -q it is the verdict alone, with -v also everything behind it.
     """
+    style = style_of(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
-    if screen.quiet or report.verdict == "failed":
-        return
-    screen.line()
-    for name, text in _facts(report):
-        screen.text(f"{text.rstrip('.')}.", first=f"{name:{_INDENT}}", most=_LINES.get(name, 1))
-
-
-def short(label: str) -> str:
-    """Long names lose what every one of them has in common."""
-    module, dot, name = label.partition(".")
-    if not dot:
-        return label
-    name = name.removeprefix("TrainingEngine.")
-    for word, shorter in _SHORTER:
-        name = name.replace(word, shorter)
-    return f"{module}.{name}"
+    if not screen.quiet and report.verdict != "failed":
+        screen.line()
+        for name, text in _facts(report):
+            screen.text(f"{text.rstrip('.')}.", first=f"{name:{_INDENT}}", most=_LINES.get(name, 1))
+    if screen.verbose:
+        if report.simulated is not None:
+            screen.text(report.simulated.what)
+        show_details(report, screen)
 
 
 def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
@@ -67,8 +55,8 @@ def _facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
 def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
     together = all_together(report)
     if together is not None and {"before", "after"} <= together.seconds.keys():
-        before, after = (statistics.median(together.seconds[side]) for side in ("before", "after"))
-        yield "total", f"{before:.2f} s before, {after:.2f} s after: medians of {count(ratio.rounds, 'round')}"
+        before, after = (together.median(side, "-") for side in ("before", "after"))
+        yield "total", f"{before} s before, {after} s after: medians of {count(ratio.rounds, 'round')}"
     if report.headspace is not None:
         yield "possible", _reached(1 - ratio.value, report.headspace)
     if len(report.ratios) > 1:
