@@ -54,12 +54,9 @@ from chirp_migrate.transaction.rollback import rollback
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff of everything and write nothing.")
 @option(
-    "--check-with",
-    "command",
-    metavar="CMD",
-    group="Safety",
+    "--check-with", "command", metavar="CMD", group="Safety",
     help="Run CMD with the shell in the project's folder afterwards; if it fails, roll everything back.",
-)
+)  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Proceed over uncommitted changes in a git work tree.")
 @wait_option
 @output_options("the findings")

@@ -58,27 +58,17 @@ _MARKS = {
 )
 @looking_options
 @option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "sarif", "github"]),
-    default="text",
-    show_default=True,
+    "--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True,
     help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
-)
+)  # fmt: skip
 @option(
-    "-o",
-    "--output",
-    "target",
-    type=click.Path(path_type=Path, allow_dash=True),
-    default=STANDARD_OUTPUT,
-    metavar="FILE",
-    help="Write that to FILE instead of standard output.",
-)
+    "-o", "--output", "target", type=click.Path(path_type=Path, allow_dash=True), default=STANDARD_OUTPUT,
+    metavar="FILE", help="Write that to FILE instead of standard output.",
+)  # fmt: skip
 @option(
-    "--add-ignore",
-    is_flag=True,
+    "--add-ignore", is_flag=True,
     help="First write `# chirp: ignore[CODE]` above everything that counts, so that only what is new does.",
-)
+)  # fmt: skip
 @option("--strict", is_flag=True, help="Also count what is only listed, advised or proposed as work.")
 @output_options("the findings, whatever the format,")
 def check(request: Request, form: str, target: Path, add_ignore: bool, strict: bool, output: Output) -> None:

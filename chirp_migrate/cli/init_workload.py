@@ -14,7 +14,7 @@ from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.engine.settings import read_verify_table
 from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.source.files import discard, sync_folder, write_new
+from chirp_migrate.source.files import discard, replace_file, sync_folder, write_new
 from chirp_migrate.source.git import guard
 from chirp_migrate.training.workload.entry_points import is_chirpid_shaped
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
@@ -136,8 +136,10 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 if before is None:
                     write_new(pyproject, content)
                     sync_folder(root)
+                elif pyproject.read_bytes() != before:
+                    raise Refused(f"{pyproject} changed meanwhile: nothing was written, run it again.")
                 else:
-                    _replace(pyproject, before, content)
+                    replace_file(pyproject, content, root / f".{_PYPROJECT}.chirp-migrate-new", like=pyproject)
             except BaseException:
                 discard(workload)
                 raise
@@ -166,17 +168,3 @@ def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
             "nothing was written."
         ) from None
     return content
-
-
-def _replace(path: Path, before: bytes, content: bytes) -> None:
-    """Replace ``path`` in one step, with its mode and owner, unless somebody wrote to it meanwhile."""
-    temporary = path.with_name(f".{path.name}.chirp-migrate-new")
-    discard(temporary)
-    write_new(temporary, content, like=path)
-    try:
-        if path.read_bytes() != before:
-            raise Refused(f"{path} changed meanwhile: nothing was written, run it again.")
-        temporary.replace(path)
-    finally:
-        discard(temporary)
-    sync_folder(path.parent)

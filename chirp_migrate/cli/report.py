@@ -36,22 +36,15 @@ from chirp_migrate.report.terminal.render import show_story
 )
 @path_argument
 @option(
-    "-o",
-    "--output",
-    "page_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    metavar="FILE",
+    "-o", "--output", "page_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
     help="Write one HTML file that needs nothing else, to be sent to others ('-': standard output).",
-)
+)  # fmt: skip
 @plan_file_option("Report this plan instead of what was applied (see `plan`).")
 @option("--run", type=click.IntRange(1), metavar="N", help="Only run N of those that stand (`rollback --list`).")
 @option(
-    "--verdict",
-    "verdict_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--verdict", "verdict_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="What `verify --json FILE` wrote.  [default: what the last verify of PATH kept]",
-)
+)  # fmt: skip
 @output_options("all that the report says", "Print the verdict and its figures alone.", "Explain the words, too.")
 def report(
     path: Path,

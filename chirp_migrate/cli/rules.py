@@ -9,9 +9,9 @@ from chirp_migrate.cli.options import Command, output_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
-from chirp_migrate.rules import all_rules
+from chirp_migrate.rules import Rule, all_rules
 
-__all__ = ["rules"]
+__all__ = ["described", "rules"]
 
 
 @click.command(
@@ -24,16 +24,7 @@ def rules(output: Output) -> None:
 
     `chirp-migrate explain CODE` shows all of one.
     """
-    content = [
-        {
-            "code": rule.code,
-            "name": rule.name,
-            "safety": rule.safety.value,
-            "summary": rule.summary,
-            "reason": rule.reason,
-        }
-        for rule in all_rules()
-    ]
+    content = [described(rule) for rule in all_rules()]
     output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", "rules": content})
     if output.json_is_printed:
         return
@@ -44,3 +35,9 @@ def rules(output: Output) -> None:
             screen.text(rule.summary, 8)
         if output.verbose:
             screen.text(rule.reason, 8, "dim")
+
+
+def described(rule: Rule) -> dict[str, str]:
+    """A rule, as documents have it."""
+    fields = {"code": rule.code, "name": rule.name, "safety": rule.safety.value}
+    return {**fields, "summary": rule.summary, "reason": rule.reason}

@@ -51,12 +51,9 @@ _kept = partial(option, group="What is kept")
 @_data("--dataset", default="", metavar="MODULE:CALLABLE", help="Measure the dataset or loader that this gives.")
 @_data("--unaugmented", default="", metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
 @_data(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    "--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
-)
+)  # fmt: skip
 @gathered(
     "grid",
     Grid,
@@ -88,20 +85,16 @@ _kept = partial(option, group="What is kept")
     help="Count the process as hung after that long.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
-)
+)  # fmt: skip
 @_kept(
     "--save/--no-save", default=True, show_default=True, help="Keep what was picked in a profile that the factory uses."
 )
 @_kept(
-    "--profile",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
+    "--profile", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="That profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
-)
+)  # fmt: skip
 @output_options("all raw values", "Print the recommendations alone.", "Print the rates of every round, too.")
 def tune(
     path: Path,

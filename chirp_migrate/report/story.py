@@ -6,15 +6,17 @@ imported or run. Texts are as they stand in the sources: whoever shows them esca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from chirp_migrate.plans.plan import Finding, Skipped
 from chirp_migrate.report.hunks import Section
+from chirp_migrate.report.wording import sections
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.verify.document import VerifyReport
 
-__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "alike"]
+__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "reported_by_file"]
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,18 @@ class Story:
         return any(run.number is None for run in self.runs)
 
 
-def alike(found: Iterable[FindingStory]) -> list[list[FindingStory]]:
+def reported_by_file(
+    reported: Iterable[FindingStory],
+) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
+    """What was seen and not rewritten: title → file → findings, those that say the same together."""
+    for title, stories in sections(reported, lambda story: story.finding):
+        files = groupby(stories, key=lambda story: story.finding.path)
+        yield title, [(path, _alike(of_file)) for path, of_file in files]
+
+
+def _alike(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
     """Findings that say the same, together; in the order of the first of each."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
-    for one in found:
-        kinds.setdefault((one.finding.rule, one.finding.message), []).append(one)
+    for story in stories:
+        kinds.setdefault((story.finding.rule, story.finding.message), []).append(story)
     return list(kinds.values())

@@ -46,14 +46,16 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
         raise
 
 
-def replace_file(path: Path, content: bytes, temporary: Path) -> None:
+def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | None = None) -> None:
     """Give ``path`` new bytes in one step, by way of ``temporary`` in the same folder, and wait for the disk.
+
+    Mode, owner and the like are those of a new file, or of ``like``.
 
     Raises:
         OSError: it cannot be written; ``path`` is then as before.
     """
     discard(temporary)
-    write_new(temporary, content)
+    write_new(temporary, content, like=like)
     try:
         temporary.replace(path)
     except OSError:

@@ -7,7 +7,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,9 +16,9 @@ from chirp_migrate.console.text import count, figure
 from chirp_migrate.plans.plan import Safety, Status
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
 from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
-from chirp_migrate.report.story import FindingStory, Story, alike
+from chirp_migrate.report.story import FindingStory, Story, reported_by_file
 from chirp_migrate.report.verdict_rows import EntryTimes, all_together, entry_times, figures, noticed, tone
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of, sections
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, outcomes, parts_of
 from chirp_migrate.review.account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
@@ -249,13 +248,11 @@ def _statuses(ledger: Ledger) -> list[tuple[Status, str]]:
     return [(status, word) for status, word, _ in outcomes(together)]
 
 
-def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, int, list[list[FindingStory]]]]]]:
-    """What was seen and not rewritten, by title and file; findings that say the same stand together."""
+def _reported(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
     for run in story.runs:
         which = f" (run {run.number})" if len(story.runs) > 1 else ""
-        for title, found in sections(run.reported, lambda one: one.finding):
-            by_file = [(path, list(group)) for path, group in groupby(found, key=lambda one: one.finding.path)]
-            yield title + which, [(path, len(own), alike(own)) for path, own in by_file]
+        for title, by_file in reported_by_file(run.reported):
+            yield title + which, by_file
 
 
 def _rules(story: Story) -> list[tuple[str, str, str, str]]:

@@ -15,9 +15,9 @@ from chirp_migrate.console.screen import Screen, diff_style
 from chirp_migrate.console.text import count, plain
 from chirp_migrate.plans.plan import Finding, Safety
 from chirp_migrate.report.hunks import Row, Section, side_by_side
-from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, alike
+from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, reported_by_file
 from chirp_migrate.report.terminal.verdict_lines import when
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes, sections
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes
 
 __all__ = ["show_run"]
 
@@ -148,11 +148,11 @@ def _added(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
 
 def _reported(stories: Iterable[FindingStory], screen: Screen) -> None:
     """What was seen and not rewritten, by what it is and by file; the same message of several lines once."""
-    for title, of_title in sections(stories, lambda story: story.finding):
+    for title, files in reported_by_file(stories):
         screen.heading(title)
-        for path, of_file in groupby(of_title, key=lambda one: one.finding.path):
+        for path, kinds in files:
             screen.text(path, 2, "bold")
-            for first, *more in alike(of_file):
+            for first, *more in kinds:
                 where = ", ".join(one.finding.place for one in (first, *more))
                 noun = "" if first.finding.cell is not None else "lines " if more else "line "
                 _finding(first.finding, screen, f"{noun}{where}")
