@@ -1,21 +1,21 @@
 """Which files of a tree LibCST reads, and for which rules: `first_stage.py FOLDER`.
 
-For every rule: how many files pass for it, for how many of these it has something to say, and how many pass for it
-alone and have no finding at all.
+Every rule is also asked of every file, whatever the first stage says of it. For each rule: how many files pass for it,
+for how many of these it has something to say, how many pass for it alone while nobody has anything to say, and for how
+many it would have had something to say but they do not pass. Ends with exit code 1 if there are any of these.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import concerned_rules
-from chirp_migrate.engine.settings import Settings
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile, UnreadableSource
+from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.project import Project
 
 
@@ -28,22 +28,34 @@ def main() -> None:
             texts[file.relative_to(root).as_posix()] = SourceFile.from_bytes(read_file(file)).text
         except UnreadableSource as error:
             print(f"{file}: {error}", file=sys.stderr)
-    found: dict[str, set[str]] = defaultdict(set)
-    for finding in plan_tree(root, settings=Settings(tests=True, notebooks=False)).findings:
-        found[finding.path].add(finding.rule)
-    project = Project(texts)
-    passed = {
-        path: [one.code for one in concerned_rules(all_rules(), path, text, project)] for path, text in texts.items()
-    }
-    passing: Counter[str] = Counter(code for codes in passed.values() for code in codes)
-    heard: Counter[str] = Counter(code for path, codes in passed.items() for code in codes if code in found[path])
-    idle: Counter[str] = Counter(codes[0] for path, codes in passed.items() if len(codes) == 1 and not found[path])
-    read = sum(bool(codes) for codes in passed.values())
-    print(f"{len(texts)} files; {read} are read by LibCST, {sum(map(bool, found.values()))} have findings")
-    print("| rule | files passing | with findings of it | passing for it alone, without findings |")
-    print("| --- | --: | --: | --: |")
-    for code in sorted(passing):
-        print(f"| {code} | {passing[code]} | {heard[code]} | {idle[code]} |")
+    project, rules = Project(texts), all_rules()
+    passing: Counter[str] = Counter()
+    finding: Counter[str] = Counter()
+    idle: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    files_read = files_with_findings = 0
+    for path, text in texts.items():
+        try:
+            module = project.module(path, in_work=True)
+        except UnparsableModule as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            continue
+        passed = {rule.code for rule in concerned_rules(rules, path, text, project)}
+        found = {rule.code for rule in rules if any(True for _ in rule.check(module, project))}
+        files_read, files_with_findings = files_read + bool(passed), files_with_findings + bool(found)
+        passing.update(passed)
+        finding.update(passed & found)
+        lost.update(found - passed)
+        if len(passed) == 1 and not found:
+            idle.update(passed)
+        for code in sorted(found - passed):
+            print(f"{path}: {code} has something to say, but the file does not pass", file=sys.stderr)
+    print(f"{len(texts)} files; {files_read} are read by LibCST, {files_with_findings} have findings")
+    print("| rule | files passing | with findings of it | passing for it alone, without findings | lost |")
+    print("| --- | --: | --: | --: | --: |")
+    for code in sorted({*passing, *lost}):
+        print(f"| {code} | {passing[code]} | {finding[code]} | {idle[code]} | {lost[code]} |")
+    sys.exit(1 if lost else 0)
 
 
 if __name__ == "__main__":

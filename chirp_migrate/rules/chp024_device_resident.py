@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -9,7 +10,8 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import batch_uses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import loader_flow
-from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.analysis.loops.loop_outline import called_in_loops
+from chirp_migrate.rules.api import CallEdit, Module, Outline, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
@@ -45,6 +47,15 @@ class DeviceResident(Rule):
     for_the_curious = True
     trigger = (_FACTORY,)
     shape = _CALL
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Only where a loop that may go through a loader moves something, or another module may have such a loop."""
+        return any(called_in_loops(outline, moving=True)) or any(
+            project.defines(name) and not name.startswith(f"{outline.name}.")
+            for call in outline.find(ast.Call)
+            if call.args or call.keywords
+            for name in project.possible_names(outline, call.func)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Give the factory the device that all loops over its loader move their batches to."""

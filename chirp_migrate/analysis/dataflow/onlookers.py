@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import libcst as cst
 
@@ -27,12 +29,24 @@ def passed_by_name(project: Project, parameter: str) -> bool:
     """Whether a call passes an argument as ``parameter=`` to anything that other packages do not define."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
-        isinstance(call, ast.Call)
-        and any(one.arg == parameter for one in call.keywords)
-        and not _is_foreign(project, path, call.func)
+        not _is_foreign(project, path, called)
         for path, text in project.matching(keyword, parameter)
-        for call in ast.walk(_tree(text))
+        for called in _given_by_name(text).get(parameter, ())
     )
+
+
+@lru_cache(maxsize=1024)
+def _given_by_name(text: str) -> Mapping[str, frozenset[str]]:
+    """For each keyword that calls in a text are given, the names at the root of what is called; "" for no name."""
+    called: dict[str, set[str]] = defaultdict(set)
+    for call in ast.walk(_tree(text)):
+        if isinstance(call, ast.Call):
+            root = call.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            for keyword in call.keywords:
+                called[keyword.arg or ""].add(root.id if isinstance(root, ast.Name) else "")
+    return {keyword: frozenset(names) for keyword, names in called.items()}
 
 
 def calls_of(module: Module, project: Project, names: Collection[str]) -> Iterator[ast.Call]:
@@ -58,14 +72,12 @@ def _tree(text: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _is_foreign(project: Project, path: str, called: ast.expr) -> bool:
-    """Whether what is called, in the file at ``path``, is imported from outside of the backend."""
-    while isinstance(called, ast.Attribute):
-        called = called.value
+def _is_foreign(project: Project, path: str, called: str) -> bool:
+    """Whether a name, in the file at ``path``, is imported from outside of the backend."""
     table = project.table(path)
-    if not isinstance(called, ast.Name) or table is None or table.defines(called.id):
+    if not called or table is None or table.defines(called):
         return False
-    sources = table.imports.get(called.id, set())
+    sources = table.imports.get(called, set())
     return bool(sources) and not any(project.has_package(one.partition(".")[0]) for one in sources)
 
 

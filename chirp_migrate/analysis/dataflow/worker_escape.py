@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import lru_cache
+from itertools import takewhile
 
 import libcst as cst
 
@@ -38,8 +39,6 @@ _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "Ra
 _LOADER_WORDS = re.compile(r"collate|worker_init", re.IGNORECASE)
 _SAYS_TRANSFORM = re.compile(r"(\w+_)?transforms?(_fn|_func)?")
 _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
-
-_DEPTH_LIMIT = 8
 
 
 @lru_cache(maxsize=8)
@@ -268,67 +267,144 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# What ``ast`` tells before LibCST reads a module: most function values are called on the spot, or given to a function
-# of another package. What becomes of the others is not followed.
+# What ``ast`` tells before LibCST reads a module, in the same steps: names are followed by their spelling, so that
+# more may go somewhere than does.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_KEEPERS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Dict, ast.arguments)
-_BUNDLES = (ast.List, ast.Tuple, ast.Set, ast.IfExp, ast.BoolOp, ast.Starred)
 
 
 def lambdas_may_go(outline: Outline, project: Project) -> bool:
     """Whether a lambda of a module may have a destination."""
-    return any(_may_go(outline, project, one) for one in outline.find(ast.Lambda))
+    may = _MayGo(outline, project)
+    return any(may.go(node) for node in outline.find(ast.Lambda))
 
 
 def local_functions_may_go(outline: Outline, project: Project) -> bool:
     """Whether a function that is defined in another one may have a destination."""
-    local = {one.name for one in outline.functions if any(isinstance(a, _Function) for a in outline.ancestors(one))}
-    reads = [one for one in outline.find(ast.Name) if one.id in local]
-    if any(_may_go(outline, project, one) for one in reads):
-        return True
-    around = {one for read in reads for one in outline.ancestors(read)}
-    return any(
-        _may_go(outline, project, one)
-        if isinstance(one, ast.Lambda)
-        else any(inherits(project, n, DATASET) for base in one.bases for n in project.possible_names(outline, base))
-        for one in around
-        if isinstance(one, ast.Lambda | ast.ClassDef)
-    )
+    may = _MayGo(outline, project)
+    around = [(node.name, may.function_around(node)) for node in outline.functions]
+    return any(may.named(name, owner) for name, owner in around if owner is not None)
 
 
-def _may_go(outline: Outline, project: Project, node: ast.AST, depth: int = 0) -> bool:
-    parent = outline.parents[node]
-    while isinstance(parent, _BUNDLES):
-        node, parent = parent, outline.parents[parent]
-    if isinstance(parent, ast.keyword):
-        call = outline.parents[parent]
-        return isinstance(call, ast.Call) and _may_take(outline, project, call, parent.arg)
-    if isinstance(parent, ast.Call):
-        return node is not parent.func and _may_take(outline, project, parent, None)
-    return isinstance(parent, _KEEPERS) or (
-        isinstance(parent, ast.Return) and _may_return(outline, project, parent, depth)
-    )
+class _MayGo:
+    """What :class:`Destinations` may say of the function values of a module."""
+
+    def __init__(self, outline: Outline, project: Project) -> None:
+        self._outline, self._project = outline, project
+        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a circle of names leads nowhere
+
+    def go(self, node: ast.AST) -> bool:
+        """Whether the value of an expression may go to workers."""
+        if node in self._seen:
+            return False
+        self._seen.add(node)
+        parent = self._outline.parents[node]
+        match parent:
+            case ast.List() | ast.Tuple() | ast.Set() | ast.IfExp() | ast.BoolOp() | ast.Starred():
+                return self.go(parent)
+            case ast.keyword(arg=keyword):
+                call = self._outline.parents[parent]
+                return isinstance(call, ast.Call) and self._is_taken(call, keyword)
+            case ast.Call():
+                return node is not parent.func and self._is_taken(parent, None)
+            case ast.Dict(keys=keys, values=values):
+                return any(_is_key(key) for key, value in zip(keys, values, strict=True) if value is node)
+            case ast.Assign(targets=targets):
+                return any(map(self._is_target, targets))
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+                return self._is_target(target) or (isinstance(target, ast.Name) and target.id in _KEYWORDS)
+            case ast.arguments():
+                return self._is_default(parent, node)
+            case ast.Return():
+                return self._is_returned(parent)
+        return False
+
+    def function_around(self, node: ast.AST) -> _Function | None:
+        """The innermost function that holds a node."""
+        return next((one for one in self._outline.ancestors(node) if isinstance(one, _Function)), None)
+
+    def named(self, name: str, owner: ast.AST | None) -> bool:
+        """Whether the variable ``name`` of a function, or of the module, may go to workers."""
+        if (name, owner) in self._seen:
+            return False
+        self._seen.add((name, owner))
+        elsewhere = (*self._outline.find(ast.Global), *self._outline.find(ast.Nonlocal))
+        if any(name in statement.names for statement in elsewhere):
+            return True
+        code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
+        reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
+        return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
+
+    def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
+        """See ``Destinations._used_inside``."""
+        for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
+            match around:
+                case ast.Lambda():
+                    goes = self.go(around)
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    goes = self.named(around.name, self.function_around(around))
+                case _:
+                    goes = isinstance(around, ast.ClassDef) and self._is_dataset(around)
+            if goes:
+                return True
+        return False
+
+    def _is_dataset(self, node: ast.ClassDef) -> bool:
+        bases = (name for base in node.bases for name in self._project.possible_names(self._outline, base))
+        return any(inherits(self._project, name, DATASET) for name in bases)
+
+    def _is_target(self, target: ast.expr) -> bool:
+        """See ``Destinations._target``."""
+        match target:
+            case ast.Subscript(slice=key):
+                return _is_key(key)
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                owner = next((one for one in self._outline.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+                reads = (one for one in self._outline.find(ast.Attribute) if one.attr == name)
+                return (
+                    name in _LOADER_KEYWORDS
+                    or (owner is not None and self._is_dataset(owner))
+                    or any(self.go(one) for one in reads if isinstance(one.ctx, ast.Load))
+                )
+            case ast.Attribute(attr=name):
+                return name in _KEYWORDS
+            case ast.Name(id=name):
+                return self.named(name, self.function_around(target))
+        return False
+
+    def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
+        """See ``Destinations._parameter``."""
+        function = self._outline.parents[arguments]
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = [
+            *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ]
+        names = [parameter.arg for parameter, value in pairs if value is default]
+        return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
+
+    def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
+        """Whether a call may hand an argument on to workers; see ``Destinations._argument``."""
+        if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
+            return True
+        return any(
+            _LOADERS.fullmatch(name)
+            or name in ("functools.partial", "dataclasses.field")
+            or (keyword is None and not _KEYWORDS.isdisjoint(self._project.parameter_names(name)))
+            or inherits(self._project, name, DATASET)
+            for name in self._project.possible_names(self._outline, call.func)
+        )
+
+    def _is_returned(self, statement: ast.Return) -> bool:
+        """See ``Destinations._returned``."""
+        function = self.function_around(statement)
+        maker = function.name if function is not None else ""
+        names = (maker, last_name(statement.value) if statement.value is not None else "")
+        if any(_LOADER_WORDS.search(one) or "transform" in one for one in names):
+            return True
+        calls = (one for one in self._outline.find(ast.Call) if last_name(one.func) == maker)
+        return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
 
 
-def _may_take(outline: Outline, project: Project, call: ast.Call, keyword: str | None) -> bool:
-    """Whether a call may hand an argument on to workers; see ``Destinations._argument``."""
-    if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
-        return True
-    return any(
-        _LOADERS.fullmatch(name)
-        or name in ("functools.partial", "dataclasses.field")
-        or (keyword is None and not _KEYWORDS.isdisjoint(project.parameter_names(name)))
-        or inherits(project, name, DATASET)
-        for name in project.possible_names(outline, call.func)
-    )
-
-
-def _may_return(outline: Outline, project: Project, statement: ast.Return, depth: int) -> bool:
-    """Whether what a function returns may go somewhere; see ``Destinations._returned``."""
-    maker = next((one.name for one in outline.ancestors(statement) if isinstance(one, _Function)), "")
-    names = (maker, last_name(statement.value) if statement.value is not None else "")
-    if any(_LOADER_WORDS.search(one) or "transform" in one for one in names) or depth > _DEPTH_LIMIT:
-        return True
-    calls = (one for one in outline.find(ast.Call) if last_name(one.func) == maker)
-    return any(_may_go(outline, project, one, depth + 1) for one in calls) or _is_called_elsewhere(project, maker)
+def _is_key(key: ast.expr | None) -> bool:
+    return isinstance(key, ast.Constant) and key.value in _KEYWORDS

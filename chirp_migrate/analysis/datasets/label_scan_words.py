@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
 from chirp_migrate.syntax.outline import Outline
@@ -58,27 +58,41 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
             target, iterable = inner, first
     match target:
         case ast.Tuple(elts=[ast.Name(id=x), ast.Name(id=y)]) | ast.List(elts=[ast.Name(id=x), ast.Name(id=y)]):
-            return dataset(iterable) and not _uses(code, x) and _uses(code, y)
+            return dataset(iterable) and not _uses(code, x) and _uses(code, y) > 0
         case ast.Name(id=each):
             pass
         case _:
             return False
-    for node in (inner for part in code for inner in ast.walk(part)):
-        match node:
-            case ast.Subscript(value=ast.Name() | ast.Subscript() as sample, slice=ast.Constant(value=1)):
-                pass
-            case ast.Assign(value=ast.Name() | ast.Subscript() as sample) if any(map(_is_opened, node.targets)):
-                pass
-            case _:
-                continue
-        if dataset(sample.value) if isinstance(sample, ast.Subscript) else sample.id == each and dataset(iterable):
-            return True
-    return False
+    seconds = [
+        node.value
+        for part in code
+        for node in ast.walk(part)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 1
+    ]
+    samples = [*seconds, *_opened(code[0], seconds)]
+    if dataset(iterable) and len([one for one in samples if _is_name(one, each)]) == _uses(code, each) > 0:
+        return True
+    return any(
+        isinstance(one, ast.Subscript)
+        and dataset(one.value)
+        and _uses([one.slice], each)
+        and not _uses([one.value], each)
+        for one in samples
+    )
 
 
-def _is_opened(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name) or (isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2)
+def _opened(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """The sample that the first statement of a loop takes apart, or gives to a name whose second part is read."""
+    match first:
+        case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):
+            yield sample
+        case ast.Assign(targets=[ast.Name(id=name)], value=sample) if any(_is_name(one, name) for one in seconds):
+            yield sample
 
 
-def _uses(code: list[ast.AST], name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for part in code for one in ast.walk(part))
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _uses(code: Sequence[ast.AST], name: str) -> int:
+    return sum(_is_name(node, name) for part in code for node in ast.walk(part))
