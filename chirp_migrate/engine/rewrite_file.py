@@ -128,11 +128,11 @@ def rewrite_in_hunks(
         UnparsableModule: when ``text`` cannot be parsed.
         UnreadableComments: when it cannot be told what the user wants left alone.
     """
-    chosen_rules = all_rules() if rules is None else rules
+    asked = selected = all_rules() if rules is None else rules
     work: _Rewriting | None = None
     findings: list[Finding] = []
     for number in range(_PASS_LIMIT):
-        concerned = concerned_rules(chosen_rules, path, text, project, rewritten=bool(number))
+        concerned = concerned_rules(asked, path, text, project, rewritten=bool(number))
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
@@ -146,6 +146,7 @@ def rewrite_in_hunks(
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
             break
+        asked = _asked_again(selected, module, project, proposals, chosen)
         text = work.splice(module, chosen, proposals)
         project.update(path, text)
     else:
@@ -280,6 +281,20 @@ def concerned_rules(
     except UnparsableModule:
         return tuple(by_words)
     return tuple(rule for rule in by_words if (rule.may_have_more if rewritten else rule.may_find)(outline, project))
+
+
+def _asked_again(
+    rules: Sequence[Rule],
+    module: Module,
+    project: Project,
+    proposals: Sequence[tuple[Rule, Proposal]],
+    chosen: Sequence[tuple[Rule, Proposal]],
+) -> Sequence[Rule]:
+    """Those of ``rules`` that may have something to say once what was chosen of the proposals is rewritten."""
+    if not all(rule.in_place for rule, _ in chosen):
+        return rules
+    speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
+    return [rule for rule in rules if rule.code in speaking or rule.may_follow(module, project, rewriters)]
 
 
 def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, Proposal]]:

@@ -40,6 +40,19 @@ class Proposal:
     why: str = ""
 
 
+#: What a text has to have: a word, a match of a pattern, or what a test says.
+Sign = str | re.Pattern[str] | Callable[[str], bool]
+
+
+def _has(text: str, sign: Sign) -> bool:
+    match sign:
+        case str():
+            return sign in text
+        case re.Pattern():
+            return sign.search(text) is not None
+    return sign(text)
+
+
 def listed(parts: Sequence[str]) -> str:
     """``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
@@ -59,9 +72,10 @@ class Rule(ABC):
         reason: one paragraph: why the rewritten code is better.
         safety: what applying the rule means for the training (see :class:`~chirp_migrate.plans.plan.Safety`).
         trigger: words of which at least one occurs in any text this rule can have something to say about.
-        beside: words of which each occurs in such a text, too.
-        shape: what such a text matches somewhere.
-        tests: what such a text passes besides.
+        beside: what such a text has to have, too: each a word, a pattern that matches somewhere, or a test of the text.
+        in_place: whether it rewrites expressions where they stand, and moves, makes and changes no definitions.
+        follows: codes of the rules that rewrite in place and may give this one something to say of a module of which
+            it had nothing to say before; ``None``: any may.
         counts_sites: whether every proposal stands for one place that has to be accounted for (a loader), so that
             the ledger of a run counts it.
         finds_bugs: whether what it finds makes results wrong or runs fail: a warning where findings have levels, and
@@ -74,9 +88,9 @@ class Rule(ABC):
     reason: ClassVar[str]
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
-    beside: ClassVar[tuple[str, ...]] = ()
-    shape: ClassVar[re.Pattern[str] | None] = None
-    tests: ClassVar[tuple[Callable[[str], bool], ...]] = ()
+    beside: ClassVar[tuple[Sign, ...]] = ()
+    in_place: ClassVar[bool] = False
+    follows: ClassVar[frozenset[str] | None] = None
     counts_sites: ClassVar[bool] = False
     finds_bugs: ClassVar[bool] = False
     for_the_curious: ClassVar[bool] = False
@@ -100,9 +114,7 @@ class Rule(ABC):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Whether the rule can have anything to say about a module with this text; decides who is parsed at all."""
-        worded = any(word in text for word in self.words(project)) and all(word in text for word in self.beside)
-        passes = worded and all(test(text) for test in self.tests)
-        return passes and (self.shape is None or self.shape.search(text) is not None)
+        return any(word in text for word in self.words(project)) and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Whether the rule can have anything to say about a module, by what ``ast`` tells of it.
@@ -114,6 +126,16 @@ class Rule(ABC):
     def may_have_more(self, outline: Outline, project: Project) -> bool:
         """The same of a module that has been rewritten."""
         return self.may_find(outline, project)
+
+    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
+        """Whether the rule may have something to say after rewrites of a module of which it has nothing to say now.
+
+        Args:
+            module: as it is before.
+            project: the backend it belongs to.
+            rewriters: codes of the rules that rewrite it, all of them in place.
+        """
+        return self.follows is None or not self.follows.isdisjoint(rewriters)
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

@@ -79,6 +79,7 @@ class DataLoaderFactory(Rule):
     safety = Safety.SAFE
     trigger = ("DataLoader",)
     counts_sites = True
+    in_place = True
 
     def words(self, project: Project) -> Iterable[str]:
         """The class and the factory; also by a name that another module gave the class."""

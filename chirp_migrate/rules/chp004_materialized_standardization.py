@@ -64,7 +64,7 @@ class MaterializedStandardization(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-    shape = _DIVIDES
+    beside = (_DIVIDES,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a comprehension or loop over a name divides something."""

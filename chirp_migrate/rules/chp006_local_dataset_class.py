@@ -70,7 +70,7 @@ class LocalDatasetClass(Rule):
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
-    shape = re.compile(r"(?m)^[ \t]+class\b")
+    beside = (re.compile(r"(?m)^[ \t]+class\b"),)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class in a function may be a dataset."""

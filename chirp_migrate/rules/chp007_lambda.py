@@ -61,7 +61,7 @@ class PicklableFunction(Rule):
     )
     safety = Safety.SAFE
     trigger = ("lambda",)
-    tests = (may_have_destinations,)
+    beside = (may_have_destinations,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a lambda may go anywhere."""

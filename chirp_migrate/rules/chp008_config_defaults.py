@@ -26,6 +26,10 @@ _TRAINING_KEYS = frozenset(
 _AUGMENTATION = ("spec_augment", "gaussian_noise")
 
 
+def _names_keys(text: str) -> bool:
+    return sum(key in text for key in _TRAINING_KEYS) >= 3
+
+
 class ConfigDefaults(Rule):
     """Requires:
 
@@ -50,10 +54,7 @@ class ConfigDefaults(Rule):
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that name some of the keys, too."""
-        return super().concerns(text, project) and sum(key in text for key in _TRAINING_KEYS) >= 3
+    beside = (_names_keys,)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""

@@ -35,6 +35,7 @@ class WireAugmentation(Rule):
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)
+    follows = frozenset({"CHP001"})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Wrap the training dataset of migrated loaders in the wrapper that was imported for it."""

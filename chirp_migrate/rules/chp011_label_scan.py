@@ -28,6 +28,10 @@ _WORDS = (
 _GONE_THROUGH = re.compile(r"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w*\s*(?:[\[\]:),}]|for\b|if\b)", re.IGNORECASE)
 
 
+def _names_dataset(text: str) -> bool:
+    return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None
+
+
 class LabelScan(Rule):
     """Requires, of a loop or comprehension:
 
@@ -61,13 +65,10 @@ class LabelScan(Rule):
         "nothing can depend on it; other datasets are read sample by sample, as before."
     )
     safety = Safety.SAFE
-    trigger = ("dataset", "subset", "set", "ds", "torch.utils")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a word for a dataset."""
-        if not any(word in text for word in _WORDS):
-            return False
-        return (DATASET_FACTS.search(text) or _GONE_THROUGH.search(text)) is not None
+    trigger = _WORDS
+    beside = (_names_dataset,)
+    in_place = True
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only with a loop over one that may only want its labels."""

@@ -9,7 +9,12 @@ from textwrap import dedent
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures, reads_of
-from chirp_migrate.analysis.dataflow.worker_escape import Destinations, local_functions_may_go, may_have_destinations
+from chirp_migrate.analysis.dataflow.worker_escape import (
+    DESTINATION_WORDS,
+    Destinations,
+    local_functions_may_go,
+    may_have_destinations,
+)
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.lifted import Defined, Lifted
@@ -60,9 +65,8 @@ class LocalFunction(Rule):
         "it closed over."
     )
     safety = Safety.SAFE
-    trigger = ("def",)
-    tests = (may_have_destinations,)
-    shape = re.compile(r"(?m)^[ \t]+(async[ \t]+)?def\b")
+    trigger = DESTINATION_WORDS
+    beside = (may_have_destinations, re.compile(r"(?m)^[ \t]+(async[ \t]+)?def\b"))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a local function may go anywhere."""

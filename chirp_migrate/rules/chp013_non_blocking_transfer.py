@@ -73,8 +73,9 @@ class NonBlockingTransfer(Rule):
     safety = Safety.SAFE
     for_the_curious = True
     trigger = (".to", ".cuda")
-    tests = (may_use_loader,)
-    shape = _TRANSFER
+    beside = (may_use_loader, _TRANSFER)
+    in_place = True
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader moves something."""

@@ -43,15 +43,15 @@ class SetEpoch(Rule):
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
-    trigger = ("range",)
-    shape = _LOOP
+    trigger = ("ampler", "poch")
+    beside = (may_use_loader, _LOOP)
+    follows = frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a counted loop, a word for epochs and one for a loader, in a project with such samplers."""
-        if not ("ampler" in text or "poch" in text) or not may_use_loader(text):
-            return False
-        has_samplers = backend_holds(project, r"\bDistributedSampler\b", "DistributedSampler")
-        return has_samplers and super().concerns(text, project)
+        """Only in a project with such samplers."""
+        return super().concerns(text, project) and backend_holds(
+            project, r"\bDistributedSampler\b", "DistributedSampler"
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""

@@ -16,8 +16,6 @@ from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Ru
 
 #: A method that runs for each sample.
 _METHOD = re.compile(r"\bdef\s+(__getitems?__|__call__|\w*collate\w*)\s*\(\s*self\b")
-#: Words of which one is there where samples are augmented.
-_WORDS = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
 
 
 class AugmenterPerSample(Rule):
@@ -55,12 +53,8 @@ class AugmenterPerSample(Rule):
         "it draws its random numbers when it is called and keeps nothing between calls."
     )
     safety = Safety.SAFE
-    trigger = ("__getitem", "__call__", "collate")
-    shape = _METHOD
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with a word for samples, or for what augments them."""
-        return super().concerns(text, project) and any(word in text for word in _WORDS)
+    trigger = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")
+    beside = (_METHOD,)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class that inherits from nothing else has such a method, and makes something in one."""

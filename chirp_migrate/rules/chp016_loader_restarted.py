@@ -27,8 +27,8 @@ class LoaderRestarted(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("next",)
-    tests = (may_use_loader,)
-    shape = _NEXT
+    beside = (may_use_loader, _NEXT)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where the first of something is taken in a loop."""

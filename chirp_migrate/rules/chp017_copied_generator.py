@@ -20,6 +20,11 @@ _HELD = re.compile(
 _REMEDY = "Use the global generators, or make one in the worker from `torch.utils.data.get_worker_info().seed`"
 
 
+def _makes_generators(text: str) -> bool:
+    """Whether a text may make generator objects, or seed workers."""
+    return ("worker_init_fn" in text and "seed" in text) or _HELD.search(text) is not None
+
+
 class CopiedGenerator(Rule):
     code = "CHP017"
     name = "copied-generator"
@@ -31,12 +36,8 @@ class CopiedGenerator(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "worker_init_fn")
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that make generator objects beside a dataset, or that seed workers."""
-        if "worker_init_fn" in text and "seed" in text:
-            return True
-        return super().concerns(text, project) and _HELD.search(text) is not None
+    beside = (_makes_generators,)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset, or workers are seeded."""

@@ -76,8 +76,8 @@ class UnpicklableState(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "Dataset")
-    beside = ("__init__",)
-    shape = _WORDS
+    beside = ("__init__", _WORDS)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a class may be a dataset."""

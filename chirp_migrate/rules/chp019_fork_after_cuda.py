@@ -18,6 +18,11 @@ _MOVES = re.compile(r"\.cuda\(|[\"']cuda")
 _CONTEXTS = frozenset({"multiprocessing.get_context", "torch.multiprocessing.get_context"})
 
 
+def _forks_or_makes_samples(text: str) -> bool:
+    samples = "__getitem__" in text or "__iter__" in text
+    return '"fork"' in text or "'fork'" in text or (samples and _MOVES.search(text) is not None)
+
+
 class ForkAfterCuda(Rule):
     code = "CHP019"
     name = "fork-after-cuda"
@@ -28,13 +33,8 @@ class ForkAfterCuda(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("cuda",)
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with CUDA beside a start method asked for, or beside what makes samples."""
-        if "cuda" not in text:
-            return False
-        samples = "__getitem__" in text or "__iter__" in text
-        return '"fork"' in text or "'fork'" in text or (samples and _MOVES.search(text) is not None)
+    beside = (_forks_or_makes_samples,)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where forking is asked for, or a class may be a dataset."""

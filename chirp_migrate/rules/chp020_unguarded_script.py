@@ -44,12 +44,8 @@ class UnguardedScript(Rule):
     safety = Safety.ADVICE
     for_the_curious = True
     trigger = _WORKERS
-    beside = ("oader",)
-    shape = _GIVEN
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules that name a number of workers and run something at their top level."""
-        return super().concerns(text, project) and _TOP_LEVEL.search(text) is not None
+    beside = ("oader", _GIVEN, _TOP_LEVEL)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a call that names workers for a loader stands behind no guard."""

@@ -26,6 +26,7 @@ class ValidationDropsSamples(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("drop_last",)
+    follows = frozenset({"CHP001"})
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a call that may build a loader says so by name."""

@@ -24,6 +24,7 @@ class PickledMemoryMap(Rule):
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
     beside = ("__init__",)
+    follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report memory maps kept on ``self`` by datasets that do not say how they are pickled."""

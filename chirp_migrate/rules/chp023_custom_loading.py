@@ -22,6 +22,14 @@ _MOVED = re.compile(r"\.\s*(to|cuda)\s*\(")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
 
 
+def _has_machinery(text: str) -> bool:
+    return (
+        (_POOL.search(text) is not None and _HANDED.search(text) is not None)
+        or (_STARTED.search(text) is not None and _PUT.search(text) is not None)
+        or ("cuda" in text and _STREAM.search(text) is not None and _MOVED.search(text) is not None)
+    )
+
+
 class CustomLoadingCode(Rule):
     code = "CHP023"
     name = "custom-loading"
@@ -42,16 +50,8 @@ class CustomLoadingCode(Rule):
         "Process)",
         "Stream(",
     )
-
-    def concerns(self, text: str, project: Project) -> bool:
-        """Only modules with such machinery, something that it could be there for, and PyTorch."""
-        if not super().concerns(text, project) or "torch" not in text or _DATA.search(text) is None:
-            return False
-        return (
-            (_POOL.search(text) is not None and _HANDED.search(text) is not None)
-            or (_STARTED.search(text) is not None and _PUT.search(text) is not None)
-            or ("cuda" in text and _STREAM.search(text) is not None and _MOVED.search(text) is not None)
-        )
+    beside = ("torch", _DATA, _has_machinery)
+    follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List classes, functions and scripts that load batches by hand."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 
@@ -10,8 +9,7 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.analysis.loops.batch_uses import batch_uses
 from chirp_migrate.analysis.loops.loader_device import device_at
 from chirp_migrate.analysis.loops.loader_flow import loader_flow
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.rules.api import CallEdit, Module, Outline, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
 _CALL = re.compile(r"\bcreate_(training_|validation_|test_)?loader\s*\(")
@@ -46,15 +44,13 @@ class DeviceResident(Rule):
     safety = Safety.BEHAVIOUR
     for_the_curious = True
     trigger = (_FACTORY,)
-    shape = _CALL
+    beside = (_CALL,)
+    follows = frozenset({"CHP001"})
 
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Only where a loop that may go through a loader moves something, or another module may have such a loop."""
-        return any(called_in_loops(outline, moving=True)) or any(
-            project.defines(name) and not name.startswith(f"{outline.name}.")
-            for call in outline.find(ast.Call)
-            if call.args or call.keywords
-            for name in project.possible_names(outline, call.func)
+    def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
+        """Only where a loop moves the batches of a loader that is built by hand so far."""
+        return super().may_follow(module, project, rewriters) and any(
+            _propose(module, project, loader) is not None for loader in loader_calls(module, project)
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

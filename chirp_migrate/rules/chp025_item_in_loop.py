@@ -58,8 +58,9 @@ class ItemInLoop(Rule):
     safety = Safety.SAFE
     for_the_curious = True
     trigger = (".item", "float(", "int(")
-    tests = (may_use_loader, may_move)
-    shape = _READ
+    beside = (may_use_loader, may_move, _READ)
+    in_place = True
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something and reads a number."""

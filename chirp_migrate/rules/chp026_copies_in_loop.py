@@ -41,8 +41,8 @@ class CopiesInLoop(Rule):
     safety = Safety.ADVICE
     for_the_curious = True
     trigger = (".cpu", ".numpy", ".tolist")
-    tests = (may_use_loader, may_move)
-    shape = _COPY
+    beside = (may_use_loader, may_move, _COPY)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader both moves something to a device and copies something."""

@@ -41,7 +41,8 @@ class CacheEmptiedInLoop(Rule):
     )
     safety = Safety.ADVICE
     trigger = ("empty_cache", "synchronize")
-    tests = (may_use_loader,)
+    beside = (may_use_loader,)
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where a loop that may go through a loader has such a call."""

@@ -57,7 +57,9 @@ class StackedSamples(Rule):
     )
     safety = Safety.SAFE
     trigger = ("stack",)
-    shape = _STACKS
+    beside = (_STACKS,)
+    in_place = True
+    follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Only where what is stacked is a comprehension over samples, or their first parts."""

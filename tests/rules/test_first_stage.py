@@ -27,6 +27,22 @@ def test_what_any_rule_finds_passes(folder: str) -> None:
         assert [rule.code for rule in finding if rule not in passing] == [], path
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["rules/*/before.py", "*backend/**/*.py", pytest.param("rules/**/*.py", marks=pytest.mark.slow)],
+)
+def test_rules_that_are_not_asked_again_have_nothing_to_say(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {file.as_posix(): file.read_text(encoding="utf-8") for file in sorted(FIXTURES.glob(pattern))}
+
+    def rewritten() -> list[object]:
+        return [rewrite(path, text, Project({path: text}), unsafe=True) for path, text in texts.items()]
+
+    asked_some = rewritten()
+    for rule in all_rules():
+        monkeypatch.setattr(type(rule), "in_place", False)
+    assert asked_some == rewritten()
+
+
 def test_a_file_that_no_rule_can_say_anything_about_does_not_pass() -> None:
     text = """\
 from torch.utils.data import DataLoader, Dataset

@@ -23,6 +23,8 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
+#: Words of which one is in every text with something that may take functions to worker processes.
+DESTINATION_WORDS = (*_WORDS, "ransform")
 #: A transform that is given, kept under a key, or made by a function of that name.
 _TRANSFORM = re.compile(
     r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
@@ -328,8 +330,7 @@ class _MayGo:
         if (name, owner) in self._seen:
             return False
         self._seen.add((name, owner))
-        elsewhere = (*self._outline.find(ast.Global), *self._outline.find(ast.Nonlocal))
-        if any(name in statement.names for statement in elsewhere):
+        if name in self._outline.once(_declared_elsewhere):
             return True
         code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
         reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
@@ -404,6 +405,12 @@ class _MayGo:
             return True
         calls = (one for one in self._outline.find(ast.Call) if last_name(one.func) == maker)
         return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
+
+
+def _declared_elsewhere(outline: Outline) -> set[str]:
+    """Names that some function declares ``global`` or ``nonlocal``."""
+    statements = outline.find(ast.Global), outline.find(ast.Nonlocal)
+    return {name for kind in statements for statement in kind for name in statement.names}
 
 
 def _is_key(key: ast.expr | None) -> bool:
