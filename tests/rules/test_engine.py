@@ -240,7 +240,7 @@ def test_a_defect_in_a_rule_costs_one_file_not_the_run(tmp_path: Path, monkeypat
         return []
 
     monkeypatch.setattr(next(r for r in all_rules() if r.code == "CHP007").__class__, "check", broken)
-    text = LOADER + "f = lambda: 0\n"
+    text = LOADER + "other = DataLoader(data, collate_fn=lambda samples: samples)\n"
     plan = plan_of(tmp_path, {"a.py": text, "b.py": text})
     assert [file.path for file in plan.files] == ["b.py"]
     assert [(one.path, "boom" in one.reason) for one in plan.skipped] == [("a.py", True)]
