@@ -56,26 +56,36 @@ class Grown:
 def measure(
     packages: Sequence[Package], sizes: Sequence[int], cache: Path, jobs: int, progress: Progress
 ) -> list[Grown]:
-    """The curve: for each size a tree of the first packages that do not have more files together."""
+    """The curve: for each size a tree of packages, each taken in turn that still fits in."""
     with tempfile.TemporaryDirectory() as folder:
         roots = [unpack(fetch(one, cache), Path(folder) / "parts" / one.name) for one in packages]
         files = [sum(1 for _ in root.rglob("*.py")) for root in roots]
-        counts = [max(n for n in range(1, len(roots) + 1) if n == 1 or sum(files[:n]) <= size) for size in sizes]
+        trees = list(dict.fromkeys(_fitting(files, size) for size in sizes))
         (empty := Path(folder) / "empty").mkdir()
         (empty / "a.py").touch()
         start = _cost(empty, jobs).seconds
-        parts = []
-        for package, root in zip(packages[: max(counts)], roots, strict=False):
-            progress.step(f"{package.name} alone")
-            parts.append(_cost(root, jobs).seconds - start)
+        parts = {}
+        for number in sorted(set().union(*trees)):
+            progress.step(f"{packages[number].name} alone")
+            parts[number] = _cost(roots[number], jobs).seconds - start
         found = []
-        for count in sorted(set(counts)):
-            whole = Path(folder) / "whole" / str(count)
-            for package, root in zip(packages[:count], roots, strict=False):
-                shutil.copytree(root, whole / package.name)
-            progress.step(f"{sum(files[:count])} files as one tree")
-            found.append(Grown(sum(files[:count]), count, _cost(whole, jobs), start + sum(parts[:count])))
+        for place, tree in enumerate(trees):
+            whole = Path(folder) / "whole" / str(place)
+            for number in tree:
+                shutil.copytree(roots[number], whole / packages[number].name)
+            count = sum(files[number] for number in tree)
+            progress.step(f"{count} files as one tree")
+            found.append(Grown(count, len(tree), _cost(whole, jobs), start + sum(parts[number] for number in tree)))
         return found
+
+
+def _fitting(files: Sequence[int], size: int) -> tuple[int, ...]:
+    """Positions of the packages that have at most ``size`` files together; the first one, whatever it has."""
+    taken = [0]
+    for number in range(1, len(files)):
+        if sum(files[one] for one in taken) + files[number] <= size:
+            taken.append(number)
+    return tuple(taken)
 
 
 def _cost(tree: Path, jobs: int) -> Cost:

@@ -240,7 +240,7 @@ def _growth(grown: Sequence[Grown]) -> list[str]:
         "",
         "## Growth",
         "",
-        "The first packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
+        "Packages of the survey beside each other in one folder, planned with `chirp-migrate apply --tests "
         "--diff`: processor time of all processes of the command, its start included; then the same packages planned "
         "one by one, the start counted once.",
         "",
