@@ -68,15 +68,14 @@ def instead_of(
         node: the lambda.
         called: by what names it is called.
     """
-    if not _means_the_same_early(module, project, node):
+    forwarded, shipped = _forwarded(module, project, node), _shipped(module, project, node)
+    if (forwarded is None and shipped is None) or not _means_the_same_early(module, project, node):
         return None
-    forwarded = _forwarded(module, project, node)
     arguments = len(node.params.params)
     if forwarded is not None and not any(
         gives_more(call, arguments) or call.keywords for call in calls_of(module, project, called)
     ):
         return Forwarded(forwarded)
-    shipped = _shipped(module, project, node)
     owner = module.scopes.lookup(shipped.name, node) if shipped is not None else None
     return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
 
