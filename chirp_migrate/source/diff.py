@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
@@ -39,7 +40,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         yield "new file mode 100644\n"
         if not file.after:
             yield "index 0000000..e69de29\n"
-    hunks = list(file_hunks(file))
+    hunks = file_hunks(file)
     if hunks:
         yield f"--- {'/dev/null' if file.before is None else _header_name(old)}\n"
         yield f"+++ {_header_name(new)}\n"
@@ -49,7 +50,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
     """Lines added to and removed from a file."""
-    lines = list(file_hunks(file))
+    lines = file_hunks(file)
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
@@ -64,9 +65,14 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
     )
 
 
-def file_hunks(file: FilePlan) -> Iterator[str]:
+def file_hunks(file: FilePlan) -> Sequence[str]:
     """Lines of the hunks, without the two lines that name the file."""
-    return line_hunks(_lines(file.before or b""), _lines(file.after))
+    return _hunks(file.before or b"", file.after)
+
+
+@lru_cache(maxsize=256)  # what is shown is counted, too
+def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
+    return tuple(line_hunks(_lines(before), _lines(after)))
 
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
