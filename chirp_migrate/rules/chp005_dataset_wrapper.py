@@ -10,17 +10,24 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.symbolic import Const, Name, NotStraightLine, Value, takes_plain_arguments
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Const,
+    Evaluator,
+    Name,
+    NotStraightLine,
+    Path,
+    Value,
+    takes_plain_arguments,
+)
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
     Augmenting,
     augmenting,
     length_of,
-    none_tested,
-    settled,
+    samples_of,
 )
-from chirp_migrate.analysis.datasets.declared_class import evaluator, is_torch_dataset
+from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import (
     Edit,
@@ -157,30 +164,46 @@ def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting
     if set(members) != {"__getitem__", "__len__"}:
         return None
     try:
-        traced = _value_of(module, node, members["__getitem__"], (SELF, INDEX), traced=True)
-        length = _value_of(module, node, members["__len__"], (SELF,))
-        if init is not None and _value_of(module, node, init, (SELF,)) != Const("None"):
+        paths = _paths_of(module, node, members["__getitem__"], SELF, INDEX)
+        lengths = {path.value for path in _paths_of(module, node, members["__len__"], SELF)}
+        if init is not None and any(path.value != Const("None") for path in _paths_of(module, node, init, SELF)):
             return None
     except NotStraightLine:
         return None
     if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
         return None
-    read = settled(traced)
-    meaning = augmenting(read.value) if read is not None else None
-    if read is None or not read.complete or not read.reads_once:
+    samples = samples_of(paths)
+    if samples is None or not samples.complete or not samples.reads_once:
         return None
-    if meaning is None or length != length_of(meaning.dataset):
+    meaning = augmenting(samples)
+    if meaning is None or lengths != {length_of(meaning.dataset)}:
         return None
-    tested = none_tested(traced)
+    tested = samples.none_tested
     if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.stages):
         return None
     return None if meaning.training in tested else meaning
 
 
-def _value_of(
-    module: Module, node: cst.Call, function: cst.Lambda, arguments: tuple[Value, ...], *, traced: bool = False
-) -> Value:
+def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[Path]:
     names = [one.name.value for one in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
         raise NotStraightLine("something unusual in the parameters of a lambda")
-    return evaluator(module, node, traced=traced).function(function, dict(zip(names, arguments, strict=True)))
+    return _evaluator(module, node).function(function, dict(zip(names, arguments, strict=True)))
+
+
+def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
+    """An evaluator that looks into functions defined right where ``node`` is."""
+    around = module.scopes.scope_of(node)
+
+    def inline(function: Value) -> cst.FunctionDef | None:
+        owner = module.scopes.lookup(function.text, node) if isinstance(function, Name) else None
+        if owner is None or owner[0] is not around or len(owner[1]) != 1:
+            return None
+        definition = owner[1][0].node
+        if not isinstance(definition, cst.FunctionDef):
+            return None
+        own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
+        # Inside, such a name has no value yet where it is read first; outside, it is another one.
+        return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
+
+    return Evaluator(module.source, inline)

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
 from chirp_migrate.analysis.datasets.mask_meaning import MASK_PARAMETERS
-from chirp_migrate.edits.superclass import DatasetClass, Store, read_dataset_class, superclass_edits
+from chirp_migrate.edits.superclass import Store, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
 #: Attributes that the shipped class keeps from the classes it replaces.
@@ -50,25 +51,25 @@ class ImageRoundTrip(Rule):
         for statement in module.tree.body:
             if not isinstance(statement, cst.ClassDef):
                 continue
-            read = read_dataset_class(module, project, statement)
-            if read is None or "__getitem__" not in read.methods or not _is_ours(module, statement):
-                continue
-            getitem = module.source(read.methods["__getitem__"])
-            if "fromarray" in getitem and "255" in getitem:
-                yield _rewrite(module, project, read, getitem)
+            getitem = methods_of(statement).get("__getitem__")
+            text = module.source(getitem) if getitem is not None else ""
+            if "fromarray" in text and "255" in text and _is_plain_dataset(module, project, statement):
+                yield _rewrite(module, project, statement, text)
 
 
-def _is_ours(module: Module, node: cst.ClassDef) -> bool:
-    """Whether nothing decorates the class but what CHP002 puts there."""
-    return all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
+def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Whether the class only inherits from ``Dataset``, and nothing decorates it but what CHP002 puts there."""
+    plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
+    return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
 
-def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str) -> Proposal:
-    offset = module.span(read.node.name)[0]
-    found = f"`{read.node.name.value}` masks each sample as an 8-bit image, which rounds and rescales it"
-    base = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
-    training = next((s for s in read.stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
-    augmenter = next((s for s in read.stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
+def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str) -> Proposal:
+    offset, init = module.span(node.name)[0], methods_of(node).get("__init__")
+    found = f"`{node.name.value}` masks each sample as an 8-bit image, which rounds and rescales it"
+    stores = read_stores(module, init) if init is not None else []
+    base = next((s for s in stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
+    training = next((s for s in stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
+    augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
         return Proposal(offset, f"{found}; mask the tensor instead. Left alone: how it masks is not known")
@@ -76,16 +77,16 @@ def _rewrite(module: Module, project: Project, read: DatasetClass, getitem: str)
     imports = {runtime(_SHIPPED)}
     if mine == "WorkerSafeSpecAugment":
         imports.add(runtime("SpecAugment as WorkerSafeSpecAugment"))
-    sources = [str(base.value)]
+    sources = [base.value]
     if training is not None:
         sources.append(f"training={training.value}")
     sources.append(f"transforms=[{mine}({made['arguments']}){made['condition'] or ''}]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
     provided = _PROVIDED | {augmenter.attribute}
-    edits = superclass_edits(read, _SHIPPED, sources, consumed, provided, project.code_style)
+    edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
         return Proposal(offset, f"{found}; mask the tensor instead. Left alone: {edits}")
-    edits = (*edits, _undeclared(module, read.node))
+    edits = (*edits, _undeclared(module, node))
     message = f"{found}: now a `{_SHIPPED}`, which masks the tensor"
     return Proposal(offset, message, edits, frozenset(imports))
 
@@ -99,7 +100,7 @@ def _undeclared(module: Module, node: cst.ClassDef) -> Edit:
 
 def _mask_construction(module: Module, project: Project, augmenter: Store | None) -> re.Match[str] | None:
     """The call by which the image augmenter was made."""
-    made = _CONSTRUCTION.fullmatch(str(augmenter.value)) if augmenter is not None else None
+    made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None
     bindings = module.scopes.module.bindings.get(made["augmenter"], [])

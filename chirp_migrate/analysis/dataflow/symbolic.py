@@ -2,24 +2,24 @@
 
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and
 ``sample = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`.
-Nothing is executed. Loops, ``try``, in-place updates and anything else with effects end the evaluation with
-:class:`NotStraightLine`: the rule then reports instead of rewriting.
+Nothing is executed. Every way through the code is a :class:`Path` of its own, with a value that has no choices in it.
+Loops, ``try``, in-place updates and anything else with effects end the evaluation with :class:`NotStraightLine`: the
+rule then reports instead of rewriting.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
 
 import libcst as cst
 
 from chirp_migrate.syntax.module import find_in
 
-#: Give up on bodies whose branches multiply beyond this many evaluated statements.
+#: Give up on code that evaluates more statements than this on one path.
 _STATEMENT_LIMIT = 400
+#: Give up on code that asks for more than this to be true or not.
+MAX_CONDITIONS = 6
 
 _ARITHMETIC_METHODS = {
     "sub": "-",
@@ -68,17 +68,6 @@ class Value:
         """The values that it is made of, in order, but for those that a call is given by keyword."""
         held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
         return [part for one in held for part in one if isinstance(part, Value)]
-
-    def rebuilt(self, change: Callable[[Value], Value]) -> Value:
-        """The same of changed :attr:`parts`."""
-
-        def changed(held: Any) -> Any:
-            if isinstance(held, tuple):
-                return tuple(change(one) if isinstance(one, Value) else one for one in held)
-            return change(held) if isinstance(held, Value) else held
-
-        made = type(self)(*map(changed, vars(self).values()))
-        return item(made.base, made.index) if isinstance(made, Item) else made
 
 
 @dataclass(frozen=True)
@@ -151,43 +140,40 @@ class Tuple(Value):
 
 
 @dataclass(frozen=True)
-class If(Value):
-    """``then if condition else otherwise``."""
-
-    condition: Value
-    then: Value
-    otherwise: Value
-
-
-@dataclass(frozen=True)
-class Path(Value):
-    """Of a traced evaluation: what a way through a function gives, and what it did before."""
-
-    value: Value
-    trace: tuple[Step, ...]
-
-
-@dataclass(frozen=True)
-class Step(Value):
-    """One thing that was done with a value."""
+class Returned(Value):
+    """What a function that was looked into returned, as a condition: the function may be another one by then."""
 
     value: Value
 
 
-class Kept(Step):
-    """It was given to a name."""
+@dataclass
+class Path:
+    """One way through code: what it gives, and what is done on it.
 
+    Attributes:
+        truths: what is asked on it, part by part, and which of it holds; of ``x is not None`` that is x.
+        names: what names stand for in the end.
+        value: what it gives.
+        tests: what is asked, as a whole.
+        kept: the values that are given to names.
+        calls: the calls that are made.
+        items: the items that are asked for, but for those at a literal index.
+        returned: what functions that were looked into returned.
+    """
 
-class Read(Step):
-    """It is an item, and was asked for."""
+    truths: dict[Value, bool] = field(default_factory=dict)
+    names: dict[str, Value] = field(default_factory=dict)
+    value: Value = Const("None")
+    tests: list[Value] = field(default_factory=list)
+    kept: list[Value] = field(default_factory=list)
+    calls: list[Value] = field(default_factory=list)
+    items: list[Value] = field(default_factory=list)
+    returned: list[Value] = field(default_factory=list)
 
-
-class Made(Step):
-    """It is a call, and was made."""
-
-
-class Ran(Step):
-    """It is what a function, or one side of a choice, gave: paths."""
+    @property
+    def evaluated(self) -> list[Value]:
+        """All that was kept, called or asked for."""
+        return [*self.kept, *self.calls, *self.items]
 
 
 def item(base: Value, index: Value) -> Value:
@@ -229,27 +215,13 @@ def _source(value: Value) -> str:
             return f"not {_operand(operand)}"
         case Tuple(items):
             return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
-        case If(condition, then, otherwise):
-            return f"{_operand(then)} if {_operand(condition)} else {_operand(otherwise)}"
-        case Path(value):
+        case Returned(value):
             return _source(value)
-    raise TypeError(f"what a function did has no source: {type(value).__name__}")
+    raise TypeError(f"no value that has a source: {type(value).__name__}")
 
 
 def _operand(part: Value) -> str:
     return str(part) if isinstance(part, Name | Const | Attr | Item | Call | Tuple) else f"({part})"
-
-
-def names_in(value: Value) -> set[str]:
-    """Words that ``value`` mentions: names, and every identifier in the source of what is not modelled."""
-    match value:
-        case Name(text) | Opaque(text):
-            return set(re.findall(r"[^\W\d]\w*", text))
-        case Call(_, _, keywords):
-            given = [one for _, one in keywords]
-        case _:
-            given = []
-    return {name for one in (*value.parts, *given) for name in names_in(one)}
 
 
 Inline = Callable[[Value], "cst.FunctionDef | None"]
@@ -262,92 +234,107 @@ class Evaluator:
         source: gives the source text of a node (for values that are not modelled).
         inline: maps the function part of a call to its definition when the call may be looked into
             (a method of the same class, say), else ``None``.
-        traced: wrap what functions give into ``path`` values, so that nothing they do is lost.
     """
 
-    def __init__(
-        self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None, *, traced: bool = False
-    ) -> None:
+    def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
         self._source = source
-        self._traced = traced
-        self._trace: list[Step] = []  # of the function being evaluated
         self._inline = inline or (lambda function: None)
-        self._budget = _STATEMENT_LIMIT
+        self._path = Path()
+        #: What holds on the paths that are still to be followed.
+        self._pending: list[dict[Value, bool]] = []
+        self._budget = 0
         self._depth = 0
 
-    @property
-    def trace(self) -> Sequence[Step]:
-        """What was done so far, where evaluation is traced."""
-        return self._trace
-
-    def function(self, function: cst.FunctionDef | cst.Lambda, arguments: Mapping[str, Value]) -> Value:
-        """Value that ``function`` returns when its parameters have the given values.
+    def function(self, function: cst.FunctionDef | cst.Lambda, arguments: Mapping[str, Value]) -> list[Path]:
+        """Every path through ``function`` when its parameters have the given values.
 
         Raises:
             NotStraightLine: when the body cannot be evaluated.
         """
-        outer, self._trace = self._trace, []
         if isinstance(function, cst.Lambda):
-            value = self._left(self.expression(function.body, arguments))
-        else:
-            value = self._run(statements_of(function.body), dict(arguments))
-        self._trace = outer
-        self._note(Ran(value))
-        return value
+            return self.paths((), arguments, function.body)
+        return self.paths(statements_of(function.body), arguments)
 
-    def _note(self, step: Step) -> None:
-        if self._traced:
-            self._trace.append(step)
-
-    def _left(self, value: Value) -> Value:
-        """What a path through a function gives."""
-        return Path(value, tuple(self._trace)) if self._traced else value
-
-    def _either(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
-        before = self._trace
-        self._trace = list(before)
-        first = then()
-        self._trace = list(before)
-        second = otherwise()
-        self._trace = before
-        return first if first == second and not self._traced else If(condition, first, second)
-
-    def block(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> None:
-        """Run statements for their effect on the names in ``env`` (no ``return`` among them).
+    def paths(
+        self,
+        statements: Sequence[cst.CSTNode],
+        env: Mapping[str, Value],
+        result: cst.BaseExpression | None = None,
+    ) -> list[Path]:
+        """Every path through ``statements``, with what they return, or else the value of ``result`` after them.
 
         Raises:
-            NotStraightLine: as :meth:`function`.
+            NotStraightLine: as :meth:`function`; also where statements with a ``result`` return.
         """
-        for statement in statements:
-            if not isinstance(statement, cst.SimpleStatementLine):
-                raise NotStraightLine("a block inside the loop")
-            for small in statement.body:
-                self._assign(small, env)
+        found: list[Path] = []
+        self._pending = [{}]
+        while self._pending:
+            path = self._path = Path(self._pending.pop(), dict(env))
+            self._budget = _STATEMENT_LIMIT
+            value = self._run(statements, path.names)
+            if value is not None and result is not None:
+                raise NotStraightLine("a return statement")
+            if result is not None:
+                value = self.expression(result, path.names)
+            path.value = value or Const("None")
+            found.append(path)
+        return found
 
-    def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value:
-        for position, statement in enumerate(statements):
+    def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
+        """What statements return; ``None`` if they end without."""
+        for statement in statements:
             self._budget -= 1
             if self._budget < 0:
-                raise NotStraightLine("too many branches")
+                raise NotStraightLine("too many statements")
+            value = None
             if isinstance(statement, cst.SimpleStatementLine):
                 for small in statement.body:
                     if isinstance(small, cst.Return):
-                        return self._left(self.expression(small.value, env) if small.value else Const("None"))
+                        return self.expression(small.value, env) if small.value else Const("None")
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
-                rest = statements[position + 1 :]
-                otherwise: Sequence[cst.CSTNode] = ()
-                if isinstance(statement.orelse, cst.If):
-                    otherwise = [statement.orelse]
-                elif statement.orelse is not None:
-                    otherwise = statements_of(statement.orelse.body)
-                condition = self.expression(statement.test, env)
-                sides = [*statements_of(statement.body), *rest], [*otherwise, *rest]
-                then, instead = (partial(self._run, side, dict(env)) for side in sides)
-                return self._either(condition, then, instead)
+                value = self._run(self._chosen(statement, env), env)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
-        return self._left(Const("None"))
+            if value is not None:
+                return value
+        return None
+
+    def _chosen(self, statement: cst.If, env: Mapping[str, Value]) -> Sequence[cst.CSTNode]:
+        if self._asked(statement.test, env):
+            return statements_of(statement.body)
+        otherwise = statement.orelse
+        return [otherwise] if isinstance(otherwise, cst.If) else statements_of(otherwise.body) if otherwise else ()
+
+    def _asked(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
+        """Whether a test holds on this path; another path is to be followed where it does not."""
+        condition = self.expression(test, env)
+        self._path.tests.append(condition)
+        return self._holds(condition)
+
+    def _holds(self, condition: Value) -> bool:
+        match condition:
+            case Not(operand):
+                return not self._holds(operand)
+            case Op("and", left, right):
+                return self._holds(left) and self._holds(right)
+            case Op("or", left, right):
+                return self._holds(left) or self._holds(right)
+            case Op("is not", tested, Const("None")):
+                return self._is_true(tested)
+            case Op("is", tested, Const("None")):
+                return not self._is_true(tested)
+        return self._is_true(condition)
+
+    def _is_true(self, value: Value) -> bool:
+        truths = self._path.truths
+        value = Returned(value) if value in self._path.returned else value
+        if value not in truths:
+            if len(truths) == MAX_CONDITIONS:
+                raise NotStraightLine("too many conditions")
+            self._pending.append({**truths, value: False})
+            truths[value] = True
+        return truths[value]
 
     def _assign(self, small: cst.CSTNode, env: dict[str, Value]) -> None:
         match small:
@@ -360,7 +347,7 @@ class Evaluator:
             case _:
                 raise NotStraightLine(f"`{self._source(small).strip()}`")
         value = self.expression(given, env)
-        self._note(Kept(value))
+        self._path.kept.append(value)
         for target in targets:
             self._bind(target, value, env)
 
@@ -403,26 +390,18 @@ class Evaluator:
                 if type(operator) in _COMPARISONS:
                     return Op(_COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env))
             case cst.IfExp(test=test, body=body, orelse=orelse):
-                condition = self.expression(test, env)
-                outer, self._trace = self._trace, []
-                value = self._either(condition, *(partial(self._side, one, env) for one in (body, orelse)))
-                self._trace = outer
-                self._note(Ran(value))
-                return value
+                return self.expression(body if self._asked(test, env) else orelse, env)
             case cst.Call():
                 return self._call(node, env)
         return self._opaque(node, env)
 
-    def _side(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        return self._left(self.expression(node, env))
-
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
-        if isinstance(base, Tuple | Path):
-            self._note(Kept(base))  # also what is not chosen was evaluated
+        if isinstance(base, Tuple):
+            self._path.kept.append(base)  # also what is not chosen was evaluated
         value = item(base, index)
         if isinstance(value, Item) and not isinstance(index, Const):
-            self._note(Read(value))
+            self._path.items.append(value)
         return value
 
     def _call(self, node: cst.Call, env: Mapping[str, Value]) -> Value:
@@ -446,13 +425,13 @@ class Evaluator:
             changed = definition.decorators or definition.asynchronous
             if len(parameters) == len(args) and not changed and takes_plain_arguments(definition):
                 self._depth += 1
-                try:
-                    return self.function(definition, dict(zip(parameters, args, strict=True)))
-                finally:
-                    self._depth -= 1
+                returned = self._run(statements_of(definition.body), dict(zip(parameters, args, strict=True)))
+                self._depth -= 1
+                self._path.returned.append(returned or Const("None"))
+                return self._path.returned[-1]
         value = call(function, tuple(args), tuple(keywords))
         if isinstance(value, Call):
-            self._note(Made(value))
+            self._path.calls.append(value)
         return value
 
     def _opaque(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:

@@ -6,25 +6,21 @@ a function-local class or a dictionary of lambdas, nor how its steps are spelled
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isfinite
 
 from chirp_migrate.analysis.dataflow.symbolic import (
+    MAX_CONDITIONS,
     Attr,
     Call,
     Const,
-    If,
     Item,
-    Made,
     Name,
     Not,
     Op,
     Path,
-    Ran,
-    Read,
-    Step,
     Tuple,
     Value,
     item,
@@ -32,7 +28,6 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 
 SELF = Name("self")
 INDEX = Name("<index>")
-MAX_CONDITIONS = 6
 
 
 @dataclass(frozen=True)
@@ -73,84 +68,88 @@ class SequenceSamples:
 Meaning = Standardizing | Augmenting | SequenceSamples
 
 
-def meaning_of(getitem: Value) -> Meaning | None:
-    """Meaning of a dataset from the value of its ``__getitem__`` at :data:`INDEX`."""
-    match getitem:
-        case Item(samples, at) if at == INDEX:
-            return SequenceSamples(samples)
-    match standardized_pair(getitem):
-        case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
-            return Standardizing(dataset, indices, mean, std, eps)
-    return augmenting(getitem)
-
-
 @dataclass(frozen=True)
-class Settled:
-    """The value of a traced ``__getitem__``, without its traces.
+class Samples:
+    """What a ``__getitem__`` gives.
 
     Attributes:
-        value: what it returns.
+        conditions: what it depends on being true, or not None.
+        outcomes: its value by which of the conditions hold.
         complete: whether that is all it does: every value that is kept is part of it, every call is made once, every
             condition decides about something, and nothing is tested both for being None and for being true.
         reads_once: whether nothing is subscripted twice alike.
+        none_tested: what is compared with None.
     """
 
-    value: Value
+    conditions: Sequence[Value]
+    outcomes: Mapping[tuple[bool, ...], Value]
     complete: bool
     reads_once: bool
+    none_tested: set[Value]
 
 
-def settled(getitem: Value) -> Settled | None:
-    """The value of a traced ``__getitem__``; ``None`` where there are too many conditions."""
-    conditions = sorted(conditions_of(getitem), key=str)
+def samples_of(paths: Sequence[Path]) -> Samples | None:
+    """What the paths through a ``__getitem__`` give; ``None`` where there are too many conditions."""
+    conditions = conditions_of(paths)
     if len(conditions) > MAX_CONDITIONS:
         return None
-    complete = reads_once = True
-
-    def settle(truths: dict[Value, bool]) -> Value:
-        nonlocal complete, reads_once
-        if len(truths) < len(conditions):
-            condition = conditions[len(truths)]
-            return If(condition, *(settle({**truths, condition: holds}) for holds in (True, False)))
-        path = under(getitem, truths)
-        value, trace = stripped(path), flat_trace(path)
-        made = [one.value for one in trace if isinstance(one, Made)]
-        complete = complete and made == _calls_in(value) and all(is_part(one.value, value) for one in trace)
-        read = [one.value for one in trace if isinstance(one, Read)]
-        reads_once = reads_once and len(set(read)) == len(read)
-        return value
-
-    tree = settle({})
-    clear = none_tested(getitem).isdisjoint(_truth_tested(getitem))
-    return Settled(tree, complete and clear and all(_decides(tree, one) for one in conditions), reads_once)
+    outcomes: dict[tuple[bool, ...], Value] = {}
+    for truths in product((True, False), repeat=len(conditions)):
+        outcomes[truths] = path_where(paths, dict(zip(conditions, truths, strict=True))).value
+    tested = none_tested(paths)
+    atoms = {atom for path in paths for test in path.tests for atom in _atoms(test)}
+    complete = (
+        all(map(_does_nothing_besides, paths))
+        and tested.isdisjoint(atoms)
+        and all(_decides(outcomes, position) for position in range(len(conditions)))
+    )
+    reads_once = all(len(set(path.items)) == len(path.items) for path in paths)
+    return Samples(conditions, outcomes, complete, reads_once, tested)
 
 
-def none_tested(value: Value) -> set[Value]:
-    """What ``value`` compares with None."""
-    return {tested for one in subvalues(value) if (tested := _none_test(one)) is not None}
+def conditions_of(paths: Sequence[Path]) -> list[Value]:
+    """What decides which path is taken."""
+    return sorted({condition for path in paths for condition in path.truths}, key=str)
 
 
-def _decides(tree: Value, condition: Value) -> bool:
-    """Whether ``condition`` makes a difference somewhere in a tree of all conditions."""
-    match tree:
-        case If(asked, then, otherwise) if asked == condition:
-            return then != otherwise
-        case If(_, then, otherwise):
-            return _decides(then, condition) or _decides(otherwise, condition)
+def path_where(paths: Sequence[Path], truths: Mapping[Value, bool]) -> Path:
+    """The path that is taken where these conditions hold or do not."""
+    return next(path for path in paths if path.truths.items() <= truths.items())
+
+
+def none_tested(paths: Sequence[Path]) -> set[Value]:
+    """What is compared with None on a way to a decision."""
+    parts = (part for path in paths for test in path.tests for part in subvalues(test))
+    return {part.left for part in parts if isinstance(part, Op) and _is_none_test(part)}
+
+
+def _is_none_test(value: Value) -> bool:
+    match value:
+        case Op("is" | "is not", _, Const("None")):
+            return True
     return False
 
 
-def stripped(value: Value) -> Value:
-    """``value`` without traces."""
-    return stripped(value.value) if isinstance(value, Path) else value.rebuilt(stripped)
+def _atoms(condition: Value) -> set[Value]:
+    match condition:
+        case Not(operand):
+            return _atoms(operand)
+        case Op("and" | "or", left, right):
+            return _atoms(left) | _atoms(right)
+    return {condition}
 
 
-def flat_trace(path: Value) -> list[Step]:
-    """What was kept and which calls were made on a path, and on the paths that it ran; the values without traces."""
-    found: list[Step] = []
-    for one in path.trace if isinstance(path, Path) else ():
-        found += flat_trace(one.value) if isinstance(one, Ran) else [type(one)(stripped(one.value))]
-    return found
+def _does_nothing_besides(path: Path) -> bool:
+    """Whether every value that is kept on a path is part of what it gives, and every call is made once."""
+    calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
+    return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
+
+
+def _decides(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
+    """Whether the condition at a position makes a difference somewhere."""
+    return any(
+        value != outcomes[(*truths[:position], False, *truths[position + 1 :])] for truths, value in outcomes.items()
+    )
 
 
 def subvalues(value: Value) -> Iterator[Value]:
@@ -167,9 +166,16 @@ def is_part(one: Value, value: Value) -> bool:
     return isinstance(one, Const) or one in subvalues(value)
 
 
-def _calls_in(value: Value) -> list[Value]:
-    """The calls that ``value`` consists of, in the order in which they are made."""
-    return list(dict.fromkeys(one for one in reversed(list(subvalues(value))) if isinstance(one, Call)))
+def meaning_of(samples: Samples) -> Meaning | None:
+    """Meaning of a dataset from what its ``__getitem__`` gives at :data:`INDEX`."""
+    for value in samples.outcomes.values() if not samples.conditions else ():
+        match value:
+            case Item(held, at) if at == INDEX:
+                return SequenceSamples(held)
+        match standardized_pair(value):
+            case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
+                return Standardizing(dataset, indices, mean, std, eps)
+    return augmenting(samples)
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
@@ -198,12 +204,12 @@ def finite(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def augmenting(getitem: Value) -> Augmenting | None:
+def augmenting(samples: Samples) -> Augmenting | None:
     """Read ``(transform(x), y)`` with ``x, y = dataset[index]``, one transform or several, each perhaps switched."""
-    conditions = sorted(conditions_of(getitem), key=str)
+    conditions = samples.conditions
     outcomes: dict[tuple[bool, ...], tuple[Value, tuple[Value, ...]]] = {}
-    for truths in product((True, False), repeat=len(conditions)):
-        outcome = _chain(under(getitem, dict(zip(conditions, truths, strict=True))))
+    for truths, value in samples.outcomes.items():
+        outcome = _chain(value)
         if outcome is None:
             return None
         outcomes[truths] = outcome
@@ -251,63 +257,6 @@ def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
 
 def _flag_name(condition: Value) -> str:
     return condition.name if isinstance(condition, Attr) else str(condition)
-
-
-def conditions_of(value: Value) -> set[Value]:
-    """What ``value`` depends on being true, or not None."""
-    if not isinstance(value, If):
-        return set[Value]().union(*map(conditions_of, value.parts))
-    atoms = {_none_test(one) or one for one in _atoms(value.condition)}
-    return atoms | conditions_of(value.then) | conditions_of(value.otherwise)
-
-
-def tests_of(value: Value) -> list[Value]:
-    """The tests in ``value``."""
-    return [one.condition for one in subvalues(value) if isinstance(one, If)]
-
-
-def _truth_tested(value: Value) -> set[Value]:
-    """What ``value`` depends on being true."""
-    return {atom for test in tests_of(value) for atom in _atoms(test)}
-
-
-def _atoms(condition: Value) -> set[Value]:
-    match condition:
-        case Not(operand):
-            return _atoms(operand)
-        case Op("and" | "or", left, right):
-            return _atoms(left) | _atoms(right)
-    return {condition}
-
-
-def _none_test(condition: Value) -> Value | None:
-    """``x`` for ``x is not None`` and ``x is None``: whether x is there."""
-    match condition:
-        case Op("is" | "is not", tested, Const("None")):
-            return tested
-    return None
-
-
-def _holds(condition: Value, truths: Mapping[Value, bool]) -> bool:
-    match condition:
-        case Not(operand):
-            return not _holds(operand, truths)
-        case Op("and", left, right):
-            return _holds(left, truths) and _holds(right, truths)
-        case Op("or", left, right):
-            return _holds(left, truths) or _holds(right, truths)
-        case Op("is not", tested, Const("None")):
-            return truths[tested]
-        case Op("is", tested, Const("None")):
-            return not truths[tested]
-    return truths[condition]
-
-
-def under(value: Value, truths: Mapping[Value, bool]) -> Value:
-    """What is left of ``value`` where these conditions hold or do not."""
-    if isinstance(value, If):
-        return under(value.then if _holds(value.condition, truths) else value.otherwise, truths)
-    return value.rebuilt(lambda part: under(part, truths))
 
 
 def length_of(value: Value) -> Value:

@@ -11,8 +11,8 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Evaluator,
-    Name,
     NotStraightLine,
+    Path,
     Value,
     takes_plain_arguments,
 )
@@ -24,8 +24,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     SequenceSamples,
     Standardizing,
     meaning_of,
-    none_tested,
-    settled,
+    samples_of,
 )
 from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
@@ -69,21 +68,21 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
         return None
     reader = _DeclaredReader(module, project, methods)
     try:
-        traced = reader.value_of(getitem)
+        paths = reader.paths_of(getitem)
     except NotStraightLine:
         return None
-    images = imaging(traced)
+    images = imaging(paths)
     if images is not None:
         return reader.unclear_name(IMAGE_NAMES) or reader.imaged(images)
-    read = settled(traced)
-    meaning = None if read is None else meaning_of(read.value)
-    if read is None or meaning is None:
+    samples = samples_of(paths)
+    meaning = None if samples is None else meaning_of(samples)
+    if samples is None or meaning is None:
         return None
     if isinstance(meaning, SequenceSamples) and _holds_paths(module, methods, meaning.samples):
         return None
-    if not read.complete:
+    if not samples.complete:
         return "`__getitem__` has side effects, or steps that are not understood"
-    return reader.unclear_name() or reader.declared(meaning, none_tested(traced))
+    return reader.unclear_name() or reader.declared(meaning, samples.none_tested)
 
 
 def _holds_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
@@ -107,11 +106,10 @@ class _DeclaredReader:
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
-    def value_of(self, getitem: cst.FunctionDef) -> Value:
-        """The traced value of ``getitem``."""
+    def paths_of(self, getitem: cst.FunctionDef) -> list[Path]:
+        """The paths through ``getitem``."""
         self_name, index = _parameters(getitem, 2)
-        evaluating = Evaluator(self._module.source, self._inline, traced=True)
-        return evaluating.function(getitem, {self_name: SELF, index: INDEX})
+        return Evaluator(self._module.source, self._inline).function(getitem, {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:
@@ -227,21 +225,3 @@ def tuple_of(names: Sequence[str]) -> str:
     """The source of a tuple of strings."""
     quoted = [f'"{name}"' for name in names]
     return f"({', '.join(quoted)}{',' if len(names) == 1 else ''})"
-
-
-def evaluator(module: Module, node: cst.CSTNode, *, traced: bool = False) -> Evaluator:
-    """An evaluator that looks into functions defined right where ``node`` is."""
-    around = module.scopes.scope_of(node)
-
-    def inline(function: Value) -> cst.FunctionDef | None:
-        owner = module.scopes.lookup(function.text, node) if isinstance(function, Name) else None
-        if owner is None or owner[0] is not around or len(owner[1]) != 1:
-            return None
-        definition = owner[1][0].node
-        if not isinstance(definition, cst.FunctionDef):
-            return None
-        own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # Inside, such a name has no value yet where it is read first; outside, it is another one.
-        return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
-
-    return Evaluator(module.source, inline, traced=traced)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
-from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Made, Name, NotStraightLine, Value, item
+from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Name, NotStraightLine, Value, item
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
 from chirp_migrate.syntax.module import Module
@@ -77,7 +77,6 @@ def _built(
     body: Sequence[cst.CSTNode],
 ) -> StandardizedList | None:
     """Meaning of one iteration of the loop, if it standardises one sample."""
-    evaluator = Evaluator(module.source, traced=True)
     env: dict[str, Value]
     index = None
     match target:
@@ -89,26 +88,27 @@ def _built(
         case _:
             return None
     try:
-        evaluator.block(body, env)
-        value = evaluator.expression(element, env)
+        path, *others = Evaluator(module.source).paths(body, env, element)
     except NotStraightLine:
         return None
-    parts = standardized_pair(value)
-    if parts is None or not isinstance(source, cst.Name):
+    parts = standardized_pair(path.value)
+    if parts is None or others or not isinstance(source, cst.Name):
         return None
-    if any(isinstance(one, Made) or not is_part(one.value, value) for one in evaluator.trace):
+    if path.calls or not all(is_part(one, path.value) for one in path.evaluated):
         return None
     mentioned = (one for part in (element, *body) for one in names_below(part, "torch"))
     if any(project.resolved_names(module, one) != {"torch"} for one in mentioned):
         return None
     match parts:
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
-            found = StandardizedList(evaluator.expression(source, {}), Const("..."), mean, std, eps)
+            found = StandardizedList(Name(source.value), Const("..."), mean, std, eps)
         case Item(dataset, at), mean, std, eps if at == index:
             found = StandardizedList(dataset, Name(source.value), mean, std, eps)
         case _:
             return None
-    clear = env.keys().isdisjoint(found.names) and all(_surely_has_value(module, source, one) for one in found.names)
+    clear = path.names.keys().isdisjoint(found.names) and all(
+        _surely_has_value(module, source, one) for one in found.names
+    )
     return found if clear else None
 
 
