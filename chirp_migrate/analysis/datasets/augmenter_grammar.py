@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
 
 _EARLY = ("random.random() > self.p", "random.random() >= self.p")
 _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
@@ -68,5 +70,47 @@ def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     return [(target, value)]
 
 
-def either_sum(one: str, other: str) -> tuple[str, str]:
-    return f"{one} + {other}", f"{other} + {one}"
+class Terms(ast.NodeTransformer):
+    """Writes expressions that mean the same alike.
+
+    Sums, products, ``min`` and ``max`` of two have their operands in one order, ``a < b`` is ``b > a``, and what is
+    decided already is decided.
+
+    Args:
+        names: what names stand for.
+        same: what stands for expressions, by their text.
+    """
+
+    def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:
+        self._names = names
+        self._same = same or {}
+
+    def written(self, node: ast.AST) -> Any:
+        """What is written for a node, which stays as it is."""
+        return self.visit(deepcopy(node))
+
+    def text(self, node: ast.AST | str) -> str:
+        """The source of that; a text stands for its one statement."""
+        return ast.unparse(self.written(ast.parse(node).body[0] if isinstance(node, str) else node))
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """What is written for a node."""
+        self.generic_visit(node)
+        match node:
+            case ast.Name(id=name):
+                return self._names.get(name, node)
+            case ast.BinOp(op=ast.Add() | ast.Mult()):
+                node.left, node.right = sorted((node.left, node.right), key=ast.unparse)
+            case ast.Call(func=ast.Name(id="min" | "max"), args=[_, _]):
+                node.args.sort(key=ast.unparse)
+            case ast.Compare(left, [ast.Lt()], [right]):
+                return ast.Compare(right, [ast.Gt()], [left])
+            case ast.Compare(
+                left=ast.Constant(value=int() as count), ops=[ast.Eq()], comparators=[ast.Constant(value=2)]
+            ):
+                return ast.Constant(count == 2)
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Constant(value=bool() as holds)):
+                return ast.Constant(not holds)
+            case ast.IfExp(test=ast.Constant(value=bool() as holds)):
+                return node.body if holds else node.orelse
+        return self._same.get(ast.unparse(node), node) if isinstance(node, ast.expr) else node

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from chirp_migrate.analysis.datasets.augmenter_grammar import (
     DrawsOtherwise,
+    Terms,
     assigned_pairs,
-    either_sum,
     first_line,
     methods_of,
     parts_by_gate,
@@ -33,28 +33,15 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
         [(target, value), *more] = assigned_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
             raise DrawsOtherwise(f"it does `{first_line(statement)}`")
-        names[target.id] = value
-    noise = (f"torch.randn_like({x}) * self.std", f"self.std * torch.randn_like({x})")
-    sums = [text for one in noise for text in either_sum(x, one)]
+        names[target.id] = Terms(names).written(value)
+    noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
-    results = {text for one in sums for end in ends for text in (f"torch.clamp({one}, {end})", f"({one}).clamp({end})")}
-    result = _expanded(last.value, names)
-    if names or result not in results:  # what is left in names was never used
+    results = [text for end in ends for text in (f"torch.clamp({noisy}, {end})", f"({noisy}).clamp({end})")]
+    loads = (one for statement in (*steps, last) for one in ast.walk(statement) if isinstance(one, ast.Name))
+    unread = names.keys() - {one.id for one in loads if isinstance(one.ctx, ast.Load)}
+    if unread or Terms(names).text(last.value) not in map(Terms({}).text, results):
         raise DrawsOtherwise("its result is not `clamp(x + randn_like(x) * std, 0, 1)`")
     return ()
-
-
-def _expanded(value: ast.expr, names: dict[str, ast.expr]) -> str:
-    """The text of ``value`` with ``names`` replaced by what they stand for; those used are removed."""
-
-    class Expand(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            if node.id not in names:
-                return node
-            found: ast.expr = self.visit(names.pop(node.id))
-            return found
-
-    return ast.unparse(Expand().visit(ast.parse(ast.unparse(value), mode="eval").body))
 
 
 def _work(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
