@@ -35,6 +35,7 @@ from chirp_migrate.syntax.queries import (
     methods_of,
     own_nodes,
     parameters,
+    plain_source,
 )
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "methods_of",
     "own_nodes",
     "parameters",
+    "plain_source",
     "quoted",
     "resolves_to",
     "runtime",

@@ -17,7 +17,19 @@ from chirp_migrate.analysis.datasets.standardized_list import (
     in_loop,
     may_be_read_outside,
 )
-from chirp_migrate.rules.api import Edit, Module, Outline, Project, Proposal, Rule, Safety, is_name, last_name, runtime
+from chirp_migrate.rules.api import (
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    is_name,
+    last_name,
+    plain_source,
+    runtime,
+)
 
 _SHIPPED = "standardized_samples"
 _MESSAGE = f"samples standardised one by one: `{_SHIPPED}` makes the same list, at once where it can"
@@ -128,10 +140,8 @@ def _stands_in(module: Module, node: cst.ListComp | cst.For, collected: str = ""
     match parent if isinstance(node, cst.ListComp) else module.parents.get(parent):
         case cst.BooleanOperation(left=cst.Call(func=called), operator=cst.Or()):
             return is_name(called, _SHIPPED)
-        case cst.If(
-            test=cst.Comparison(left=made, comparisons=[cst.ComparisonTarget(operator=cst.Is(), comparator=nothing)])
-        ):
-            return is_name(made, collected) and is_name(nothing, "None")
+        case cst.If(test=test):
+            return plain_source(module, test) == f"{collected} is None"
     return False
 
 
@@ -139,9 +149,6 @@ def _empty_list_before(module: Module, node: cst.For, collected: str) -> cst.Sim
     """The line ``collected = []`` right before the loop."""
     statements: Sequence[cst.CSTNode] = getattr(module.parents[node], "body", ())
     before = next((one for one, following in pairwise(statements) if following is node), None)
-    match before:
-        case cst.SimpleStatementLine(
-            body=[cst.Assign(targets=[cst.AssignTarget(target=target)], value=cst.List(elements=[]))]
-        ):
-            return before if is_name(target, collected) else None
+    if isinstance(before, cst.SimpleStatementLine) and plain_source(module, before) == f"{collected} = []":
+        return before
     return None

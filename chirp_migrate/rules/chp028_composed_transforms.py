@@ -63,7 +63,7 @@ class ComposedTransforms(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite top-level classes that hand their argument on, to one callable or to several in turn."""
         for statement in module.tree.body:
-            if isinstance(statement, cst.ClassDef) and (hands_on := handing_on(statement)) is not None:
+            if isinstance(statement, cst.ClassDef) and (hands_on := handing_on(module, statement)) is not None:
                 yield _examine(module, project, statement, hands_on)
 
 
@@ -96,7 +96,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef, hands_on: Del
     edits = (
         heading,
         Edit(*module.span(hands_on.store.body[0]), f"super().__init__({hands_on.parameter})"),
-        *(line_deletion(module, one) for one in hands_on.init.body.body if initialises_super(one)),
+        *(line_deletion(module, one) for one in hands_on.init.body.body if initialises_super(module, one)),
         block_deletion(module, hands_on.call),
     )
     does = "only chains transforms" if hands_on.composes else "only calls a function"
@@ -119,7 +119,7 @@ def _problem(
         return f"other code reads its `{kept}`, which is `{attribute}` there"
     if renamed and re.search(rf"(\.|\bdef )\s*{attribute}\b", module.source(node)):
         return f"it has a `{attribute}` of its own"
-    calls_super = any(map(initialises_super, hands_on.init.body.body))
+    calls_super = any(initialises_super(module, one) for one in hands_on.init.body.body)
     if (renamed or calls_super) and has_subclass(project, node.name.value):
         return "a subclass may need what it does not have there"
     return None

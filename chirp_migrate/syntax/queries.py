@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from enum import Enum
 
@@ -20,6 +21,12 @@ def dotted(node: cst.CSTNode) -> str | None:
         owner = dotted(node.value)
         return None if owner is None else f"{owner}.{node.attr.value}"
     return None
+
+
+def plain_source(module: Module, node: cst.CSTNode) -> str:
+    """The source of a statement or expression as Python's ``ast`` lays it out, without comments and extra brackets."""
+    source = module.source(node).strip()
+    return ast.unparse(ast.parse(f"({source})" if isinstance(node, cst.BaseExpression) else source))
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:

@@ -29,9 +29,9 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 from chirp_migrate.analysis.datasets.image_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_meaning import Imaging, imaging
 from chirp_migrate.analysis.qualified_names import TORCH_DATASET, resolves_to
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods
+from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -101,7 +101,7 @@ class _DeclaredReader:
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
         self._methods = methods
-        self._held = _held_methods(methods)
+        self._held = _held_methods(module, methods)
         #: Methods that were looked into, called by name or through an attribute that holds them.
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
@@ -180,17 +180,11 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     return names
 
 
-def _held_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
+def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
-    found: dict[str, str] = {}
-    for one in walk(methods["__init__"]) if "__init__" in methods else ():
-        match one:
-            case cst.Assign(
-                targets=[cst.AssignTarget(target=cst.Attribute(value=cst.Name(value="self"), attr=target))],
-                value=cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=method)),
-            ) if method in methods:
-                found[target.value] = method
-    return found
+    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
+    stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, one)) for one in assigns)
+    return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
 def _attribute(value: Value) -> str | None:

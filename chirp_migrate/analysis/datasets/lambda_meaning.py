@@ -22,7 +22,7 @@ from chirp_migrate.analysis.dataflow.onlookers import (
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, is_integer, is_name, mention
+from chirp_migrate.syntax.queries import Mention, dotted, mention, plain_source
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLE = Name("<sample>")
@@ -199,24 +199,9 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
     """Whether it is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
-    if not isinstance(body, cst.Tuple) or len(body.elements) != 2:
+    called = [call.func for call in find_in(body, cst.Call)]
+    if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False
-    for position, element in enumerate(body.elements):
-        match element.value:
-            case cst.Call(func=called, args=[cst.Arg(value=cst.ListComp() as made, keyword=None, star="")]):
-                if project.resolved_names(module, called) != _STACKS:
-                    return False
-            case _:
-                return False
-        match made:
-            case cst.ListComp(
-                elt=cst.Subscript(
-                    value=cst.Name(value=sample), slice=[cst.SubscriptElement(slice=cst.Index(value=index))]
-                ),
-                for_in=cst.CompFor(
-                    target=cst.Name(value=each), iter=batch, ifs=[], inner_for_in=None, asynchronous=None
-                ),
-            ) if sample == each != parameter and is_name(batch, parameter) and is_integer(index, str(position)):
-                continue
-        return False
-    return True
+    stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"
+    pair = re.fullmatch(rf"\({stacked.format(0, 1)}, {stacked.format(1, 2)}\)", plain_source(module, body))
+    return pair is not None and parameter not in pair.groups()
