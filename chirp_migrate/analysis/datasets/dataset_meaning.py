@@ -38,7 +38,7 @@ class Standardizing:
     indices: Value
     mean: Value
     std: Value
-    eps: float
+    eps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,13 @@ class Samples:
 
 def samples_of(paths: Sequence[Path]) -> Samples | None:
     """What the paths through a ``__getitem__`` give; ``None`` where there are too many conditions."""
-    conditions = conditions_of(paths)
+    conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
     outcomes: dict[tuple[bool, ...], Value] = {}
     for truths in product((True, False), repeat=len(conditions)):
-        outcomes[truths] = path_where(paths, dict(zip(conditions, truths, strict=True))).value
+        holds = dict(zip(conditions, truths, strict=True))
+        outcomes[truths] = next(path.value for path in paths if path.truths.items() <= holds.items())
     tested = none_tested(paths)
     atoms = {atom for path in paths for test in path.tests for atom in _atoms(test)}
     complete = (
@@ -107,27 +108,14 @@ def samples_of(paths: Sequence[Path]) -> Samples | None:
     return Samples(conditions, outcomes, complete, reads_once, tested)
 
 
-def conditions_of(paths: Sequence[Path]) -> list[Value]:
-    """What decides which path is taken."""
-    return sorted({condition for path in paths for condition in path.truths}, key=str)
-
-
-def path_where(paths: Sequence[Path], truths: Mapping[Value, bool]) -> Path:
-    """The path that is taken where these conditions hold or do not."""
-    return next(path for path in paths if path.truths.items() <= truths.items())
-
-
 def none_tested(paths: Sequence[Path]) -> set[Value]:
     """What is compared with None on a way to a decision."""
-    parts = (part for path in paths for test in path.tests for part in subvalues(test))
-    return {part.left for part in parts if isinstance(part, Op) and _is_none_test(part)}
-
-
-def _is_none_test(value: Value) -> bool:
-    match value:
-        case Op("is" | "is not", _, Const("None")):
-            return True
-    return False
+    found: set[Value] = set()
+    for part in (part for path in paths for test in path.tests for part in subvalues(test)):
+        match part:
+            case Op("is" | "is not", tested, Const("None")):
+                found.add(tested)
+    return found
 
 
 def _atoms(condition: Value) -> set[Value]:

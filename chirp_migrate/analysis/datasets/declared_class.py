@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -45,6 +45,18 @@ def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseE
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
+_DECORATORS: dict[type, str] = {
+    Standardizing: "standardizes",
+    Augmenting: "augments",
+    SequenceSamples: "lists",
+    Imaging: "augments_images",
+}
+
+
+class _NotOwn(Exception):
+    """A value is no attribute of the object."""
+
+
 @dataclass(frozen=True)
 class Declared:
     """What a class can declare of its samples: the decorator of the runtime that says it, and its arguments."""
@@ -73,7 +85,7 @@ def read_declared(module: Module, project: Project, node: cst.ClassDef) -> Decla
         return None
     images = imaging(paths)
     if images is not None:
-        return reader.unclear_name(IMAGE_NAMES) or reader.imaged(images)
+        return reader.unclear_name(IMAGE_NAMES) or reader.declared(images, set())
     samples = samples_of(paths)
     meaning = None if samples is None else meaning_of(samples)
     if samples is None or meaning is None:
@@ -143,32 +155,20 @@ class _DeclaredReader:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning, none_tested: set[Value]) -> Declared | str:
+    def declared(self, meaning: Meaning | Imaging, none_tested: set[Value]) -> Declared | str:
         """The decorator that says ``meaning``, or why there is none."""
-        if isinstance(meaning, SequenceSamples):
-            decorator, said = "lists", [_attribute(meaning.samples)]
-        elif isinstance(meaning, Standardizing):
-            decorator = "standardizes"
-            said = [_said(key, getattr(meaning, key)) for key in ("dataset", "indices", "mean", "std")]
-            said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
-        else:
-            decorator, said = "augments", _said_stages(meaning, none_tested)
-        if None in said:
+        stages = meaning.stages if isinstance(meaning, Augmenting) else ()
+        flags = {stage.gate for stage in stages if stage.gate != stage.function}
+        flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()
+        try:
+            arguments = list(_arguments(meaning))
+        except _NotOwn:
+            arguments = []
+        if not arguments or not none_tested.isdisjoint(flags):
             return "its samples depend on more than its attributes, or on an attribute being None"
-        return Declared(decorator, (*(str(one) for one in said), *self._methods_said()))
-
-    def imaged(self, meaning: Imaging) -> Declared:
-        """The decorator that says ``meaning``."""
-        said = [f"dataset={_attribute(meaning.dataset)}", f"augmenter={_attribute(meaning.augmenter)}"]
-        said += [] if meaning.training is None else [f"training={_attribute(meaning.training)}"]
-        said += [f"eps={short(meaning.eps)}"] if meaning.eps else []
-        said += [f"divisor={short(meaning.divisor)}"] if meaning.divisor != 1 else []
-        return Declared("augments_images", (*said, *self._methods_said()))
-
-    def _methods_said(self) -> list[str]:
-        said = [f"calls={tuple_of(sorted(self._calls))}"] if self._calls else []
+        arguments += [f"calls={tuple_of(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
-        return [*said, f"held={{{held}}}"] if held else said
+        return Declared(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
@@ -187,27 +187,25 @@ def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dic
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
 
-def _attribute(value: Value) -> str | None:
+def _arguments(meaning: Meaning | Imaging) -> Iterator[str]:
+    """What a decorator must be told of ``meaning``. Raises _NotOwn where a part of it is no attribute of the object."""
+    for key, value in vars(meaning).items():
+        if isinstance(meaning, SequenceSamples):
+            yield _attribute(value)
+        elif isinstance(value, Value):
+            yield f"{key}={_attribute(value)}"
+        elif isinstance(value, float) and value != getattr(type(meaning), key):
+            yield f"{key}={short(value)}"
+        elif isinstance(value, tuple):
+            pairs = ((_attribute(one.function), one.gate and _attribute(one.gate)) for one in value)
+            yield f"transforms={{{', '.join(f'{function}: {gate}' for function, gate in pairs)}}}"
+
+
+def _attribute(value: Value) -> str:
     """``"x"`` for ``self.x``."""
-    return f'"{value.name}"' if isinstance(value, Attr) and value.base == SELF else None
-
-
-def _said(key: str, value: Value) -> str | None:
-    attribute = _attribute(value)
-    return None if attribute is None else f"{key}={attribute}"
-
-
-def _said_stages(meaning: Augmenting, none_tested: set[Value]) -> list[str | None]:
-    """The arguments that say what is applied when; None among them where they cannot."""
-    flags = [] if meaning.training is None else [meaning.training]
-    flags += [stage.gate for stage in meaning.stages if stage.gate not in (None, stage.function)]
-    states = [meaning.dataset, *flags, *(stage.function for stage in meaning.stages)]
-    if any(_attribute(one) is None for one in states) or not none_tested.isdisjoint(flags):
-        return [None]
-    pairs = ((_attribute(one.function), one.gate) for one in meaning.stages)
-    stages = ", ".join(f"{name}: {None if gate is None else _attribute(gate)}" for name, gate in pairs)
-    said = [_said("dataset", meaning.dataset), f"transforms={{{stages}}}"]
-    return said if meaning.training is None else [*said, _said("training", meaning.training)]
+    if isinstance(value, Attr) and value.base == SELF:
+        return f'"{value.name}"'
+    raise _NotOwn
 
 
 def short(number: float) -> str:

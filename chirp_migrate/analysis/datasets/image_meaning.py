@@ -9,11 +9,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 
 from chirp_migrate.analysis.dataflow.symbolic import (
-    MAX_CONDITIONS,
     Attr,
     Call,
     Const,
@@ -28,11 +26,9 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
-    conditions_of,
     finite,
     is_part,
     none_tested,
-    path_where,
     subvalues,
 )
 
@@ -82,35 +78,29 @@ class Imaging:
     dataset: Value
     augmenter: Value
     training: Value | None
-    eps: float
-    divisor: float
+    eps: float = 0.0
+    divisor: float = 1.0
 
 
 def imaging(paths: Sequence[Path]) -> Imaging | None:
     """The meaning of the paths through a ``__getitem__``, if it is that and does nothing besides."""
-    conditions = conditions_of(paths)
-    if len(conditions) > MAX_CONDITIONS:
-        return None
+    conditions = {condition for path in paths for condition in path.truths}
     known = {one: holds for one in conditions if (holds := _holds_for_tensor(one)) is not None}
-    free = [one for one in conditions if one not in known]
+    taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
+    masked = next(path for path in taken if all(holds or one in known for one, holds in path.truths.items()))
+    found = _imaged(masked.value)
     tests = [*conditions, *(test for path in paths for test in path.tests)]
-    found: Imaging | None = None
-    for truths in product((True, False), repeat=len(free)):
-        path = path_where(paths, {**known, **dict(zip(free, truths, strict=True))})
-        if not _does_nothing_besides(path, tests):
-            return None
-        if all(truths):
-            found = _imaged(path.value)
-            if found is None:
-                return None
-        elif found is None or not _is_plain(path.value, found.dataset):
-            return None
-    switches = [one for one in free if found is not None and one != found.augmenter]
-    if found is None or len(switches) > 1 or not none_tested(paths).isdisjoint(switches):
+    if found is None or not all(_does_nothing_besides(path, tests) for path in taken):
+        return None
+    if not all(path is masked or _is_plain(path.value, found.dataset) for path in taken):
+        return None
+    free = conditions - known.keys()
+    switches = free - {found.augmenter}
+    if len(switches) > 1 or not none_tested(paths).isdisjoint(switches):
         return None
     if not all(map(_is_own, (*free, found.augmenter, found.dataset))):
         return None
-    return Imaging(found.dataset, found.augmenter, switches[0] if switches else None, found.eps, found.divisor)
+    return replace(found, training=next(iter(switches), None))
 
 
 def _does_nothing_besides(path: Path, tests: Sequence[Value]) -> bool:
