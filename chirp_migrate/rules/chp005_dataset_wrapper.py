@@ -188,7 +188,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
     names = [one.name.value for one in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
         raise NotStraightLine("something unusual in the parameters of a lambda")
-    return _evaluator(module, node).function(function, dict(zip(names, arguments, strict=True)))
+    return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:

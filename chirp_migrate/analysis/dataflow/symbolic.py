@@ -245,16 +245,6 @@ class Evaluator:
         self._budget = 0
         self._depth = 0
 
-    def function(self, function: cst.FunctionDef | cst.Lambda, arguments: Mapping[str, Value]) -> list[Path]:
-        """Every path through ``function`` when its parameters have the given values.
-
-        Raises:
-            NotStraightLine: when the body cannot be evaluated.
-        """
-        if isinstance(function, cst.Lambda):
-            return self.paths((), arguments, function.body)
-        return self.paths(statements_of(function.body), arguments)
-
     def paths(
         self,
         statements: Sequence[cst.CSTNode],
@@ -264,7 +254,7 @@ class Evaluator:
         """Every path through ``statements``, with what they return, or else the value of ``result`` after them.
 
         Raises:
-            NotStraightLine: as :meth:`function`; also where statements with a ``result`` return.
+            NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
         """
         found: list[Path] = []
         self._pending = [{}]

@@ -194,35 +194,30 @@ def finite(number: str) -> float:
 
 def augmenting(samples: Samples) -> Augmenting | None:
     """Read ``(transform(x), y)`` with ``x, y = dataset[index]``, one transform or several, each perhaps switched."""
-    conditions = samples.conditions
-    outcomes: dict[tuple[bool, ...], tuple[Value, tuple[Value, ...]]] = {}
+    chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
+    datasets: set[Value] = set()
     for truths, value in samples.outcomes.items():
         outcome = _chain(value)
         if outcome is None:
             return None
-        outcomes[truths] = outcome
-    base, full = max(outcomes.values(), key=lambda outcome: len(outcome[1]))
-    if not full or len(set(full)) != len(full) or any(outcome[0] != base for outcome in outcomes.values()):
+        dataset, chains[truths] = outcome
+        datasets.add(dataset)
+    full = max(chains.values(), key=len)
+    in_order = all(chain == tuple(one for one in full if one in chain) for chain in chains.values())
+    if not full or len(set(full)) != len(full) or len(datasets) > 1 or not in_order:
         return None
-    training = next((c for c in conditions if _flag_name(c) in ("training", "train", "is_training")), None)
-    stages = []
+
+    def where(*conditions: Value | None) -> list[tuple[bool, ...]]:
+        places = [samples.conditions.index(one) for one in conditions if one is not None]
+        return [truths for truths in chains if all(truths[place] for place in places)]
+
+    training = next((c for c in samples.conditions if _flag_name(c) in ("training", "train", "is_training")), None)
+    stages: list[Stage] = []
     for function in full:
-        gates = [
-            c
-            for position, c in enumerate(conditions)
-            if c != training and all(function not in o[1] for t, o in outcomes.items() if not t[position])
-        ]
-        stages.append(Stage(function, gates[0] if gates else None))
-    for truths, (_, chain) in outcomes.items():
-        holds = dict(zip(conditions, truths, strict=True))
-        expected = tuple(
-            stage.function
-            for stage in stages
-            if (training is None or holds[training]) and (stage.gate is None or holds[stage.gate])
-        )
-        if chain != expected:
-            return None
-    return Augmenting(base, tuple(stages), training)
+        applied = [truths for truths, chain in chains.items() if function in chain]
+        gates = [None, *(one for one in samples.conditions if one != training)]
+        stages += [Stage(function, gate) for gate in gates if where(training, gate) == applied][:1]
+    return Augmenting(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 
 def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:

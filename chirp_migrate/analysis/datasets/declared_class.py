@@ -14,6 +14,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     NotStraightLine,
     Path,
     Value,
+    statements_of,
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
@@ -121,7 +122,8 @@ class _DeclaredReader:
     def paths_of(self, getitem: cst.FunctionDef) -> list[Path]:
         """The paths through ``getitem``."""
         self_name, index = _parameters(getitem, 2)
-        return Evaluator(self._module.source, self._inline).function(getitem, {self_name: SELF, index: INDEX})
+        evaluator = Evaluator(self._module.source, self._inline)
+        return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:
