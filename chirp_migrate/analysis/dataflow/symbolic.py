@@ -256,7 +256,7 @@ class Evaluator:
         Raises:
             NotStraightLine: when they cannot be evaluated; also where statements with a ``result`` return.
         """
-        found: list[Path] = []
+        followed: list[Path] = []
         self._pending = [{}]
         while self._pending:
             path = self._path = Path(self._pending.pop(), dict(env))
@@ -267,8 +267,8 @@ class Evaluator:
             if result is not None:
                 value = self.expression(result, path.names)
             path.value = value or Const("None")
-            found.append(path)
-        return found
+            followed.append(path)
+        return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
         """What statements return; ``None`` if they end without."""
