@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.onlookers import is_changed, is_settled
 from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     dotted,
@@ -80,7 +80,7 @@ class SampleTransforms:
             found = {node for node in find_own(method.body, cst.Call) if self._makes(node)}
             outermost = (call for call in found if not found.intersection(self._around(call, method)))
             for call in sorted(outermost, key=lambda one: self._module.span(one)[0]):
-                if not any(isinstance(one, cst.Name) and one.value in local for one in walk(call)):
+                if not names_below(call, *local):
                     yield method, call
 
     def _makes(self, call: cst.Call) -> bool:
@@ -121,28 +121,24 @@ class SampleTransforms:
         pending: list[cst.CSTNode] = list(call.args)
         while pending:
             node = pending.pop()
+            shown = f"`{self._module.source(node).strip()}`"
             match node:
-                case cst.Arg(star="") | cst.Element():
-                    pending.append(node.value)
-                case cst.DictElement():
-                    pending += [node.value, node.key]
-                case cst.Tuple() | cst.List() | cst.Dict():
-                    pending += node.elements
-                case cst.UnaryOperation():
-                    pending.append(node.expression)
-                case cst.BinaryOperation():
-                    pending += [node.left, node.right]
-                case cst.Call():
-                    if not is_made_once(self._project, self._project.resolved_names(self._module, node.func)):
-                        raise NotOnce(f"`{self._module.source(node).strip()}` may give something else each time")
-                    pending += node.args
+                case cst.Arg(star="*" | "**"):
+                    raise NotOnce(f"what {shown} holds may change")
+                case cst.DictElement(key=key, value=value) | cst.BinaryOperation(left=key, right=value):
+                    pending += [key, value]
+                case cst.Arg(value=value) | cst.Element(value=value) | cst.UnaryOperation(expression=value):
+                    pending.append(value)
+                case cst.Tuple(elements=parts) | cst.List(elements=parts) | cst.Dict(elements=parts):
+                    pending += parts
+                case cst.Call(func=made, args=parts):
+                    if not is_made_once(self._project, self._project.resolved_names(self._module, made)):
+                        raise NotOnce(f"{shown} may give something else each time")
+                    pending += parts
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)) if self._is_set_once(name):
                     attributes.add(name)
-                case cst.Arg():
-                    raise NotOnce(f"what `{self._module.source(node).strip()}` holds may change")
-                case _:
-                    if is_on_self(node) or not (isinstance(node, _LITERALS) or self._is_constant(node)):
-                        raise NotOnce(f"`{self._module.source(node).strip()}` may change between samples")
+                case _ if is_on_self(node) or not (isinstance(node, _LITERALS) or self._is_constant(node)):
+                    raise NotOnce(f"{shown} may change between samples")
         return attributes
 
     def _is_constant(self, node: cst.CSTNode) -> bool:
