@@ -95,9 +95,8 @@ def _move(
     start, end = module.span(calls[0])
     shown = module.source(calls[0].func).strip()
     wish = "_" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", shown.rpartition(".")[2]).lower()
-    name = free_name(module, [wish], taken)
-    taken.add(name)
-    while is_asked_for(project, name):
+    name = ""
+    while not name or is_asked_for(project, name):
         name = free_name(module, [wish], taken)
         taken.add(name)
     old, indent = module.indentation(start), module.indentation(module.span(init.body.body[0])[0])
