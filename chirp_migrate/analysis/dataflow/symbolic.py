@@ -283,18 +283,13 @@ class Evaluator:
                         return self.expression(small.value, env) if small.value else Const("None")
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
-                value = self._run(self._chosen(statement, env), env)
+                holds = self._asked(statement.test, env)
+                value = self._run(statements_of(statement.body) if holds else other_statements(statement), env)
             else:
                 raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
             if value is not None:
                 return value
         return None
-
-    def _chosen(self, statement: cst.If, env: Mapping[str, Value]) -> Sequence[cst.CSTNode]:
-        if self._asked(statement.test, env):
-            return statements_of(statement.body)
-        otherwise = statement.orelse
-        return [otherwise] if isinstance(otherwise, cst.If) else statements_of(otherwise.body) if otherwise else ()
 
     def _asked(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
         """Whether a test holds on this path; another path is to be followed where it does not."""
@@ -448,3 +443,9 @@ def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     if isinstance(body, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=body.body)]
     return body.body
+
+
+def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
+    """What is run where the test of an ``if`` does not hold; of ``elif`` that is the next ``if``."""
+    other = statement.orelse
+    return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.effects import more_than_computing
 from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.dataflow.symbolic import statements_of
+from chirp_migrate.analysis.dataflow.symbolic import other_statements, statements_of
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import Mention, dotted, find_own, holds, mention, names_below, parameters
@@ -37,9 +37,7 @@ def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
 
 def _is_collecting(statement: cst.CSTNode) -> bool:
     if isinstance(statement, cst.If):
-        otherwise = statement.orelse
-        rest = [otherwise] if isinstance(otherwise, cst.If) else statements_of(otherwise.body) if otherwise else []
-        return is_collecting([*statements_of(statement.body), *rest])
+        return is_collecting([*statements_of(statement.body), *other_statements(statement)])
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, cst.Pass) or _store(small) is not None for small in statement.body)
@@ -92,13 +90,12 @@ def _target_problem(
 ) -> str | None:
     if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
         return f"`{target.value}` is assigned in it" if target.value in early else None
+    container = target
     computed: Sequence[cst.CSTNode] = ()
     match target:
         case cst.Subscript(value=container, slice=computed):
             pass
         case cst.Call(func=cst.Attribute(value=container, attr=cst.Name(value="setdefault")), args=computed):
-            pass
-        case container:
             pass
     problem = more_than_computing(module, computed)
     if problem is not None:
