@@ -11,6 +11,7 @@ from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.symbolic import (
+    Call,
     Const,
     Evaluator,
     Name,
@@ -24,7 +25,6 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     SELF,
     Augmenting,
     augmenting,
-    length_of,
     samples_of,
 )
 from chirp_migrate.analysis.datasets.declared_class import is_torch_dataset
@@ -176,7 +176,7 @@ def _meaning_of(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting
     if samples is None or not samples.complete or not samples.reads_once:
         return None
     meaning = augmenting(samples)
-    if meaning is None or lengths != {length_of(meaning.dataset)}:
+    if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
         return None
     tested = samples.none_tested
     if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.stages):

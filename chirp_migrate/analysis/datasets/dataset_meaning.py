@@ -240,8 +240,3 @@ def _chain(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
 
 def _flag_name(condition: Value) -> str:
     return condition.name if isinstance(condition, Attr) else str(condition)
-
-
-def length_of(value: Value) -> Value:
-    """``len(value)``."""
-    return Call(Name("len"), (value,))

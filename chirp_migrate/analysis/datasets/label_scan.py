@@ -217,10 +217,7 @@ def _opened(
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
-    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or every x of ``for x, _ in dataset``.
-
-    ``unpack`` says that it is the second.
-    """
+    """The samples whose x ``torch.stack([…])`` stacks: every ``dataset[i][0]``, or x of ``for x, _ in dataset``."""
     if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
     match call.args:
@@ -239,7 +236,7 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
     pair = _pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
-        return Scan(loop.iter, target, loop.iter, unpack=True) if is_scan else None
+        return Scan(loop.iter, target, loop.iter) if is_scan else None
     element = _subscript(x)
     if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
