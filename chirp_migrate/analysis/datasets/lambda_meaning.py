@@ -179,12 +179,12 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
     if any(isinstance(one, cst.Attribute) and one.attr.value.endswith("_") for one in walk(body)):
         return None  # in place, the dtype stays as it is
     try:
-        first, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
+        path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
     except NotStraightLine:
         return None
-    match first.value:
-        case _ if others:
-            return None
+    if others:
+        return None
+    match path.value:
         case Op("/", Op("-", sample, Name() as mean), divisor) if sample == _SAMPLE != mean:
             std, eps = divisor, Const("None")
         case _:
