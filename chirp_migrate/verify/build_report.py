@@ -27,14 +27,6 @@ from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["build_report", "failed_report", "rounds_line"]
 
-_ENTRY_VERDICTS = {
-    Verdict.FASTER: "meets the threshold",
-    Verdict.MODEL_BOUND: "model-bound",
-    Verdict.NOT_SHOWN: "not shown",
-    Verdict.UNDECIDED: "undecided",
-    Verdict.SLOWER: "slower",
-}
-
 
 def build_report(
     discovery: Discovery,
@@ -86,7 +78,7 @@ def build_report(
         total_seconds={side: timed.total_seconds(side) for side in SIDES},
         rounds=timed,
         verdicts={
-            label: EntryVerdict(_ENTRY_VERDICTS[verdict], judge.entries[label].perfect, judge.entries[label].headspace)
+            label: EntryVerdict(verdict.of_entry_point, judge.entries[label].perfect, judge.entries[label].headspace)
             for label, verdict in judge.verdicts().items()
         },
         perfect=None if total is None else total.perfect,

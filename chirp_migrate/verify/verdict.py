@@ -21,19 +21,20 @@ _NAMED = 4
 
 
 class Verdict(Enum):
-    """The outcome of a verification: text for the report and exit code of the command."""
+    """The outcome of a verification: text for the report and exit code of the command; and text of an entry point's."""
 
-    FASTER = ("faster", ExitCode.OK)
-    UNDECIDED = ("faster, entry points undecided", ExitCode.UNDECIDED)
-    NOT_SHOWN = ("not shown to be faster", ExitCode.NOT_SHOWN)
-    MODEL_BOUND = ("model-bound", ExitCode.MODEL_BOUND)
-    SLOWER = ("slower", ExitCode.SLOWER)
+    FASTER = ("faster", ExitCode.OK, "meets the threshold")
+    UNDECIDED = ("faster, entry points undecided", ExitCode.UNDECIDED, "undecided")
+    NOT_SHOWN = ("not shown to be faster", ExitCode.NOT_SHOWN, "not shown")
+    MODEL_BOUND = ("model-bound", ExitCode.MODEL_BOUND, "model-bound")
+    SLOWER = ("slower", ExitCode.SLOWER, "slower")
     NOT_EQUIVALENT = ("not equivalent", ExitCode.NOT_EQUIVALENT)
     FAILED = ("failed", ExitCode.WORKLOAD_FAILED)
 
-    def __init__(self, text: str, exit_code: ExitCode) -> None:
+    def __init__(self, text: str, exit_code: ExitCode, of_entry_point: str = "") -> None:
         self.text = text
         self.exit_code = exit_code
+        self.of_entry_point = of_entry_point
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,7 @@ def fingerprint(value: Any) -> dict[str, str]:
     their state. Containers and plain objects are walked; an object met twice on one path, or deeper than
     12 levels, is written as its type.
     """
-    leaves: dict[str, str] = {}
-    _walk(value, "result", leaves, ())
-    return leaves
+    return dict(_leaves(value, "result", ()))
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
@@ -57,13 +55,13 @@ def add_tensor(found: Any, tensor: torch.Tensor) -> None:
     found.update(array.reshape(-1).view(torch.uint8).numpy().data)
 
 
-def _walk(value: Any, path: str, leaves: dict[str, str], parents: tuple[int, ...]) -> None:
+def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     text = _leaf(value)
     if text is not None:
-        leaves[path] = text
+        yield path, text
         return
     if id(value) in parents or len(parents) >= _MAX_DEPTH:
-        leaves[path] = _type_name(value)
+        yield path, _type_name(value)
         return
     parents = (*parents, id(value))
     if isinstance(value, torch.nn.Module):
@@ -71,16 +69,16 @@ def _walk(value: Any, path: str, leaves: dict[str, str], parents: tuple[int, ...
     if isinstance(value, (Mapping, list, tuple)):
         # A mapping is one by what it is for: an OrderedDict that became a dict is no difference in a result.
         kind = "mapping" if isinstance(value, Mapping) else "tuple" if isinstance(value, tuple) else "list"
-        leaves[path] = f"{kind} of {len(value)}"
+        yield path, f"{kind} of {len(value)}"
         items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in items:
-            _walk(item, f"{path}[{key!r}]", leaves, parents)
+            yield from _leaves(item, f"{path}[{key!r}]", parents)
     elif isinstance(value, (set, frozenset)):
-        leaves[path] = f"set {sorted(map(repr, value))}"
+        yield path, f"set {sorted(map(repr, value))}"
     else:
-        leaves[path] = _type_name(value)
+        yield path, _type_name(value)
         for name, item in sorted(getattr(value, "__dict__", {}).items()):
-            _walk(item, f"{path}.{name}", leaves, parents)
+            yield from _leaves(item, f"{path}.{name}", parents)
 
 
 def _leaf(value: Any) -> str | None:
