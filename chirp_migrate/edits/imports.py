@@ -77,9 +77,9 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
     ``None`` when it belongs at the top level: ``name`` comes from there, or the module needs torch to load anyway.
     """
     found = module.scopes.lookup(name.value, name)
-    if found is None or found[0] is module.scopes.module or _loads_torch(module):
+    if found is None or found.scope is module.scopes.module or _loads_torch(module):
         return None
-    statements = [one.node for one in found[1] if isinstance(one.node, _Statement)]
+    statements = [one.node for one in found.bindings if isinstance(one.node, _Statement)]
     line = _line(needed[0], [needed[1]])
     return [
         edit

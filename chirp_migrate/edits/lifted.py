@@ -26,6 +26,7 @@ from chirp_migrate.source.text import edited
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, parameters
+from chirp_migrate.syntax.scopes import Variable
 
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
@@ -194,7 +195,7 @@ class Lifted:
                 return True
             case cst.Name(value=name):
                 found = module.scopes.lookup(name, owner)
-                if found is not None and name == "self" and _owning_method(module, Capture(name, *found)) is not None:
+                if found is not None and name == "self" and _owning_method(module, found) is not None:
                     return False
         given = self.node.params
         positional = [*given.posonly_params, *given.params]
@@ -243,13 +244,13 @@ class Lifted:
         spellings = (("partial", "functools.partial", "partial"), ("functools", "functools", "functools.partial"))
         for word, path, spelled in spellings:
             owner = module.scopes.lookup(word, node)
-            bindings = owner[1] if owner is not None else []
+            bindings = owner.bindings if owner is not None else []
             if bindings and all(one.qualified == path and module.span(one.node)[0] < place for one in bindings):
                 partial, imports = spelled, frozenset()
                 break
         else:
             owner = module.scopes.lookup("partial", node)
-            if owner is not None and not isinstance(owner[0].node, cst.Module):
+            if owner is not None and not isinstance(owner.scope.node, cst.Module):
                 raise NotMovable("`partial`, which would bind its values, means something else there")
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
@@ -280,7 +281,7 @@ class Lifted:
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
 
 
-def _owning_method(module: Module, captured: Capture) -> cst.FunctionDef | None:
+def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
     """The method whose ``self`` is captured, if it is one."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:

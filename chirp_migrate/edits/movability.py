@@ -18,7 +18,7 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_name, is_read, parameters
-from chirp_migrate.syntax.scopes import Binding, Kind, Scope
+from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
 #: Names whose meaning depends on the function, or the class, they stand in.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
@@ -51,7 +51,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
                 owner = module.scopes.lookup(item.name.value, one)
-                if owner is None or node not in (owner[0].node, *module.ancestors(owner[0].node)):
+                if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
                     raise NotMovable(f"it rebinds `{item.name.value}` of the function around it")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
             is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
@@ -138,8 +138,8 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
         else:
-            places = [module.span(one.node)[0] for one in owner[1]]
-            known = isinstance(owner[0].node, cst.Module) and min(places) < offset
+            places = [module.span(one.node)[0] for one in owner.bindings]
+            known = isinstance(owner.scope.node, cst.Module) and min(places) < offset
         if not known:
             raise NotMovable(f"its annotations use `{name}`, which the module does not define above it")
 
@@ -149,7 +149,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
     return is_name(statement.module, "__future__") and any(is_name(one.name, "annotations") for one in aliases)
 
 
-def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, tuple[Scope, list[Binding]] | None]]:
+def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
     """Names that are read in expressions, each with what binds it."""
     for name in (name for one in expressions for name in find_in(one, cst.Name)):
         if is_read(module, name):
@@ -212,19 +212,19 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
             if not module.scopes.is_builtin(name) and not module.scopes.stars:
                 raise NotMovable(f"the module does not define `{name}`")
             continue
-        if not isinstance(owner[0].node, cst.Module):
+        if not isinstance(owner.scope.node, cst.Module):
             continue  # of the function: told of elsewhere
-        imported = {one.qualified for one in owner[1]}
+        imported = {one.qualified for one in owner.bindings}
         # Imported again, it is the same; otherwise what stands further down may make it another.
         decisive = min if len(imported) == 1 and imported != {""} else max
-        if decisive(module.span(one.node)[0] for one in owner[1]) >= offset:
+        if decisive(module.span(one.node)[0] for one in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
-        if not has_value(module, module.top_level_statement(expression), Capture(name, *owner)):
+        if not has_value(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted(expression) or name
         if is_replaced(module, project, path):
             raise NotMovable(f"other code gives `{path}` a value after the module is imported")
-        ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner[1])
+        ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings)
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 

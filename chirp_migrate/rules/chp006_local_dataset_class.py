@@ -130,7 +130,7 @@ def _construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit
         yield Edit(*module.span(call.func), name)
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
-        if owner is None or owner[0] is not one.scope:
+        if owner is None or owner.scope is not one.scope:
             raise NotMovable(f"`{one.name}` means something else where it is constructed")
     if local.values:
         last = call.args[-1] if call.args else None

@@ -151,7 +151,7 @@ def _existing(module: Module, project: Project, node: cst.Lambda, said: tuple[st
         name, (start, end) = one.name.value, module.span(one)
         body = [module.tree.default_indent + line for line in lines]
         owner = module.scopes.lookup(name, node)
-        is_meant = owner is not None and owner[0] is module.scopes.module and len(owner[1]) == 1
+        is_meant = owner is not None and owner.scope is module.scopes.module and len(owner.bindings) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
         if same and is_meant and not is_replaced(module, project, name):
             return name, (Edit(start + 1, start + 1, ""),)

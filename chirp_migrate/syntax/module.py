@@ -337,9 +337,9 @@ class Module:
         if path is None or not self.scopes.stars:
             return set()
         found = self.scopes.lookup(path.partition(".")[0], node)
-        if found is None or found[0] is not self.scopes.module:
+        if found is None or found.scope is not self.scopes.module:
             return set()
-        last = max(self.span(binding.node)[0] for binding in found[1])
+        last = max(self.span(binding.node)[0] for binding in found.bindings)
         later = (source for source, star in self._stars if self.span(star)[0] > last)
         return {self.absolute(member_name(source, path)) for source in later}
 

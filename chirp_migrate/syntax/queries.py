@@ -203,7 +203,7 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     if first == "self" and "." in name:
         return module.enclosing_class(node) or module.tree
     found = module.scopes.lookup(first, node)
-    return module.tree if found is None else found[0].node
+    return module.tree if found is None else found.scope.node
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:

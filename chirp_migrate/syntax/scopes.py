@@ -9,13 +9,14 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
 from chirp_migrate.syntax.import_table import member_name
 
-__all__ = ["Binding", "Kind", "Scope", "Scopes"]
+__all__ = ["Binding", "Kind", "Scope", "Scopes", "Variable"]
 
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -84,6 +85,13 @@ class Scope:
         if isinstance(self.node, cst.FunctionDef):
             return f"{self.parent.prefix}{self.node.name.value}.<locals>."
         return f"{self.parent.prefix}<{type(self.node).__name__.lower()}>."
+
+
+class Variable(NamedTuple):
+    """What a name stands for where it is read: the scope that it belongs to, and all that binds it there."""
+
+    scope: Scope
+    bindings: list[Binding]
 
 
 class Scopes:
@@ -159,15 +167,15 @@ class Scopes:
             self._scopes[node] = Scope(node, self.scope_of(node))
         return self._scopes[node]
 
-    def lookup(self, name: str, node: cst.CSTNode) -> tuple[Scope, list[Binding]] | None:
-        """The scope that ``name``, read at ``node``, belongs to and its bindings there; ``None`` when none binds it."""
+    def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
+        """What ``name`` stands for at ``node``; ``None`` when no scope binds it."""
         scope: Scope | None = self.scope_of(node)
         first = True
         while scope is not None:
             if scope.elsewhere.get(name) is cst.Global:
                 scope = self.module
             if name in scope.bindings and (first or not isinstance(scope.node, cst.ClassDef)):
-                return scope, scope.bindings[name]
+                return Variable(scope, scope.bindings[name])
             first = first and isinstance(scope.node, _COMPREHENSIONS)
             scope = scope.parent
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 import libcst as cst
@@ -11,11 +11,11 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import Capture, reads_of
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import holds
-from chirp_migrate.syntax.scopes import Binding, Kind
+from chirp_migrate.syntax.queries import holds, method_called
+from chirp_migrate.syntax.scopes import Binding, Kind, Variable
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_KEEPS = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
+_KEEPING = re.compile(r"append|add|insert|extend|register|push|put|setdefault|update|submit")
 
 
 def early_binding_problem(module: Module, node: cst.CSTNode, captured: Iterable[Capture]) -> str | None:
@@ -109,7 +109,7 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
             return True
         first, carriers = statement, _targets(statement)
     start = module.span(first)[0]
-    lines = sorted(find_in(loop, cst.SimpleStatementLine), key=lambda one: module.span(one)[0])
+    lines = find_in(loop, cst.SimpleStatementLine)
     for line in (one for one in lines if module.span(one)[0] >= start):
         if holds(module, place, line):
             continue
@@ -117,9 +117,7 @@ def _outlives(module: Module, place: cst.CSTNode, loop: cst.For | cst.While) -> 
         if line is not first and carriers.isdisjoint(names_in_code(line)):
             continue
         grown = (targets - carriers if line is not first else targets) & _read(line)
-        methods = (one.func for one in find_in(line, cst.Call))
-        calls = (one.attr.value for one in methods if isinstance(one, cst.Attribute))
-        if grown or any(map(_keeps, walk(line))) or any(_KEEPS.match(called) for called in calls):
+        if grown or any(map(_keeps, walk(line))):
             return True
         carriers |= targets
     return any(_read(line) & carriers for line in lines if module.span(line)[0] < start)
@@ -130,7 +128,7 @@ def _keeps(node: cst.CSTNode) -> bool:
     match node:
         case cst.AssignTarget(target=cst.Subscript() | cst.Attribute()) | cst.Yield() | cst.AugAssign():
             return True
-    return False
+    return _KEEPING.match(method_called(node)) is not None
 
 
 def _targets(line: cst.CSTNode) -> set[str]:
@@ -144,29 +142,30 @@ def _read(line: cst.CSTNode) -> set[str]:
     return {one.value for one in find_in(line, cst.Name) if one not in targets}
 
 
-def has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
-    """Whether the name has a value on every way to ``place``."""
-    if any(one.kind is Kind.PARAMETER for one in captured.bindings):
+def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
+    """Whether a variable has a value on every way to ``place``."""
+    if any(one.kind is Kind.PARAMETER for one in variable.bindings):
         return True
-    nodes = {one.node for one in captured.bindings}
+    nodes = {one.node for one in variable.bindings}
     child = place
     for ancestor in module.ancestors(place):
-        if isinstance(ancestor, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite | cst.Module):
-            before = ancestor.body[: [one is child for one in ancestor.body].index(True)]
-            if any(_binds(one, nodes) for one in before):
+        heads: Sequence[cst.CSTNode] = ()
+        match ancestor:
+            case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
+                before = ancestor.body[: [one is child for one in ancestor.body].index(True)]
+                if any(_binds(one, nodes) for one in before):
+                    return True
+            case cst.For(body=body) if child is body and ancestor in nodes:
                 return True
-        elif isinstance(ancestor, cst.For):
-            if child is ancestor.body and ancestor in nodes:
-                return True
-        elif isinstance(ancestor, cst.With | cst.If | cst.While | cst.MatchCase) and child is ancestor.body:
-            heads = (
-                ancestor.items
-                if isinstance(ancestor, cst.With)
-                else (ancestor.pattern if isinstance(ancestor, cst.MatchCase) else ancestor.test,)
-            )
-            if any(one in nodes for head in heads for one in walk(head)):
-                return True
-        if ancestor is captured.scope.node:
+            case cst.With(items=items, body=body) if child is body:
+                heads = items
+            case cst.If(test=head, body=body) | cst.While(test=head, body=body) if child is body:
+                heads = (head,)
+            case cst.MatchCase(pattern=head, body=body) if child is body:
+                heads = (head,)
+        if any(_holds_one(head, nodes) for head in heads):
+            return True
+        if ancestor is variable.scope.node:
             return False
         child = ancestor
     return False
@@ -174,24 +173,27 @@ def has_value(module: Module, place: cst.CSTNode, captured: Capture) -> bool:
 
 def _binds(statement: cst.CSTNode, nodes: set[cst.CSTNode]) -> bool:
     """Whether a statement binds one of ``nodes`` on every way through it."""
-    if isinstance(statement, cst.FunctionDef | cst.ClassDef):
-        return statement in nodes
-    if isinstance(statement, cst.If):
-        other = statement.orelse
-        if other is None or not _block_binds(statement.body, nodes):
-            return any(one in nodes for one in walk(statement.test))
-        return _binds(other, nodes) if isinstance(other, cst.If) else _block_binds(other.body, nodes)
-    if isinstance(statement, cst.With):
-        return any(one in nodes for item in statement.items for one in walk(item)) or _block_binds(
-            statement.body, nodes
-        )
-    if isinstance(statement, cst.Try | cst.TryStar):
-        if statement.finalbody is not None and _block_binds(statement.finalbody.body, nodes):
-            return True
-        return _block_binds(statement.body, nodes) and all(_block_binds(one.body, nodes) for one in statement.handlers)
-    if isinstance(statement, cst.For | cst.While | cst.Match):
-        return False
-    return any(one in nodes for one in walk(statement))
+    match statement:
+        case cst.FunctionDef() | cst.ClassDef():
+            return statement in nodes
+        case cst.If(test=test, body=body, orelse=other):
+            if other is None or not _block_binds(body, nodes):
+                return _holds_one(test, nodes)
+            return _binds(other, nodes) if isinstance(other, cst.If) else _block_binds(other.body, nodes)
+        case cst.With(items=items, body=body):
+            return any(_holds_one(item, nodes) for item in items) or _block_binds(body, nodes)
+        case cst.Try(body=body) | cst.TryStar(body=body):
+            last = statement.finalbody
+            if last is not None and _block_binds(last.body, nodes):
+                return True
+            return _block_binds(body, nodes) and all(_block_binds(one.body, nodes) for one in statement.handlers)
+        case cst.For() | cst.While() | cst.Match():
+            return False
+    return _holds_one(statement, nodes)
+
+
+def _holds_one(node: cst.CSTNode, nodes: set[cst.CSTNode]) -> bool:
+    return any(one in nodes for one in walk(node))
 
 
 def _block_binds(body: cst.BaseSuite, nodes: set[cst.CSTNode]) -> bool:

@@ -46,7 +46,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
             if not isinstance(node, cst.Name) or not is_read(module, node):
                 continue
             owner = module.scopes.lookup(node.value, node)
-            if owner is not None and owner[0].node in around and not isinstance(owner[0].node, cst.Module):
+            if owner is not None and owner.scope.node in around and not isinstance(owner.scope.node, cst.Module):
                 found.setdefault(node.value, Capture(node.value, *owner)).reads.append(node)
     return found
 
@@ -55,7 +55,7 @@ def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Where the variable ``name`` of ``scope`` is read, changed or deleted, also in the functions inside it."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
-    return [node for node, owner in owners if owner is not None and owner[0] is scope]
+    return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
-from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import holds, names_below
 
@@ -27,6 +26,6 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
             return None
         calls.append(parent)
     owner = module.scopes.lookup(title, node)
-    if owner is None or any(not has_value(module, call, Capture(title, *owner)) for call in calls):
+    if owner is None or any(not has_value(module, call, owner) for call in calls):
         return None
     return calls or None

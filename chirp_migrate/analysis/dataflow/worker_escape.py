@@ -151,7 +151,7 @@ class Destinations:
         owner = module.scopes.lookup(name.value, name) if name is not None else None
         if name is None or owner is None:
             return False
-        reads = reads_of(module, name.value, owner[0])
+        reads = reads_of(module, name.value, owner.scope)
         parents = (module.parents[one] for one in reads)
         return any(isinstance(one, cst.Arg) and one.star == "**" for one in parents)
 
@@ -165,11 +165,11 @@ class Destinations:
         owner = module.scopes.lookup(target.value, target) if isinstance(target, cst.Name) else None
         if owner is None or not isinstance(target, cst.Name):
             return None
-        if isinstance(owner[0].node, cst.ClassDef):
+        if isinstance(owner.scope.node, cst.ClassDef):
             # A field of a dataclass; without an annotation it is a method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
-        return target.value if self._first(reads_of(module, target.value, owner[0])) is not None else None
+        return target.value if self._first(reads_of(module, target.value, owner.scope)) is not None else None
 
     def _attribute(self, target: cst.Attribute) -> str | None:
         module, name = self._module, target.attr.value
@@ -232,10 +232,10 @@ class Destinations:
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
-        if owner is None or isinstance(owner[0].node, cst.Module):
+        if owner is None or isinstance(owner.scope.node, cst.Module):
             return None
         for around in self._module.ancestors(node):
-            if around is owner[0].node:
+            if around is owner.scope.node:
                 return None
             if isinstance(around, cst.Lambda) and self.of(around) is not None:
                 return node.value
@@ -262,7 +262,7 @@ def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     """Whether a name stands for a function that takes any arguments, as the wrappers that decorators make."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
-    for one in owner[1] if owner is not None else ():
+    for one in owner.bindings if owner is not None else ():
         match one.node:
             case cst.FunctionDef(params=cst.Parameters(star_arg=cst.Param(), star_kwarg=cst.Param())):
                 return True

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import has_value
-from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Item, Name, NotStraightLine, Value, item
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
@@ -121,7 +120,7 @@ def _surely_has_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     if owner is None or isinstance(owner[0].node, cst.ClassDef):
         return False
     is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
-    return has_value(module, module.tree.body[-1] if is_later else node, Capture(name, *owner))
+    return has_value(module, module.tree.body[-1] if is_later else node, owner)
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
