@@ -22,7 +22,6 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
         module: the file as it is.
         hunks: in the order of the file; the result does not depend on others that it might have had.
         public: top-level names that other files take from it: they stay, though nothing may use them here.
-
         style: how the project sorts imports.
 
     Raises:

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, edited
+from chirp_migrate.source.text import SOURCE_LINE, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
@@ -180,15 +180,13 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    by_statement: dict[int, tuple[ast.stmt, list[ast.stmt], list[ast.alias]]] = {}
-    for places in dead.values():
-        for place in places:
-            entry = by_statement.setdefault(id(place.statement), (place.statement, place.block, []))
-            if place.alias is not None:
-                entry[2].append(place.alias)
+    by_statement: dict[ast.stmt, list[_Dead]] = {}
+    for place in (place for places in dead.values() for place in places):
+        by_statement.setdefault(place.statement, []).append(place)
     edits: list[Edit] = []
-    gone: dict[int, int] = {}
-    for statement, block, aliases in by_statement.values():
+    gone: Counter[int] = Counter()
+    for statement, places in by_statement.items():
+        block, aliases = places[0].block, [place.alias for place in places]
         start = offset(statement.lineno, statement.col_offset)
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
@@ -196,21 +194,21 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
             written = _collapsed(text[start:end], edited(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
-        if gone.get(id(block), 0) + 1 >= len(block):
+        if gone[id(block)] + 1 >= len(block):
             continue  # the block must keep a statement
         line_start = starts[statement.lineno - 1]
         line_end = starts[statement.end_lineno or statement.lineno]
         tail = text[end:line_end]
         if text[line_start:start].strip() or tail.strip().startswith(";"):
             continue  # shares its line with another statement
-        gone[id(block)] = gone.get(id(block), 0) + 1
+        gone[id(block)] += 1
         comment = tail.lstrip()
         if comment:
             edits.append(Edit(start, end + len(tail) - len(comment), ""))
             continue
         if isinstance(statement, ast.FunctionDef):
-            while line_end < len(text) and not text[line_end : _line_end(text, line_end)].strip():
-                line_end = _line_end(text, line_end)
+            behind = lines[statement.end_lineno or statement.lineno :]
+            line_end += sum(map(len, takewhile(str.isspace, behind)))
         elif statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _blank_at(lines, statement):
             line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
@@ -232,20 +230,15 @@ def _collapsed(statement: str, after: str, style: ImportStyle) -> str | None:
     return None if written == after else written
 
 
-def _alias_removals(names: list[ast.alias], gone: list[ast.alias], offset: Callable[[int, int], int]) -> list[Edit]:
+def _alias_removals(
+    names: Sequence[ast.alias], gone: Collection[ast.alias | None], offset: Callable[[int, int], int]
+) -> list[Edit]:
     spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
-    removed = {position for position, alias in enumerate(names) if any(alias is one for one in gone)}
-    kept = [position for position in range(len(names)) if position not in removed]
-    edits = []
-    for position in sorted(removed):
-        following = next((k for k in kept if k > position), None)
-        if following is not None:
-            edits.append(Edit(spans[position][0], spans[position + 1][0], ""))
-        else:
-            edits.append(Edit(spans[position - 1][1], spans[position][1], ""))
-    return edits
-
-
-def _line_end(text: str, start: int) -> int:
-    found = NEWLINE.search(text, start)
-    return found.end() if found else len(text)
+    removed = [position for position, alias in enumerate(names) if alias in gone]
+    last = max(position for position in range(len(names)) if position not in removed)
+    return [
+        Edit(spans[position][0], spans[position + 1][0], "")
+        if position < last
+        else Edit(spans[position - 1][1], spans[position][1], "")
+        for position in removed
+    ]

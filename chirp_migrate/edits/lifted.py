@@ -15,7 +15,6 @@ from chirp_migrate.analysis.dataflow.onlookers import (
     is_replaced,
     may_set_computed,
 )
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Entry, Given, Kept, Member, Returned, step_of
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
@@ -150,12 +149,12 @@ class Lifted:
             raise NotMovable("attributes of it are used")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("`inspect` looks at it")
-        if backend_holds(self.project, _LOOKS, *_LOOKED_AT):
+        if self.project.holds(_LOOKS, *_LOOKED_AT):
             raise NotMovable("the project reads names or code of functions")
         holds = replaced or self.is_changed  # a deep copy copies what is bound as well; of a function, it does not
         if holds and any(self._may_be_method(use) for use in uses):
             raise NotMovable("as an attribute of a class it is a method, and what takes its place would not be")
-        if holds and backend_holds(self.project, _COPIES, "deepcopy", "__deepcopy__"):
+        if holds and self.project.holds(_COPIES, "deepcopy", "__deepcopy__"):
             raise NotMovable("a deep copy of what holds it would copy the values that it uses as well")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
@@ -124,7 +123,7 @@ def _pins(project: Project, loader: Loader) -> bool:
     """Whether a loader pins its batches, as the factory's do unless they are told not to."""
     given = [keywords(call) for _, call in loader.calls]
     if not given:
-        return backend_holds(project, _MAKES_LOADERS)
+        return project.holds(_MAKES_LOADERS)
     return not all(is_name(one.get("pin_memory"), "False") for one in given)
 
 
@@ -167,10 +166,10 @@ def _unsure(module: Module, project: Project, call: cst.Call, path: Path, collat
     """What the project holds that makes a non-blocking copy doubtful here."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
-    if not certain and backend_holds(project, _MPS, "mps"):
+    if not certain and project.holds(_MPS, "mps"):
         return "the project also runs on MPS, where it is not known to be safe"
-    if not collated and backend_holds(project, _OWN_TO, "to", "cuda"):
+    if not collated and project.holds(_OWN_TO, "to", "cuda"):
         return "the batch may be of a class of the project whose `to` lacks it"
-    if not path and backend_holds(project, _TRANSFORMERS, "transformers"):
+    if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` lacks it in old versions of transformers"
     return None

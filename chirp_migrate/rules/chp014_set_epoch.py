@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.qualified_names import PROGRESS
@@ -49,9 +48,7 @@ class SetEpoch(Rule):
 
     def concerns(self, text: str, project: Project) -> bool:
         """Only in a project with such samplers."""
-        return super().concerns(text, project) and backend_holds(
-            project, r"\bDistributedSampler\b", "DistributedSampler"
-        )
+        return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""

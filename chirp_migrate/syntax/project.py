@@ -69,6 +69,7 @@ class Project:
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._aliases: dict[str, set[str]] = {}
+        self._held: dict[str, bool] = {}
         self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
 
     @cached_property
@@ -333,6 +334,12 @@ class Project:
             words: whole words of which every match holds one: files without them are not searched. None: all are.
         """
         return any(self.matching(re.compile(pattern), *words))
+
+    def holds(self, pattern: str, *words: str) -> bool:
+        """The same, searched for once: for what no rewriting adds."""
+        if pattern not in self._held:
+            self._held[pattern] = self.search(pattern, *words)
+        return self._held[pattern]
 
     def matching(self, pattern: re.Pattern[str], *words: str) -> Iterator[tuple[str, str]]:
         """Path and text of every file of the backend in which a regular expression matches (see :meth:`search`)."""

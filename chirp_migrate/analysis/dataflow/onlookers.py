@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside
 from chirp_migrate.analysis.qualified_names import base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -223,13 +222,24 @@ def is_quoted(project: Project, name: str) -> bool:
     return project.search(rf"""(?<=["'.]){re.escape(name)}["']""", name)
 
 
+def set_from_outside(attribute: str) -> str:
+    """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
+    name = re.escape(attribute)
+    return (
+        rf"\.{name}(?<!\bself\.{name})\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
+        rf"|(?m:^)[\w., \t]*\.{name}(?<!\bself\.{name})\s*,[\w., \t]*=(?!=)"
+        rf"|\b(?:for|as|del)\s+[\w.]*\.{name}(?<!\bself\.{name})\b|[)_]\s*\.\s*update\s*\([^)]*\b{name}\b"
+        rf"""|(?<!\.)\bsetattr\s*\((?!self\b)[^,]*,\s*["']{name}["']|[)_]\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
+    )
+
+
 def is_replaced(module: Module, project: Project, path: str) -> bool:
     """Whether other code may give a top-level name of ``module``, or an attribute of one, another value.
 
     It does where anything but ``self`` is given an attribute that is called as the last part of ``path``.
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
-    return project.is_replaced(owner, first, module.path) or backend_holds(project, set_from_outside(last), last)
+    return project.is_replaced(owner, first, module.path) or project.holds(set_from_outside(last), last)
 
 
 def is_settled(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:

@@ -1,20 +1,15 @@
-"""Where names get their values, and what the backend holds anywhere."""
+"""Where names get their values."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, find_in
-from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, find_own, parameters
-
-_FOUND: WeakKeyDictionary[Project, dict[str, bool]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -45,28 +40,6 @@ def values_of(module: Module, node: cst.CSTNode) -> list[Origin]:
     """Values that a name or attribute is given where it gets them; none of any other expression."""
     name = dotted(node)
     return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
-
-
-def backend_holds(project: Project, pattern: str, *words: str) -> bool:
-    """Whether a regular expression matches in any file of the backend (see :meth:`Project.search`).
-
-    It is looked up once: ask for what no rewriting adds.
-    """
-    found = _FOUND.setdefault(project, {})
-    if pattern not in found:
-        found[pattern] = project.search(pattern, *words)
-    return found[pattern]
-
-
-def set_from_outside(attribute: str) -> str:
-    """What matches where an attribute of that name is given a value, or one by that string, but for one of ``self``."""
-    name = re.escape(attribute)
-    return (
-        rf"\.{name}(?<!\bself\.{name})\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)"
-        rf"|(?m:^)[\w., \t]*\.{name}(?<!\bself\.{name})\s*,[\w., \t]*=(?!=)"
-        rf"|\b(?:for|as|del)\s+[\w.]*\.{name}(?<!\bself\.{name})\b|[)_]\s*\.\s*update\s*\([^)]*\b{name}\b"
-        rf"""|(?<!\.)\bsetattr\s*\((?!self\b)[^,]*,\s*["']{name}["']|[)_]\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
-    )
 
 
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:

@@ -14,7 +14,6 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Chosen, Default, Entry, Given, Kept, Returned, step_of
 from chirp_migrate.analysis.qualified_names import DATASET, FACTORY, base_names, inherits, is_call_of
 from chirp_migrate.syntax.module import Module
@@ -249,7 +248,7 @@ class Destinations:
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
     """Whether a file of the project gives what ``maker`` returns to a loader."""
     keywords = "|".join(sorted(_KEYWORDS))
-    return backend_holds(project, rf"\b(?:{keywords})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker)
+    return project.holds(rf"\b(?:{keywords})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker)
 
 
 def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:

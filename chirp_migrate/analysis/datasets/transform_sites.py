@@ -9,7 +9,6 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.onlookers import is_changed, is_settled
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.transform_classes import is_made_once, is_transform
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, find_in
@@ -100,7 +99,7 @@ class SampleTransforms:
         attributes = self._attributes(call)
         if not is_made_once(project, project.resolved_names(module, call.func)):
             raise NotOnce("it may draw random numbers when it is made, or remember something between calls")
-        if backend_holds(project, _DEFAULTS, *_SET_DEFAULTS):
+        if project.holds(_DEFAULTS, *_SET_DEFAULTS):
             raise NotOnce("what it holds may get another dtype or device: the project changes the default")
         self._check_use(method, call)
         self._check_class(method)
@@ -166,7 +165,7 @@ class SampleTransforms:
         lines = (module.parents[module.parents[module.parents[one]]] for one in given)
         at_top = init is not None and any(line is init.body for line in lines)
         project = self._project
-        by_name = backend_holds(project, _SET_BY_NAME, *_SETTERS)
+        by_name = project.holds(_SET_BY_NAME, *_SETTERS)
         return at_top and not by_name and not is_changed(module, project, attribute)
 
     def _check_use(self, method: cst.FunctionDef, call: cst.Call) -> None:
@@ -191,10 +190,10 @@ class SampleTransforms:
         named = {one.value for one in find_in(definition.body, cst.Name)}
         if definition.decorators or method.decorators or firsts != ["self", "self"] or named & _OWN_STATE:
             raise NotOnce("the class defines how its attributes are set or read")
-        if backend_holds(project, r"\b__new__\b", "__new__"):
+        if project.holds(r"\b__new__\b", "__new__"):
             raise NotOnce("objects may be made without `__init__`")
         name = definition.name.value
-        if backend_holds(project, rf"\bclass\s+\w+\s*\([^)]*\b{name}\b", name):
+        if project.holds(rf"\bclass\s+\w+\s*\([^)]*\b{name}\b", name):
             raise NotOnce(f"a subclass of {name} may have an `__init__` of its own")
 
     def _check_init(self) -> None:

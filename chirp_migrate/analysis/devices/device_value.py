@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, origins, scope_of, set_from_outside
+from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
+from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, parameters
@@ -52,7 +53,7 @@ class DeviceValue:
 
     def surely(self, project: Project) -> frozenset[str]:
         """The kinds of device that it can be; empty when that cannot be seen."""
-        given = (backend_holds(project, set_from_outside(one), one) for one in self.attributes)
+        given = (project.holds(set_from_outside(one), one) for one in self.attributes)
         return self.kinds if self.is_complete and not any(given) else frozenset()
 
 

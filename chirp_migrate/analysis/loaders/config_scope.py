@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of
@@ -23,7 +22,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     has no ``get``, a ConfigParser's takes two names, and a class of the backend may have a ``get`` of its own.
     """
     function = module.enclosing_function(node)
-    if function is None or backend_holds(project, r"\bdef\s+get\s*\(", "get"):
+    if function is None or project.holds(r"\bdef\s+get\s*\(", "get"):
         return None
     owner, end = module.enclosing_class(node), module.span(node)[1]
     for name in _CONFIG_NAMES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import scope_of, values_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, walk
@@ -100,7 +100,7 @@ def is_told_the_epoch(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
     """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
-    if re.search(_SET, module.text) is None and not backend_holds(project, _SET, "set_epoch"):
+    if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
     if any(method_called(one) == "set_epoch" for one in walk(module.enclosing_function(loop) or module.tree)):
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside
+from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
 from chirp_migrate.analysis.loops.loader_flow import ByAttribute, ByCall, LoaderLoop, Step, argument_for
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.project import Project
@@ -142,7 +142,7 @@ def _is_set_once(module: Module, project: Project, call: cst.Call, device: _Devi
     """Whether an attribute gets its value in ``__init__`` only, and before the loader is built."""
     assert device.owner is not None
     name = device.text.removeprefix("self.")
-    if backend_holds(project, set_from_outside(name), name.rpartition(".")[2]):
+    if project.holds(set_from_outside(name), name.rpartition(".")[2]):
         return False
     targets = [
         one.target

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import reads_of
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.dataflow.value_flow import (
     Assigned,
     Chosen,
@@ -272,7 +271,7 @@ class _Following:
         owner = _owner(module, function)
         if isinstance(owner, cst.ClassDef):
             title = owner.name.value
-            if backend_holds(self._project, rf"\bclass\s+\w+\s*\([^)]*\b{title}\b", title):
+            if self._project.holds(rf"\bclass\s+\w+\s*\([^)]*\b{title}\b", title):
                 return f"a subclass of `{title}` may have a `{name}` of its own"
         elif module.enclosing_function(function) is not None:
             return f"`{name}` is a function inside another"

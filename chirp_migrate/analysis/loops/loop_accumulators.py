@@ -20,7 +20,6 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.loop_losses import (
@@ -92,9 +91,9 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     if any(_is_bound(loop, name.value) for device in there.moves.values() for name in find_in(device, cst.Name)):
         raise NotProven("the device may be another one in each turn")
     if any(not one.is_count for one in sums):
-        if backend_holds(project, r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
+        if project.holds(r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
             raise NotProven("the loss may be unreduced, for which `.item()` raises in every step")
-        if backend_holds(project, rf"\b({'|'.join(_OTHER_TENSORS)})\b", *_OTHER_TENSORS):
+        if project.holds(rf"\b({'|'.join(_OTHER_TENSORS)})\b", *_OTHER_TENSORS):
             raise NotProven("the loss may be a `DTensor`, or another object that is no plain tensor")
         kinds = [device_value(module, device).surely(project) for device in there.moves.values()]
         if not all(one and one <= _EXACT for one in kinds):
@@ -140,7 +139,7 @@ def _sum(module: Module, project: Project, there: DeviceLoop, wait: Wait) -> _Su
         raise NotProven(f"`{module.source(parent.target).strip()}` is no plain variable, and other code may read it")
     turned = module.qualified_names(function) if isinstance(function, cst.Name) else set()  # int(…), float(…)
     if factor is None and turned <= {"builtins.int"} and _is_count(module, wait.value):
-        if backend_holds(project, _OWN_EQUALITY, "__eq__", "__ne__", "eq", "ne"):
+        if project.holds(_OWN_EQUALITY, "__eq__", "__ne__", "eq", "ne"):
             refuse_own_items(project, f"`{module.source(wait.value).strip()}`")
         return _Sum(name, parent, wait, "")
     if factor is not None and not _is_size(module, project, there.loop, factor, parent):
@@ -172,7 +171,7 @@ def _is_count(module: Module, node: cst.BaseExpression) -> bool:
 
 def _is_size(module: Module, project: Project, loop: cst.For, node: cst.BaseExpression, at: cst.CSTNode) -> bool:
     """Whether an expression is a number that tells the size of something: ``len(x)``, ``x.size(0)``, ``x.shape[0]``."""
-    if not isinstance(node, cst.Integer | cst.Name) and backend_holds(project, _OWN_SIZE, "size", "shape"):
+    if not isinstance(node, cst.Integer | cst.Name) and project.holds(_OWN_SIZE, "size", "shape"):
         return isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.len"}
     match node:
         case cst.Integer():

@@ -8,7 +8,8 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import backend_holds, set_from_outside, values_of
+from chirp_migrate.analysis.dataflow.onlookers import set_from_outside
+from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -103,7 +104,7 @@ def _is_given(module: Module, project: Project, call: cst.Call, name: str) -> in
     found = module.scopes.lookup(name, call)
     if first or found is None:
         return None
-    shared = found[0] is module.scopes.module and backend_holds(project, set_from_outside(name), name)
+    shared = found[0] is module.scopes.module and project.holds(set_from_outside(name), name)
     return None if shared else len(found[1])
 
 
