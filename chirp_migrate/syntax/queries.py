@@ -9,6 +9,7 @@ from enum import Enum
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, Node, code_children, walk
+from chirp_migrate.syntax.scopes import TARGETS
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
@@ -121,42 +122,34 @@ class Mention(Enum):
     LABEL = "label"
 
 
+#: What a name is in a field of a node; in any other place it is read.
+_MENTIONS: dict[type[cst.CSTNode], tuple[str, Mention]] = {
+    **{kind: (field, Mention.BOUND) for kind, field in TARGETS.items()},
+    cst.AugAssign: ("target", Mention.CHANGED),
+    cst.Del: ("target", Mention.DELETED),
+    **dict.fromkeys((cst.Param, cst.FunctionDef, cst.ClassDef, cst.ImportAlias), ("name", Mention.DECLARED)),
+    cst.ImportFrom: ("module", Mention.DECLARED),
+    cst.NameItem: ("name", Mention.SHARED),
+    cst.Attribute: ("attr", Mention.LABEL),
+    cst.Arg: ("keyword", Mention.LABEL),
+    cst.MatchKeywordElement: ("key", Mention.LABEL),
+}
+_PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
+
+
 def mention(module: Module, name: cst.CSTNode) -> Mention:
     """What a name, or an attribute, is where it stands."""
-    child, parent = name, module.parents[name]
-    while isinstance(parent, cst.Element | cst.StarredElement | cst.Tuple | cst.List):
-        child, parent = parent, module.parents[parent]
-    match parent:
-        case cst.Attribute(attr=label) | cst.Arg(keyword=label) | cst.MatchKeywordElement(key=label) if label is child:
-            return Mention.LABEL
-        case cst.Attribute() if _is_imported(module, parent):
-            return Mention.DECLARED
-        case cst.AssignTarget():
-            return Mention.BOUND
-        case cst.AsName():
-            is_import = isinstance(module.parents[parent], cst.ImportAlias)
-            return Mention.DECLARED if is_import else Mention.BOUND
-        case cst.MatchAs(name=bound) | cst.MatchStar(name=bound) | cst.MatchMapping(rest=bound) if bound is child:
-            return Mention.BOUND
-        case cst.For() | cst.CompFor() | cst.AnnAssign() | cst.NamedExpr() if parent.target is child:
-            return Mention.BOUND
-        case cst.AugAssign(target=target) if target is child:
-            return Mention.CHANGED
-        case cst.Param() | cst.FunctionDef() | cst.ClassDef() if parent.name is child:
-            return Mention.DECLARED
-        case cst.ImportAlias() | cst.ImportFrom():
-            return Mention.DECLARED
-        case cst.NameItem():
-            return Mention.SHARED
-        case cst.Del():
-            return Mention.DELETED
-    return Mention.READ
-
-
-def _is_imported(module: Module, node: cst.CSTNode) -> bool:
-    while isinstance(node, cst.Attribute):
-        node = module.parents[node]
-    return isinstance(node, cst.ImportAlias | cst.ImportFrom)
+    parents = module.parents
+    child, parent = name, parents[name]
+    while type(parent) in _PARTS:
+        child, parent = parent, parents[parent]
+    field, meaning = _MENTIONS.get(type(parent), ("", Mention.READ))
+    if not field or getattr(parent, field) is child:
+        is_import = type(parent) is cst.AsName and isinstance(parents[parent], cst.ImportAlias)
+        return Mention.DECLARED if is_import else meaning
+    while type(parent) is cst.Attribute:
+        parent = parents[parent]
+    return Mention.DECLARED if type(parent) in (cst.ImportAlias, cst.ImportFrom) else Mention.READ
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:

@@ -16,7 +16,7 @@ from libcst.helpers import get_full_name_for_node
 
 from chirp_migrate.syntax.import_table import member_name
 
-__all__ = ["Binding", "Kind", "Scope", "Scopes", "Variable"]
+__all__ = ["TARGETS", "Binding", "Kind", "Scope", "Scopes", "Variable"]
 
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -24,13 +24,13 @@ _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIO
 #: What decides in which scope a node below it is.
 _DECIDE = frozenset({cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.CompFor, *_COMPREHENSIONS})
 #: Nodes that bind names to values, with the field that holds what they bind.
-_TARGETS: dict[type[cst.CSTNode], str] = {
+TARGETS: dict[type[cst.CSTNode], str] = {
     **dict.fromkeys((cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor), "target"),
     **dict.fromkeys((cst.AsName, cst.MatchAs, cst.MatchStar), "name"),
     cst.MatchMapping: "rest",
 }
 #: Nodes that bind names, other than parameters.
-_BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *_TARGETS)
+_BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *TARGETS)
 
 
 class Kind(Enum):
@@ -260,7 +260,7 @@ class Scopes:
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:
     """Names that an assignment, loop, ``with``, ``except`` or pattern binds (not what it stores into)."""
-    pending: list[cst.CSTNode | None] = [getattr(node, _TARGETS[type(node)])]
+    pending: list[cst.CSTNode | None] = [getattr(node, TARGETS[type(node)])]
     while pending:
         one = pending.pop()
         if isinstance(one, cst.Name):
