@@ -60,6 +60,10 @@ def _speed_outcomes(timed: Sequence[Timed], everyone: Sequence[Contender]) -> li
                 found.append(Goal(what, wanted, measured, median >= contender.target))
             else:
                 found.append(Goal(what, wanted, "", None))
+        if one.parsing is not None:
+            share = one.parsing.rest / one.parsing.parsing
+            what = f"{one.tree}: all else that planning takes / parsing what has to be parsed"
+            found.append(Goal(what, "≤ 1", f"{share:.2f}", share <= 1))
     return found
 
 
@@ -219,6 +223,12 @@ def _speed(timed: Timed) -> list[str]:
         ratio = "" if name == OURS else f"{middle:.2f} ({least:.2f} to {most:.2f})"
         rows.append([name, f"{median:.2f} ({low:.2f} to {high:.2f})", ratio])
     lines += table(["command", "seconds", "time / ours"], rows)
+    if (parsing := timed.parsing) is not None:
+        lines += [
+            "",
+            f"LibCST reads {parsing.texts} texts, rewritten ones included: {parsing.parsing:.2f} s of processor time "
+            f"in one process, where all else that planning takes is {parsing.rest:.2f} s.",
+        ]
     lines += [f"\nNot run: {name}: {problem}" for name, problem in timed.failed.items()]
     return lines
 

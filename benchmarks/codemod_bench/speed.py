@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -42,15 +43,25 @@ class Contender:
     fine: tuple[int, ...] = (0,)
 
 
+@dataclass(frozen=True)
+class Parsing:
+    """What planning takes in one process: texts that LibCST reads, and processor seconds of that and of the rest."""
+
+    texts: int
+    parsing: float
+    rest: float
+
+
 @dataclass
 class Timed:
-    """Seconds of every round, and how the commands ended where that was not well."""
+    """Seconds of every round, how much of ours is parsing, and how commands ended where that was not well."""
 
     tree: str
     files: int
     jobs: int
     seconds: dict[str, list[float]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    parsing: Parsing | None = None
 
     def ratios(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Time of a contender by the time of ours, round by round."""
@@ -130,7 +141,15 @@ def measure(
             elif number:
                 timed.seconds[contender.name].append(seconds)
         left = [one for one in left if one.name not in timed.failed]
+    progress("how much is parsing")
+    timed.parsing = _parsing(tree)
     return timed
+
+
+def _parsing(tree: Path) -> Parsing:
+    script = str(Path(__file__).with_name("parsing_share.py"))
+    ended = subprocess.run([sys.executable, script, str(tree)], stdout=subprocess.PIPE, check=True)
+    return Parsing(**json.loads(ended.stdout))
 
 
 def _once(contender: Contender, tree: Path) -> tuple[float, str | None]:
