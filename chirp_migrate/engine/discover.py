@@ -251,26 +251,20 @@ def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
 
 def _is_vendored(folder: os.DirEntry[str]) -> bool:
     name = folder.name.lower()
-    if name in _VENDORED:
-        return True
-    return name in _PERHAPS_VENDORED and (
-        _brings_along(folder.path) or any(_brings_along(one.path) for one in _folders_in(folder.path))
-    )
+    return name in _VENDORED or (name in _PERHAPS_VENDORED and _brings_along(folder.path, levels=2))
 
 
-def _brings_along(folder: str) -> bool:
-    try:
-        return any(_BROUGHT_ALONG.fullmatch(name) for name in os.listdir(folder))  # noqa: PTH208 - names are enough
-    except OSError:  # whoever lists it next says so
-        return False
-
-
-def _folders_in(folder: str) -> list[os.DirEntry[str]]:
+def _brings_along(folder: str, levels: int) -> bool:
+    """Whether there is something in a folder, or in one below it, that copied code brings along."""
     try:
         with os.scandir(folder) as listed:
-            return [entry for entry in listed if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
+            entries = list(listed)
+        below = [entry.path for entry in entries if levels > 1 and entry.is_dir(follow_symlinks=False)]
+    except OSError:  # whoever lists it next says so
+        return False
+    return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
+        _brings_along(path, levels - 1) for path in below
+    )
 
 
 def _is_added(path: Path, relative: str) -> bool:
