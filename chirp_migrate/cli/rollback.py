@@ -16,7 +16,7 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.transaction.record import State
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied, rollback_to
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
 #: Files named for each run that is listed; JSON has all of them.
@@ -95,10 +95,8 @@ def rollback(
             only = only if only in standing else None
             first = None if first is None else next((number for number in standing if number >= first), None)
         results: Sequence[RollbackResult] = ()
-        if first is not None:
-            results = rollback_to(root, first, force=force, merge=merge, wait_s=wait_s, on_step=step)
-        elif interrupted is None or only is not None:
-            results = [roll_back(root, run=only, force=force, merge=merge, wait_s=wait_s, on_step=step)]
+        if interrupted is None or only is not None or first is not None:
+            results = roll_back(root, run=only, back_to=first, force=force, merge=merge, wait_s=wait_s, on_step=step)
     found = {
         "interrupted": interrupted,
         "restored": [name for result in results for name in result.restored],

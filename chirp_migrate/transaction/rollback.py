@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -28,12 +27,12 @@ from chirp_migrate.transaction.transition import (
     settle,
 )
 
-__all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback", "rollback_to"]
+__all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """What a rollback did, as posix paths relative to the root in the order of the run.
+    """What the rollback of a run did, as posix paths relative to the root in the order of the run.
 
     Attributes:
         restored: files that have their earlier bytes and mode again.
@@ -44,32 +43,39 @@ class RollbackResult:
 
     restored: tuple[str, ...]
     removed: tuple[str, ...]
-    run: str = ""
-    merged: tuple[str, ...] = ()
+    run: str
+    merged: tuple[str, ...]
 
 
 def rollback(
     root: Path,
     *,
+    run: int | None = None,
+    back_to: int | None = None,
     force: bool = False,
     merge: bool = False,
-    run: int | None = None,
     wait_s: float = 0.0,
     on_step: Callable[[str], None] | None = None,
-) -> RollbackResult:
-    """Undo one applied run in ``root``, wholly or not at all.
+) -> tuple[RollbackResult, ...]:
+    """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
 
-    Folders that the run made go too if nothing else is in them, and the journal once no run is left. Where an earlier
-    run was interrupted, bringing that to an end comes first.
+    Folders that a run made go too if nothing else is in them, and the journal once no run is left. Where an earlier
+    run was interrupted, bringing that to an end comes first. It is refused before anything changes where one of the
+    runs would be.
 
     Args:
         root: the tree.
+        run: number of the only run to undo, while no later run has written to one of its files; the later runs can
+            still be undone.
+        back_to: number of the run to undo with all later ones, in place of ``run``.
         force: also restore files that were edited since; those edits are lost.
         merge: keep those edits, by git's three-way merge.
-        run: number of the run; by default the last one that stands. Another one can be undone while no later run has
-            written to one of its files; the later runs can still be undone.
         wait_s: seconds to wait for another run that is at work.
-        on_step: told of every step once it is done. What it raises stops the rollback, which is then undone.
+        on_step: told of every step once it is done. What it raises stops the rollback of that run, which is then
+            undone.
+
+    Returns:
+        What was done, by run, newest first.
 
     Raises:
         UsageProblem: nothing is applied in ``root``, or no such run.
@@ -77,48 +83,30 @@ def rollback(
             (named), or another run is at work; nothing is changed.
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
+    root = root.resolve()
     step = on_step or (lambda _: None)
-    with _standing_runs(root, force=force, wait_s=wait_s, on_step=step) as runs:
-        chosen = runs[-1] if run is None else runs[_index(runs, run)]
-        overlapping = later_runs(chosen, runs)
+    if not os.path.lexists(journal_folder(root)):
+        raise nothing_applied(root)
+    with alone_at_work(root, force=force, wait_s=wait_s, on_step=step):
+        runs = journal.applied_runs(root)
+        if not runs:
+            raise nothing_applied(root)
+        number = run if back_to is None else back_to
+        first = len(runs) - 1 if number is None else _index(runs, number)
+        chosen = runs[first : first + 1] if back_to is None else runs[first:]
+        last, later = chosen[-1], runs[first + len(chosen) :]
+        overlapping = later_runs(last, later)
         if overlapping:
             named = "; ".join(f"run {name} to {_some(paths)}" for name, paths in overlapping.items())
             raise Refused(
-                f"run {chosen.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
+                f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
                 "nothing was changed. Undo these first, or all of them with "
-                f"`chirp-migrate rollback --back-to {chosen.number} PATH`."
+                f"`chirp-migrate rollback --back-to {last.number} PATH`."
             )
-        (undoing,) = _plan_undoing([chosen], force=force, merge=merge)
-        _bequeath_folders(chosen, [later for later in runs if later.number > chosen.number])
-        return _roll_back(undoing, step)
-
-
-def rollback_to(
-    root: Path,
-    first: int,
-    *,
-    force: bool = False,
-    merge: bool = False,
-    wait_s: float = 0.0,
-    on_step: Callable[[str], None] | None = None,
-) -> tuple[RollbackResult, ...]:
-    """Undo run number ``first`` and all later ones, newest first; each of them wholly or not at all.
-
-    It is refused before anything changes where one of them would be. Other arguments as for :func:`rollback`.
-
-    Returns:
-        What was done, by run, newest first.
-
-    Raises:
-        UsageProblem: nothing is applied in ``root``, or no such run.
-        Refused: files were edited since (named), or cannot be merged (named), or another run is at work; nothing is
-            changed.
-        CommitFailed: the system did not let us write; the message says how the tree stands.
-    """
-    step = on_step or (lambda _: None)
-    with _standing_runs(root, force=force, wait_s=wait_s, on_step=step) as runs:
+        planned = _plan_undoing(reversed(chosen), force=force, merge=merge)
+        _bequeath_folders(last, later)
         done: list[RollbackResult] = []
-        for undoing in _plan_undoing(reversed(runs[_index(runs, first) :]), force=force, merge=merge):
+        for undoing in planned:
             try:
                 done.append(_roll_back(undoing, step))
             except (ChirpMigrateError, OSError) as error:
@@ -140,21 +128,6 @@ def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[st
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
-
-
-@contextlib.contextmanager
-def _standing_runs(
-    root: Path, *, force: bool, wait_s: float, on_step: Callable[[str], None]
-) -> Iterator[tuple[JournalRun, ...]]:
-    """The runs that stand, for the only one at work."""
-    root = root.resolve()
-    if not os.path.lexists(journal_folder(root)):
-        raise nothing_applied(root)
-    with alone_at_work(root, force=force, wait_s=wait_s, on_step=on_step):
-        runs = journal.applied_runs(root)
-        if not runs:
-            raise nothing_applied(root)
-        yield runs
 
 
 def _index(runs: Sequence[JournalRun], number: int) -> int:

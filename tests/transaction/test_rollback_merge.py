@@ -15,7 +15,7 @@ from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import rollback, rollback_to
+from chirp_migrate.transaction.rollback import rollback
 
 BEFORE = b"import torch\n\n\ndef load():\n    return 1\n\n\nx = load()\n\n\nprint(x)\n"
 AFTER = BEFORE.replace(b"import torch\n", b"import torch\nimport chirpid_patch\n").replace(b"x = load()", b"x = fast()")
@@ -45,7 +45,7 @@ def test_the_migration_is_undone_and_the_edit_stays(tree: Path) -> None:
     migrated(tree, EDIT)
     with pytest.raises(Refused, match="--merge"):
         rollback(tree)
-    result = rollback(tree, merge=True)
+    (result,) = rollback(tree, merge=True)
     assert (result.merged, result.removed, result.restored) == (("a.py",), ("new.py",), ())
     assert snapshot(tree) == {"a.py": ("file", 0o640, BEFORE.replace(*EDIT))}
 
@@ -55,7 +55,7 @@ def test_what_nobody_edited_is_as_it_was_to_the_byte(tree: Path) -> None:
     before = snapshot(tree)
     commit(migration(tree))
     (tree / "utils" / "crlf.py").chmod(0o700)
-    assert rollback(tree, merge=True).merged == ()
+    assert rollback(tree, merge=True)[0].merged == ()
     assert snapshot(tree) == before
 
 
@@ -90,7 +90,7 @@ def test_an_edit_is_carried_down_through_several_runs(tree: Path) -> None:
     migrated(tree, EDIT)
     commit(rewrites(tree, {"a.py": (tree / "a.py").read_bytes() + b"# second run\n"}))
     edit(tree, (b"\n\nprint(x)", b"\n\n\nprint(x)"))
-    done = rollback_to(tree, 1, merge=True)
+    done = rollback(tree, back_to=1, merge=True)
     assert [result.merged for result in done] == [("a.py",), ("a.py",)]
     wanted = BEFORE.replace(*EDIT).replace(b"\n\nprint(x)", b"\n\n\nprint(x)")
     assert snapshot(tree) == {"a.py": ("file", 0o640, wanted)}
@@ -102,7 +102,7 @@ def test_a_conflict_in_an_earlier_run_stops_all_of_them(tree: Path) -> None:
     edit(tree, ALSO_EDITED)
     left = snapshot(tree)
     with pytest.raises(Refused, match=r"a\.py"):
-        rollback_to(tree, 1, merge=True)
+        rollback(tree, back_to=1, merge=True)
     assert snapshot(tree) == left
 
 

@@ -19,7 +19,7 @@ from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.lock import hold
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import rollback, rollback_to
+from chirp_migrate.transaction.rollback import rollback
 
 
 def three_runs(root: Path) -> list[dict[str, tuple[str, int, bytes]]]:
@@ -48,7 +48,7 @@ def test_runs_on_different_files_are_undone_in_any_order(tree: Path, order: tupl
     standing = [1, 2, 3]
     for number in order:
         before = snapshot(tree, journal=False)
-        result = rollback(tree, run=number)
+        (result,) = rollback(tree, run=number)
         standing.remove(number)
         assert result.run == f"{number:04d}"
         assert names(tree) == [f"{one:04d}" for one in standing]
@@ -81,10 +81,10 @@ def test_a_later_run_on_the_same_file_is_named_and_nothing_changes(tree: Path) -
 
 def test_back_to_undoes_a_run_and_all_later_ones(tree: Path) -> None:
     states = three_runs(tree)
-    assert [one.run for one in rollback_to(tree, 2)] == ["0003", "0002"]
+    assert [one.run for one in rollback(tree, back_to=2)] == ["0003", "0002"]
     assert snapshot(tree, journal=False) == states[1]
     commit(rewrites(tree, {"a.py": b"a3\n"}))  # on a file of the first run, which back_to allows
-    assert [one.run for one in rollback_to(tree, 1)] == ["0002", "0001"]
+    assert [one.run for one in rollback(tree, back_to=1)] == ["0002", "0001"]
     assert snapshot(tree) == states[0]
 
 
@@ -93,9 +93,9 @@ def test_back_to_refuses_before_it_changes_anything(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"mine\n")  # of the run that would be undone last
     left = snapshot(tree)
     with pytest.raises(Refused, match=r"a\.py.*--force"):
-        rollback_to(tree, 1)
+        rollback(tree, back_to=1)
     assert snapshot(tree) == left
-    rollback_to(tree, 1, force=True)
+    rollback(tree, back_to=1, force=True)
     assert (tree / "a.py").read_bytes() == b"a1\n"
 
 
@@ -105,14 +105,14 @@ def test_what_cannot_be_restored_is_known_before_back_to_changes_anything(tree: 
     (tree / "a.py").symlink_to("mine.py")
     left = snapshot(tree)
     with pytest.raises(Refused, match=r"a\.py is no longer a file of its own"):
-        rollback_to(tree, 1, force=True)
+        rollback(tree, back_to=1, force=True)
     assert snapshot(tree) == left
     (tree / "mine.py").replace(tree / "a.py")
     (kept,) = (file.before.sha256 for file in applied_runs(tree)[0].files if file.before is not None)
     (tree / ".chirp-migrate" / "0001" / kept).write_bytes(b"damaged\n")
     left = snapshot(tree)
     with pytest.raises(JournalDamaged):
-        rollback_to(tree, 1)
+        rollback(tree, back_to=1)
     assert snapshot(tree) == left
 
 
@@ -123,9 +123,9 @@ def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -
     commit(rewrites(tree, {"a.py": b"3\n"}))
     left = snapshot(tree)
     with pytest.raises(Refused, match=r"a\.py"):
-        rollback_to(tree, 1)
+        rollback(tree, back_to=1)
     assert snapshot(tree) == left
-    rollback_to(tree, 2)
+    rollback(tree, back_to=2)
     assert (tree / "a.py").read_bytes() == b"mine\n"
 
 
@@ -137,16 +137,16 @@ def test_back_to_that_fails_midway_says_how_far_it_came(tree: Path) -> None:
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 
     with pytest.raises(CommitFailed, match=r"0003.* 0002.*Input/output"):
-        rollback_to(tree, 1, on_step=fail)
+        rollback(tree, back_to=1, on_step=fail)
     assert snapshot(tree, journal=False) == states[2]
-    rollback_to(tree, 1)
+    rollback(tree, back_to=1)
     assert snapshot(tree) == states[0]
 
 
 def test_a_run_that_is_not_there_is_one_sentence(tree: Path) -> None:
     three_runs(tree)
     left = snapshot(tree)
-    for undo in (lambda: rollback(tree, run=7), lambda: rollback_to(tree, 7)):
+    for undo in (lambda: rollback(tree, run=7), lambda: rollback(tree, back_to=7)):
         with pytest.raises(UsageProblem, match=r"no run 0007.*0001, 0002, 0003"):
             undo()
         assert snapshot(tree) == left
@@ -165,7 +165,7 @@ def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) ->
         recover(root)
         assert names(root) in (["0001", "0002", "0003"], ["0002", "0003"])
         outcomes.add(len(names(root)))
-        rollback_to(root, applied_runs(root)[0].number)
+        rollback(root, back_to=applied_runs(root)[0].number)
         assert snapshot(root) == original, moment
     assert outcomes == {2, 3}
 
@@ -222,7 +222,7 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
     done = run("rollback", *named, tree)
     assert done.exit_code == 0 and "run 0004" in done.stdout
     assert names(tree) == standing
-    rollback_to(tree, 1)
+    rollback(tree, back_to=1)
     assert snapshot(tree) == states[0]
 
 
