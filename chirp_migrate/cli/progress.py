@@ -19,7 +19,7 @@ def planning_progress(doing: str = "reading") -> Iterator[Progress | None]:
 
 
 @contextmanager
-def writing_progress() -> Iterator[Callable[[str], None] | None]:
+def writing_progress() -> Iterator[Callable[[str], None]]:
     """Give a callback that shows the last step of a commit or rollback."""
     with progress_bar() as show:
-        yield show and (lambda step: show(f"writing: {step}", 0, None))
+        yield (lambda step: show(f"writing: {step}", 0, None)) if show else (lambda step: None)

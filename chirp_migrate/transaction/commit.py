@@ -50,7 +50,7 @@ def commit(
     plan: Plan,
     *,
     wait_s: float = 0.0,
-    on_step: Callable[[str], None] | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
     documents: Mapping[str, bytes] | None = None,
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
@@ -72,8 +72,7 @@ def commit(
         CommitFailed: the system did not let us write; everything is undone, unless the message says otherwise.
     """
     root = plan.root.resolve()
-    step = on_step or (lambda _: None)
-    with alone_at_work(root, wait_s=wait_s, on_step=step) as found:
+    with alone_at_work(root, wait_s=wait_s, on_step=on_step) as found:
         targets, skipped = _targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
@@ -83,10 +82,10 @@ def commit(
             tuple(target.file for target in targets),
             _new_folders(root, targets),
             {sha256(content): content for content in contents if content is not None},
-            step,
+            on_step,
             documents,
         )
-        _apply(run, step)
+        _apply(run, on_step)
         linked = tuple(target.plan.path for target in targets if target.linked)
         return CommitResult(tuple(target.plan for target in targets), skipped, run.name, linked, found)
 
@@ -167,13 +166,13 @@ def _unwritable(place: Path) -> str | None:
     return None
 
 
-def _apply(run: JournalRun, step: Callable[[str], None]) -> None:
+def _apply(run: JournalRun, on_step: Callable[[str], None]) -> None:
     changes = changes_of(run)
     try:
         for folder in run.folders:
             (run.root / folder).mkdir()
-            step(f"made {folder}")
-        perform(run, changes, step)
+            on_step(f"made {folder}")
+        perform(run, changes, on_step)
         journal.change_state(run, State.APPLIED)
     except BaseException as error:
         _undo(run, error)

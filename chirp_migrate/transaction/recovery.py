@@ -18,7 +18,7 @@ __all__ = ["alone_at_work", "reason", "recover"]
 
 
 def recover(
-    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] | None = None
+    root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[str], None] = lambda _: None
 ) -> str | None:
     """Bring to an end what was interrupted in ``root``: an apply is undone, a rollback is finished.
 
@@ -39,7 +39,7 @@ def recover(
     if not _needs_recovery(root):
         return None
     with _told_as_unfinished(), hold(journal_folder(root), wait_s=wait_s):
-        return _finish_interrupted(root, force, on_step or (lambda _: None))
+        return _finish_interrupted(root, force, on_step)
 
 
 @contextlib.contextmanager

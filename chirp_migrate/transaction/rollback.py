@@ -55,7 +55,7 @@ def rollback(
     force: bool = False,
     merge: bool = False,
     wait_s: float = 0.0,
-    on_step: Callable[[str], None] | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> tuple[RollbackResult, ...]:
     """Undo the last applied run in ``root``, or others, newest first; each of them wholly or not at all.
 
@@ -84,10 +84,9 @@ def rollback(
         CommitFailed: the system did not let us write; the message says how the tree stands.
     """
     root = root.resolve()
-    step = on_step or (lambda _: None)
     if not os.path.lexists(journal_folder(root)):
         raise nothing_applied(root)
-    with alone_at_work(root, force=force, wait_s=wait_s, on_step=step):
+    with alone_at_work(root, force=force, wait_s=wait_s, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
             raise nothing_applied(root)
@@ -108,7 +107,7 @@ def rollback(
         done: list[RollbackResult] = []
         for undoing in planned:
             try:
-                done.append(_roll_back(undoing, step))
+                done.append(_roll_back(undoing, on_step))
             except (ChirpMigrateError, OSError) as error:
                 if not done:
                     raise
@@ -251,12 +250,12 @@ def _look(root: Path, path: str) -> tuple[Version | None, bytes]:
     return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
-def _roll_back(undoing: _Undoing, step: Callable[[str], None]) -> RollbackResult:
+def _roll_back(undoing: _Undoing, on_step: Callable[[str], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
     rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
-        step("recorded the rollback")
-        perform(rolling, changes_of(rolling), step)
+        on_step("recorded the rollback")
+        perform(rolling, changes_of(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
