@@ -23,8 +23,10 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     Mention,
+    argument,
     dotted,
     find_own,
+    holds,
     is_integer,
     is_name,
     is_on_self,
@@ -33,9 +35,11 @@ from chirp_migrate.syntax.queries import (
     mention,
     method_called,
     methods_of,
+    one_line,
     own_nodes,
     parameters,
     plain_source,
+    target_of,
 )
 
 __all__ = [
@@ -52,9 +56,11 @@ __all__ = [
     "Proposal",
     "Rule",
     "Safety",
+    "argument",
     "dotted",
     "find_in",
     "find_own",
+    "holds",
     "inherits",
     "is_call_of",
     "is_integer",
@@ -67,11 +73,13 @@ __all__ = [
     "mention",
     "method_called",
     "methods_of",
+    "one_line",
     "own_nodes",
     "parameters",
     "plain_source",
     "quoted",
     "resolves_to",
     "runtime",
+    "target_of",
     "walk",
 ]

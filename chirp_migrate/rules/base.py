@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from chirp_migrate.plans.plan import Edit, Import, Safety
+from chirp_migrate.syntax.queries import one_line
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -60,7 +61,7 @@ def listed(parts: Sequence[str]) -> str:
 
 def quoted(module: Module, *nodes: cst.CSTNode) -> str:
     """The source of nodes, each on one line, as a message names them; what says the same is said once."""
-    return listed(list(dict.fromkeys(f"`{' '.join(module.source(one).split())}`" for one in nodes)))
+    return listed(list(dict.fromkeys(f"`{one_line(module, one)}`" for one in nodes)))
 
 
 class Rule(ABC):

@@ -30,6 +30,11 @@ def plain_source(module: Module, node: cst.CSTNode) -> str:
     return ast.unparse(ast.parse(f"({source})" if isinstance(node, cst.BaseExpression) else source))
 
 
+def one_line(module: Module, node: cst.CSTNode) -> str:
+    """The source of a node with a space for each gap, as messages show it."""
+    return " ".join(module.source(node).split())
+
+
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
     """Whether a node is one of these bare names (``None``, ``True`` …)."""
     return isinstance(node, cst.Name) and node.value in values
@@ -46,6 +51,13 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
             return not names or name in names
     return False
+
+
+def owner_name(node: cst.CSTNode) -> str:
+    """The name that attributes and items are asked of: ``a`` of ``a.b[0]``, and of ``a``; "" of any other."""
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def is_super(node: cst.CSTNode) -> bool:
@@ -173,9 +185,27 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     return methods
 
 
+def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """What part of an assignment, a loop, ``as`` or the like gives a value to; ``None`` of any other node."""
+    match node:
+        case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
+            return node.target
+        case cst.AsName():
+            return node.name
+    return None
+
+
 def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
     """What a call gives by keyword."""
     return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
+
+
+def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
+    """What a call gives at a position, or by a keyword; ``None`` where it gives nothing there, or with a star."""
+    for place, one in enumerate(call.args):
+        if one.keyword.value == keyword if one.keyword else place == position and not one.star:
+            return one.value
+    return None
 
 
 def assigned_pairs(

@@ -58,6 +58,13 @@ def reads_of(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
+def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
+    """Every place where ``name`` stands for the variable of ``scope``, whatever is done with it there."""
+    variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
+    owners = ((one, module.scopes.lookup(name, one)) for one in variables)
+    return [one for one, owner in owners if owner is not None and owner[0] is scope]
+
+
 def parts_in(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """What ``code`` has of the module, which the line that ``statements_of`` makes of a suite is not part of."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
