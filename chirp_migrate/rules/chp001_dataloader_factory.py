@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import libcst as cst
@@ -11,7 +12,7 @@ from chirp_migrate.analysis.dataflow.onlookers import is_replaced
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import DATALOADER, argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import Built, Named, NotFollowed, loader_mentions, may_build, use_of
+from chirp_migrate.analysis.loaders.loader_uses import may_build, use_of
 from chirp_migrate.analysis.loaders.machine_defaults import follows_machine
 from chirp_migrate.edits.imports import local_import_edits
 from chirp_migrate.rules.api import (
@@ -31,6 +32,7 @@ from chirp_migrate.rules.api import (
 )
 
 _FACTORY = "OptimalDataLoaderFactory"
+_METHOD = re.compile(r"create_(\w+_)?loader")
 #: What is said of mentions that are left alone, by the reason.
 _LEFT_ALONE = {
     "ambiguous-name": "`DataLoader` may be PyTorch's or {} here: left alone; import the two under different names to "
@@ -96,7 +98,10 @@ class DataLoaderFactory(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *project.aliases("DataLoader")}
-        for node in loader_mentions(module, spellings):
+        nodes: list[cst.Name | cst.Attribute] = [one for one in module.find(cst.Name) if one.value in spellings]
+        attributes = module.find(cst.Attribute)
+        nodes += [one for one in attributes if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)]
+        for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if isinstance(node, cst.Attribute) and node.attr.value not in spellings:
                 if project.resolved_names(module, node.value) == {f"chirpid_patch.{_FACTORY}"}:
                     yield Proposal(module.span(node)[0], "built by the factory", fine=True)
@@ -104,22 +109,21 @@ class DataLoaderFactory(Rule):
                 yield from _proposal(module, project, node, " or ".join(sorted(names - DATALOADER)))
 
 
-def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterator[Proposal]:
+def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, others: str) -> Iterable[Proposal]:
     """The proposal for one mention of the class, if it is more than a mention."""
-    offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
-    match use_of(module, project, node):
-        case Named():
-            return
-        case _ if others:
-            proposal = _left_alone(offset, "ambiguous-name", others)
-        case NotFollowed(why, what):
-            proposal = _left_alone(offset, why, what)
-        case Built(call):
-            proposal = _rewrite(module, project, call)
-        case _:
-            message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
-            proposal = Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
-    if proposal.edits and _is_replaced(module, project, node, root.value):
+    offset, root, use = module.span(node)[0], find_in(node, cst.Name)[0], use_of(module, project, node)
+    if use.why == "named":
+        return
+    if others:
+        proposal = _left_alone(offset, "ambiguous-name", others)
+    elif use.call is not None:
+        proposal = _rewrite(module, project, use.call)
+    elif use.what:
+        proposal = _left_alone(offset, use.why, use.what)
+    else:
+        message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
+        proposal = Proposal(offset, message, (Edit(*module.span(node), f"{_FACTORY}.create_loader"),))
+    if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _left_alone(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
         # Imported where the class was, if that is in a function of a module that loads without torch.
@@ -129,14 +133,12 @@ def _proposal(module: Module, project: Project, node: cst.Name | cst.Attribute, 
     yield proposal
 
 
-def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: str) -> bool:
+def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
     """Whether other code puts something else in the place of the class, in this module or in PyTorch."""
-    owner = module.scopes.lookup(root, node)
-    asked_again = isinstance(node, cst.Attribute) or owner is None or owner[0] is not module.scopes.module
-    return (
-        is_replaced(module, project, dotted(node) or root)
-        or is_replaced(module, project, "DataLoader")
-        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader")))
+    owner = module.scopes.lookup(root.value, node)
+    asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
+    return any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader")) or (
+        asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader"))
     )
 
 
@@ -163,8 +165,9 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
     message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{_FACTORY}.{method}")
     for name, position in places.items() if role else ():
-        if _is_default(module, name, values[name]):
-            change.drop(position)
+        is_zero = name == "num_workers" and is_integer(values[name], "0")
+        if is_zero or (name == "pin_memory" and follows_machine(module, values[name])):
+            change.drop(position)  # the method does the same by itself
         elif name == "num_workers":
             change.name(position, "max_workers")
             message += "; `num_workers` becomes `max_workers`, an upper bound"
@@ -176,9 +179,3 @@ def _rewrite(module: Module, project: Project, call: cst.Call) -> Proposal:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")
         change.add(f"benchmark={config}.get('benchmark_performance', False)")
     return Proposal(offset, message, change.edits())
-
-
-def _is_default(module: Module, name: str, value: cst.BaseExpression) -> bool:
-    """Whether the factory's methods for training and validation do the same where this is not said."""
-    is_zero = name == "num_workers" and is_integer(value, "0")
-    return is_zero or (name == "pin_memory" and follows_machine(module, value))

@@ -44,10 +44,9 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
 
 def _by_names(module: Module, call: cst.Call, dataset: cst.BaseExpression) -> str | None:
     """``training`` or ``validation``; "" where names say nothing, ``None`` where they contradict each other."""
-    found = {_said_by(_given_name(module, call)), _said_by(_last_name(module, dataset))} - {""}
-    if not found:
-        found = {_said_by(_returned_by(module, call))}
-    return found.pop() if len(found) == 1 else None
+    names = _given_name(module, call), _last_name(module, dataset)
+    said = set(map(_said_by, names)) - {""} or {_said_by(_returned_by(module, call))}
+    return said.pop() if len(said) == 1 else None
 
 
 def _said_by(name: str) -> str | None:
@@ -77,12 +76,13 @@ def _given_name(module: Module, call: cst.Call) -> str:
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
     """``val_set`` of ``self.val_set``, ``'val'`` of ``sets['val']``, "" of what has no name."""
-    if isinstance(node, cst.Attribute):
-        return node.attr.value
-    if isinstance(node, cst.Subscript):
-        key = module.source(node.slice[0])
-        return _last_name(module, node.value) if key.isdigit() else key
-    return node.value if isinstance(node, cst.Name) else ""
+    match node:
+        case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
+            return name
+        case cst.Subscript(value=owner, slice=[first, *_]):
+            key = module.source(first)
+            return _last_name(module, owner) if key.isdigit() else key
+    return ""
 
 
 def _returned_by(module: Module, call: cst.Call) -> str:

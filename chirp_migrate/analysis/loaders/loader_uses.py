@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.value_flow import Assigned, Called, Chosen, Default, Given, Inherited, step_of
-from chirp_migrate.analysis.qualified_names import is_call_of, resolves_to
+from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, mention
-from chirp_migrate.syntax.scopes import Scope
 
-#: What a name can be without being used.
-_NO_USE = (Mention.LABEL, Mention.BOUND, Mention.DECLARED)
 #: Functions that look at a class and make nothing of it.
 _LOOKS = re.compile(
     r"builtins\.(isinstance|issubclass|hasattr|getattr|repr|str|id|type|super|dir|vars|print|hash)"
     r"|inspect\.\w+|typing\.(cast|TypeVar|NewType|get_type_hints)"
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
-#: Methods of the factory.
-_METHOD = re.compile(r"create_(\w+_)?loader")
-_PARTIAL = frozenset({"functools.partial"})
 
 
 def may_build(outline: Outline, spellings: frozenset[str]) -> bool:
@@ -47,41 +42,22 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
     return False
 
 
-def loader_mentions(module: Module, spellings: Collection[str]) -> list[cst.Name | cst.Attribute]:
-    """Names that may be the class, and attributes that may be the factory's methods, in order of the text."""
-    names = [one for one in module.find(cst.Name) if one.value in spellings]
-    attributes = [
-        one for one in module.find(cst.Attribute) if one.attr.value in spellings or _METHOD.fullmatch(one.attr.value)
-    ]
-    return sorted([*names, *attributes], key=lambda one: module.span(one)[0])
-
-
 @dataclass(frozen=True)
-class Built:
-    """A loader is built from it by ``call``."""
+class Use:
+    """What a mention of the class is for.
 
-    call: cst.Call
-
-
-@dataclass(frozen=True)
-class Named:
-    """Nothing is built from it here."""
-
-
-@dataclass(frozen=True)
-class CalledLater:
-    """It is only ever called with a loader's arguments, later."""
-
-
-@dataclass(frozen=True)
-class NotFollowed:
-    """It is a ``subclass`` of it that is used then, or it is ``used-as-value``: which class, or where, in words."""
+    Attributes:
+        why: ``called``, only ``named``, ``called-later`` and for nothing else, ``subclass`` or ``used-as-value``.
+        what: the subclass, or where the class goes as a value, in words.
+        call: what builds a loader from it.
+    """
 
     why: str
-    what: str
+    what: str = ""
+    call: cst.Call | None = None
 
 
-Use = Built | Named | CalledLater | NotFollowed
+_NAMED, _CALLED_LATER = Use("named"), Use("called-later")
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
@@ -94,33 +70,20 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
         step = step_of(module, step.whole)
     match step:
         case Called(call) if call.func is top:
-            return Built(call)
+            return Use("called", call=call)
         case Inherited(definition):
-            return NotFollowed("subclass", definition.name.value)
-        case Given(argument, call):
-            return _as_argument(module, argument, call)
-        case Assigned((cst.Name() as name,), cst.Assign()):
+            return Use("subclass", definition.name.value)
+        case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and module.qualified_names(
+            call.func
+        ) == {"functools.partial"}:
+            return _CALLED_LATER
+        case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
             return _held(module, project, name)
         case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _held_by_attribute(module, project, attribute.value)
         case Assigned((target,), cst.Assign()):
-            return _handed_on(f"kept in {module.source(target).strip()}")
-        case Default(parameter):
-            return _held(module, project, parameter.name)
-    return Named() if _only_names(module, node) else _handed_on(_where(module, node))
-
-
-def _handed_on(where: str) -> NotFollowed:
-    return NotFollowed("used-as-value", where)
-
-
-def _as_argument(module: Module, argument: cst.Arg, call: cst.Call) -> Use:
-    names = module.qualified_names(call.func)
-    if names and names <= _PARTIAL and call.args[0] is argument and not argument.star:
-        return CalledLater()
-    if resolves_to(module, call.func, _LOOKS):
-        return Named()
-    return _handed_on(f"given to {module.source(call.func).strip()}(…)")
+            return Use("used-as-value", f"kept in {module.source(target).strip()}")
+    return _in_expression(module, node)
 
 
 def _held(module: Module, project: Project, name: cst.Name) -> Use:
@@ -128,58 +91,47 @@ def _held(module: Module, project: Project, name: cst.Name) -> Use:
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):
         return _held_by_attribute(module, project, name.value)
-    elsewhere = _handed_on(f"kept in {name.value}")
-    if scope is module.scopes.module and project.imported_elsewhere(module, name.value):
-        return elsewhere
-    return CalledLater() if _only_called(module, scope, name.value) else elsewhere
+    mentions = variable_mentions(module, name.value, scope)
+    reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
+    shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
+    return _only_called(module, reads, f"kept in {name.value}", shared)
 
 
 def _held_by_attribute(module: Module, project: Project, attribute: str) -> Use:
-    elsewhere = _handed_on(f"kept in the attribute {attribute}")
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
-    if not reads or project.mentions(attribute, besides=module.path):
-        return elsewhere
-    return CalledLater() if all(isinstance(module.parents[one], cst.Call) for one in reads) else elsewhere
+    shared = project.mentions(attribute, besides=module.path)
+    return _only_called(module, reads, f"kept in the attribute {attribute}", shared)
 
 
-def _only_called(module: Module, scope: Scope, name: str) -> bool:
-    reads = []
-    for one in module.named(name):
-        found = module.scopes.lookup(name, one) if mention(module, one) not in _NO_USE else None
-        if found is not None and found[0] is scope:
-            reads.append(one)
-    return bool(reads) and all(isinstance(module.parents[one], cst.Call) for one in reads)
+def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
+    """What holds the class, and is read there, may be shared with other files."""
+    is_called = bool(reads) and all(isinstance(module.parents[one], cst.Call) for one in reads)
+    return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 
 
-def _only_names(module: Module, node: cst.CSTNode) -> bool:
-    """Whether the class is only named: in an import, annotation, type, comparison, ``isinstance`` and the like."""
-    child = node
+def _in_expression(module: Module, node: cst.CSTNode) -> Use:
+    """The class is only named, as in an import, annotation, type, comparison or ``isinstance``, or handed on."""
+    child, where = node, ""
     for ancestor in module.ancestors(node):
-        if isinstance(ancestor, cst.ImportFrom | cst.Import | cst.Annotation | cst.Comparison | cst.Del):
-            return True
-        if isinstance(ancestor, cst.SubscriptElement | cst.Attribute):
-            return True  # inside a generic type, or a look at one of its attributes
-        if isinstance(ancestor, cst.BinaryOperation) and isinstance(ancestor.operator, cst.BitOr):
-            return True
-        if isinstance(ancestor, cst.Call):
-            return child is not ancestor.func and is_call_of(module, ancestor, _LOOKS)
-        if isinstance(ancestor, cst.Expr):
-            return child is node
-        if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
-            return False
+        match ancestor:
+            case cst.ImportFrom() | cst.Import() | cst.Annotation() | cst.Comparison() | cst.Del():
+                return _NAMED
+            case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
+                return _NAMED  # inside a generic type, or a look at one of its attributes
+            case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
+                where = where or "kept in a collection"
+            case cst.Call():
+                if child is not ancestor.func and is_call_of(module, ancestor, _LOOKS):
+                    return _NAMED
+                where = where or f"given to {module.source(ancestor.func).strip()}(…)"
+                break
+            case cst.Expr() if child is node:
+                return _NAMED
+            case cst.Return():
+                where = where or "returned"
+                break
+            case cst.BaseSmallStatement() | cst.BaseCompoundStatement():
+                break
         child = ancestor
-    return False
-
-
-def _where(module: Module, node: cst.CSTNode) -> str:
-    for ancestor in module.ancestors(node):
-        if isinstance(ancestor, cst.Return):
-            return "returned"
-        if isinstance(ancestor, cst.Dict | cst.List | cst.Tuple | cst.Set):
-            return "kept in a collection"
-        if isinstance(ancestor, cst.Call):
-            return f"given to {module.source(ancestor.func).strip()}(…)"
-        if isinstance(ancestor, cst.BaseSmallStatement):
-            break
-    return "used as a value"
+    return Use("used-as-value", where or "used as a value")

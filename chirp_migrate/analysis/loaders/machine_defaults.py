@@ -7,9 +7,8 @@ import re
 import libcst as cst
 
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.queries import is_integer, is_name
-from chirp_migrate.syntax.scopes import Kind
 
 #: What a machine can be asked.
 _MACHINE_QUESTIONS = re.compile(
@@ -29,39 +28,34 @@ def follows_machine(module: Module, expression: cst.BaseExpression, depth: int =
     return not is_off and _from_machine(module, expression, depth)
 
 
-def _from_machine(module: Module, node: cst.BaseExpression, depth: int) -> bool:
+def _from_machine(module: Module, node: cst.CSTNode, depth: int) -> bool:
     if depth > _DEPTH:
         return False
     match node:
         case cst.Integer() | cst.Float() | cst.SimpleString() | cst.Name(value="True" | "False" | "None"):
+            return True
+        case cst.BaseUnaryOp() | cst.BaseBinaryOp() | cst.BaseBooleanOp() | cst.BaseCompOp():
             return True
         case cst.Name():
             return _local_from_machine(module, node, depth)
         case cst.Attribute(value=cst.Attribute(attr=cst.Name(value=owner)) | cst.Name(value=owner), attr=attribute):
             return attribute.value == "type" and "device" in owner  # what kind of device the run is on
         case cst.Call(func=function, args=arguments) if resolves_to(module, function, _MACHINE_QUESTIONS):
-            parts = [one.value for one in arguments]
-        case cst.IfExp(test=test, body=body, orelse=orelse):
-            parts = [test, body, orelse]
-        case cst.BinaryOperation(left=left, right=right) | cst.BooleanOperation(left=left, right=right):
-            parts = [left, right]
-        case cst.UnaryOperation(expression=operand):
-            parts = [operand]
-        case cst.Comparison(left=left, comparisons=targets):
-            parts = [left, *(one.comparator for one in targets)]
+            return all(_from_machine(module, one.value, depth + 1) for one in arguments)
+        case cst.IfExp() | cst.UnaryOperation() | cst.BinaryOperation() | cst.BooleanOperation():
+            pass
+        case cst.Comparison() | cst.ComparisonTarget():
+            pass
         case _:
             return False
-    return all(_from_machine(module, part, depth + 1) for part in parts)
+    return all(_from_machine(module, part, depth + 1) for part in code_children(node))
 
 
 def _local_from_machine(module: Module, node: cst.Name, depth: int) -> bool:
     found = module.scopes.lookup(node.value, node)
-    if found is None:
-        return False
-    assigns = [module.parents[one.node] for one in found[1] if one.kind is Kind.VALUE]
-    return len(assigns) == len(found[1]) and all(
-        isinstance(one, cst.Assign)
-        and all(isinstance(target.target, cst.Name) for target in one.targets)
-        and follows_machine(module, one.value, depth + 1)
-        for one in assigns
+    return found is not None and all(
+        isinstance(statement := module.parents[one.node], cst.Assign)
+        and all(isinstance(target.target, cst.Name) for target in statement.targets)
+        and follows_machine(module, statement.value, depth + 1)
+        for one in found[1]
     )
