@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import pickled_state
-from chirp_migrate.analysis.devices.cuda_use import moves_to_cuda
+from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, resolves_to
 
 _LATER = "open it on first use in the worker, drop it in `__getstate__`"

@@ -10,8 +10,8 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_outline import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
-from chirp_migrate.analysis.devices.cuda_use import cuda_uses, moves_to_cuda
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, find_in
+from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
+from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, find_in, keywords, one_line
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
 _MOVES = re.compile(r"\.cuda\(|[\"']cuda")
@@ -72,17 +72,12 @@ def _forks(module: Module) -> Iterator[Proposal]:
             used = next(cuda_uses(module, module.tree, nested=True), None)
             if used is not None:
                 yield _forking(module, call, used)
-        for argument in call.args:
-            if argument.keyword is None or argument.keyword.value != "multiprocessing_context":
-                continue
-            function = module.enclosing_function(call)
-            scope = function if function is not None else module.tree
-            if not any(_is_fork(module, one) for one in contents(module, scope, argument.value)):
-                continue
-            scopes = (scope, module.tree) if function is not None else (scope,)
-            used = next((use for one in scopes for use in cuda_uses(module, one)), None)
+        context = keywords(call).get("multiprocessing_context")
+        scope = module.enclosing_function(call) or module.tree
+        if context is not None and any(_is_fork(module, one) for one in contents(module, scope, context)):
+            used = next((use for one in dict.fromkeys((scope, module.tree)) for use in cuda_uses(module, one)), None)
             if used is not None:
-                yield _forking(module, argument.value, used)
+                yield _forking(module, context, used)
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
@@ -104,5 +99,5 @@ def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
 
 
 def _short(module: Module, call: cst.Call) -> str:
-    text = " ".join(module.source(call).split())
+    text = one_line(module, call)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,21 +1,28 @@
-"""Which calls move a tensor to a device."""
+"""Which calls move something to a device, or initialise CUDA otherwise."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import dotted, keywords, method_called
+from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes
 
 #: What ``.cuda()`` without an argument moves to.
 CUDA = cst.SimpleString('"cuda"')
 
 _DTYPE = re.compile(r"torch\.(b?float|double|half|u?int|long|short|bool|complex|cfloat|cdouble)\w*")
+#: Functions of ``torch.cuda`` that initialise CUDA when they are called.
+_INITIALISING = re.compile(
+    r"torch\.cuda\.((memory|random|streams)\.)?(init|set_device|current_device|synchronize|mem_get_info|get_rng_state"
+    r"|get_device_(name|properties|capability)|current_stream|default_stream|current_blas_handle|Event|Stream"
+    r"|reset_(max|peak)_memory_\w+)"
+)
 _MOVE = re.compile(r"\.\s*(to|cuda)\s*\(|\bdevice\s*\)")
 
 
@@ -33,9 +40,7 @@ def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     method = method_called(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):
         return None
-    given = keywords(call)
-    positional = [one.value for one in call.args if one.keyword is None]
-    device = positional[0] if positional else given.get("device")
+    device = argument(call, 0, "device")
     if method == "cuda":
         return CUDA if device is None else device
     if device is None or is_dtype(module, device):
@@ -51,3 +56,30 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
     """Whether a name or attribute stands for a device, and not surely for the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
+
+
+def moves_to_cuda(module: Module, call: cst.Call) -> bool:
+    """Whether a call puts something on a CUDA device: ``x.cuda()``, ``x.to("cuda")``, ``device="cuda"``.
+
+    Where there is one: also ``"cuda" if … else "cpu"``.
+    """
+    method = method_called(call)
+    if method == "cuda":
+        return True
+    device = argument(call, 0 if method == "to" else -1, "device")
+    if device is None or "cuda" not in device_value(module, device).kinds:
+        return False
+    names = module.qualified_names(call.func)
+    return method == "to" or any(one.startswith("torch.") and one != "torch.device" for one in names)
+
+
+def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
+    """Calls in ``scope`` that initialise CUDA, because they move something there or ask something that only CUDA knows.
+
+    ``nested``: also those in functions and classes inside it.
+    """
+    for node in walk(scope) if nested else own_nodes(scope):
+        if isinstance(node, cst.Call) and (
+            moves_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
+        ):
+            yield node

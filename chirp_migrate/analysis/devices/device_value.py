@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 import libcst as cst
 
@@ -99,9 +101,7 @@ def _named(module: Module, node: cst.Name | cst.Attribute, depth: int) -> Device
         owner = module.scopes.lookup(name, node)
         # Else a caller, a loop, an import or a pattern gives it values, too.
         is_complete = is_complete and owner is not None and len(owner[1]) == len(given)
-    whole = DeviceValue(is_complete=is_complete)
-    for one in found:
-        whole = whole | one
+    whole = reduce(or_, found, DeviceValue(is_complete=is_complete))
     if isinstance(node, cst.Attribute):
         whole = replace(whole, attributes=whole.attributes | {node.attr.value})
     if not found or not all(_is_literal(module, one) for one in values):
