@@ -11,17 +11,8 @@ from chirp_migrate.analysis.loaders.config_uses import taken_whole
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 _TRAINING_KEYS = frozenset(
-    {
-        "batch_size",
-        "num_epochs",
-        "epochs",
-        "learning_rate",
-        "lr",
-        "standardize",
-        "early_stopping",
-        "k_folds",
-        "test_size",
-    }
+    {"batch_size", "num_epochs", "epochs", "learning_rate", "lr", "standardize", "early_stopping"}
+    | {"k_folds", "test_size"}
 )
 _AUGMENTATION = ("spec_augment", "gaussian_noise")
 
@@ -82,14 +73,16 @@ def _complete(module: Module, project: Project, node: cst.Dict) -> Proposal | No
     if len(keys & _TRAINING_KEYS) < 3:
         return None
     function = module.enclosing_function(node)
-    parameters = {p.name.value for p in function.params.params} if function is not None else set()
-    wanted: dict[str, str] = {}
-    for key in _AUGMENTATION:
-        if project.search(rf"\bconfig\.get\(['\"]{key}['\"]", key) or key in parameters:
-            wanted[key] = key if key in parameters else "False"
+    arguments = {one.name.value for one in function.params.params} if function is not None else set()
+    wanted = {
+        key: key if key in arguments else "False"
+        for key in _AUGMENTATION
+        if key in arguments or project.search(rf"\bconfig\.get\(['\"]{key}['\"]", key)
+    }
     wanted |= {"optimize_dataloaders": "True", "benchmark_performance": "False"}
-    added = {key: value for key, value in wanted.items() if key not in keys}
-    missing = {key: value for key, value in added.items() if not _is_read_otherwise(project, key, value)}
+    missing = {
+        key: value for key, value in wanted.items() if key not in keys and not _is_read_otherwise(project, key, value)
+    }
     if not missing:
         return None
     offset, last = module.span(node)[0], node.elements[-1]

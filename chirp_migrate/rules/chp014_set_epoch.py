@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, is_told_the_epoch, sampler_of
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
 from chirp_migrate.analysis.qualified_names import PROGRESS
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import Module, Project, Proposal, Rule, Safety, dotted, is_call_of, own_nodes
@@ -53,9 +53,11 @@ class SetEpoch(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each turn of a loop that iterates over such a loader."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
+        names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
-        for place, node, loader in _passes(module, project, epochs):
-            sampler = sampler_of(module, project, node, loader, place)
+        for place, node in _passes(module, project, epochs):
+            loader = names.loader(node)
+            sampler = sampler_of(module, project, node, loader, place) if loader is not None else None
             around = [one for one in module.ancestors(place) if isinstance(one, cst.For) and one in epochs]
             if sampler is None or not around or (around[-1], sampler.name) in seen:
                 continue
@@ -73,19 +75,14 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
 
 def _passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
-) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, Loader]]:
-    """Loops over loaders and calls that are given one: the place, the loader's expression and what it is."""
-    names = module.once(LoaderNames, project)
+) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    """Loops and calls in the loops that count epochs, each with what it goes through or is given: perhaps a loader."""
     inside = {node for loop in epochs for node in own_nodes(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
-        given: list[cst.BaseExpression] = []
         if isinstance(node, cst.For):
-            given += _parts(node.iter)
+            yield from ((node, part) for part in _parts(node.iter))
         elif not any(_NO_PASS.fullmatch(name) for name in project.resolved_names(module, node.func)):
-            given += [a.value for a in node.args if isinstance(a.value, cst.Name | cst.Attribute)]
-        for one in given:
-            if (loader := names.loader(one)) is not None and loader.calls:
-                yield node, one, loader
+            yield from ((node, one.value) for one in node.args if isinstance(one.value, cst.Name | cst.Attribute))
 
 
 def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
@@ -95,7 +92,7 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _tell(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
-    inner = [loop for loop in around if not any(loop in module.ancestors(made) for made in sampler.made)]
+    inner = [loop for loop in around if not any(loop in module.ancestors(made.value) for made in sampler.made)]
     named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner
     loop = next(iter(chosen), around[0])

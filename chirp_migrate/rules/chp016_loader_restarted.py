@@ -10,11 +10,21 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, last_name, own_nodes
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    last_name,
+    one_line,
+    own_nodes,
+    target_of,
+)
 
 _NEXT = re.compile(r"\bnext\s*\(\s*iter\s*\(")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 class LoaderRestarted(Rule):
@@ -46,42 +56,40 @@ class LoaderRestarted(Rule):
             loop = _loop(module, call)
             if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
                 continue
-            shown = " ".join(module.source(node).split())
-            yield Proposal(
-                module.span(call)[0],
-                f"`next(iter({shown}))` in a loop restarts the loader, workers included, each time: loop over it, or "
-                "make the iterator once before the loop",
+            message = (
+                f"`next(iter({one_line(module, node)}))` in a loop restarts the loader, workers included, each time: "
+                "loop over it, or make the iterator once before the loop"
             )
+            yield Proposal(module.span(call)[0], message)
 
 
 def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
     """What a call of a built-in function is given first; ``None`` when it is no such call."""
-    if not isinstance(call, cst.Call) or not call.args or call.args[0].star:
-        return None
-    return call.args[0].value if module.qualified_names(call.func) == {function} else None
+    match call:
+        case cst.Call(args=[cst.Arg(value=first, star=""), *_]) if module.qualified_names(call.func) == {function}:
+            return first
+    return None
 
 
 def _loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
     """The innermost loop that evaluates ``node`` in each turn."""
     child = node
     for ancestor in module.ancestors(node):
-        if isinstance(ancestor, cst.FunctionDef | cst.Lambda | cst.ClassDef):
-            return None
-        if isinstance(ancestor, cst.For | cst.While) and child is not ancestor.orelse:
-            if isinstance(ancestor, cst.While) or child is ancestor.body:
+        match ancestor:
+            case cst.FunctionDef() | cst.Lambda() | cst.ClassDef():
+                return None
+            case cst.For(body=body) if child is body:
                 return ancestor
-        elif isinstance(ancestor, _COMPREHENSIONS) and child is not ancestor.for_in:
-            return ancestor
+            case cst.While(orelse=orelse) if child is not orelse:
+                return ancestor
+            case cst.BaseComp(for_in=clause) if child is not clause:
+                return ancestor
         child = ancestor
     return None
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
     """Whether each turn of the loop may have a loader of its own."""
-    bound: set[str] = set()
-    for node in (loop, *own_nodes(loop)):
-        if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.For | cst.CompFor):
-            bound |= names_in_code(node.target)
-        elif isinstance(node, cst.AsName):
-            bound |= names_in_code(node.name)
+    targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
+    bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

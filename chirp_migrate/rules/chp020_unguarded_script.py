@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 import libcst as cst
 
@@ -17,16 +17,20 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    dotted,
     find_in,
     find_own,
     is_name,
     last_name,
     own_nodes,
+    resolves_to,
     walk,
 )
 
 _WORKERS = ("num_workers", "max_workers")
 _GIVEN = re.compile(r"\b(num|max)_workers\s*=(?!=)")
+#: What of a loader starts no workers: all but ``iter`` and what goes through its argument.
+_LOOKS = re.compile(r"builtins\.(len|print|isinstance|type)")
 _SCOPES = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
 #: A loop, a branch or a call at the margin: what a module does when it is imported.
 _TOP_LEVEL = re.compile(
@@ -64,12 +68,11 @@ class UnguardedScript(Rule):
         if not loaders:
             return
         run = _run_on_import(module)
-        if not _iterates(module, run, loaders):
+        if not _iterates(module, run, {one.call for one in loaders}):
             return
-        where = {id(function) for function in run}
         for loader in loaders:
             scope = next((a for a in module.ancestors(loader.call) if isinstance(a, _SCOPES)), module.tree)
-            if id(scope) in where and not _is_guarded(module, loader.call):
+            if scope in run and not _is_guarded(module, loader.call):
                 yield Proposal(
                     module.span(loader.call)[0],
                     "loader with workers built at import: under spawn and forkserver (macOS, Windows, Linux from "
@@ -100,11 +103,10 @@ def _run_on_import(module: Module) -> list[cst.CSTNode]:
     functions = {s.name.value: s for s in module.tree.body if isinstance(s, cst.FunctionDef)}
     run: list[cst.CSTNode] = [module.tree]
     for scope in run:
-        for call in own_nodes(scope):
-            if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and not _is_guarded(module, call):
-                function = functions.get(call.func.value)
-                if function is not None and all(function is not one for one in run):
-                    run.append(function)
+        for call in find_own(scope, cst.Call):
+            function = functions.get(dotted(call.func) or "")
+            if function is not None and function not in run and not _is_guarded(module, call):
+                run.append(function)
     return run
 
 
@@ -116,39 +118,27 @@ def _is_guarded(module: Module, node: cst.CSTNode) -> bool:
     )
 
 
-def _loader_names(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCall]) -> set[str]:
+def _loader_names(run: list[cst.CSTNode], built: Set[cst.Call]) -> set[str]:
     """Names that the code run on import gives to loaders, or to what its own functions that build loaders return."""
-    calls = {id(one.call) for one in loaders}
-    makers = {
-        scope.name.value
-        for scope in run
-        if isinstance(scope, cst.FunctionDef) and any(id(node) in calls for node in own_nodes(scope))
-    }
+    functions = (scope for scope in run if isinstance(scope, cst.FunctionDef))
+    makers = {one.name.value for one in functions if not built.isdisjoint(find_own(one, cst.Call))}
     names: set[str] = set()
     for assign in (node for scope in run for node in find_own(scope, cst.Assign)):
-        made = find_in(assign.value, cst.Call)
-        if any(id(one) in calls or is_name(one.func, *makers) for one in made):
-            targets = [part for target in assign.targets for part in walk(target.target)]
-            names |= {part.value for part in targets if isinstance(part, cst.Name)}
+        if any(one in built or is_name(one.func, *makers) for one in find_in(assign.value, cst.Call)):
+            names |= {name.value for target in assign.targets for name in find_in(target.target, cst.Name)}
     return names
 
 
-def _iterates(module: Module, run: list[cst.CSTNode], loaders: list[LoaderCall]) -> bool:
+def _iterates(module: Module, run: list[cst.CSTNode], built: Set[cst.Call]) -> bool:
     """Whether what runs on import goes through its loaders: in a loop, or in something it hands them to."""
-    names, calls = _loader_names(module, run, loaders), {id(one.call) for one in loaders}
+    names = _loader_names(run, built)
     for node in (node for scope in run for node in own_nodes(scope)):
         over: list[cst.CSTNode] = []
         if isinstance(node, cst.For | cst.CompFor):
             over = [node.iter]
-        elif isinstance(node, cst.Call) and not _only_looks(module, node):
+        elif isinstance(node, cst.Call) and not resolves_to(module, node, _LOOKS):
             over = [argument.value for argument in node.args]
         inside = (part for one in over for part in walk(one))
-        if any(id(part) in calls or is_name(part, *names) for part in inside) and not _is_guarded(module, node):
+        if any(part in built or is_name(part, *names) for part in inside) and not _is_guarded(module, node):
             return True
     return False
-
-
-def _only_looks(module: Module, call: cst.Call) -> bool:
-    """Whether a call of a built-in starts no workers: all but ``iter`` and what goes through its argument."""
-    names = module.qualified_names(call.func)
-    return bool(names) and names <= {"builtins.len", "builtins.print", "builtins.isinstance", "builtins.type"}

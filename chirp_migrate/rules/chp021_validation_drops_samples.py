@@ -76,14 +76,15 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
     names = [module.source(dataset)] if dataset is not None else []
     function = ""
     for ancestor in module.ancestors(loader.call):
-        if isinstance(ancestor, cst.Assign):
-            names += [module.source(target.target) for target in ancestor.targets]
-        elif isinstance(ancestor, cst.AnnAssign):
-            names.append(module.source(ancestor.target))
-        elif isinstance(ancestor, cst.FunctionDef):
-            # A test of the code is no evaluation of a model.
-            function = re.sub(r"^test_(?!.*load)", "", ancestor.name.value)
-            break
+        match ancestor:
+            case cst.Assign(targets=targets):
+                names += [module.source(one.target) for one in targets]
+            case cst.AnnAssign(target=target):
+                names.append(module.source(target))
+            case cst.FunctionDef(name=name):
+                # A test of the code is no evaluation of a model.
+                function = re.sub(r"^test_(?!.*load)", "", name.value)
+                break
     return [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", one) for one in (" ".join(names), function)]
 
 
@@ -92,8 +93,8 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     dataset = loader.arguments.get("dataset")
     if dataset is None:
         return True
-    function = module.enclosing_function(loader.call)
-    values = [*contents(module, function if function is not None else module.tree, dataset)]
+    scope = module.enclosing_function(loader.call) or module.tree
+    values = [*contents(module, scope, dataset)]
     if isinstance(dataset, cst.Attribute):
         same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
         values += [v for n in same if (v := assigned_value(module, n)) is not None]

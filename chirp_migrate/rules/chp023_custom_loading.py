@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import libcst as cst
 
@@ -56,33 +56,27 @@ class CustomLoadingCode(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List classes, functions and scripts that load batches by hand."""
         for found in custom_loading(module, project):
-            node = found.node
-            place = found.signs[0].node if isinstance(node, cst.Module) else node.name
-            kinds = dict.fromkeys(sign.kind for sign in found.signs)
-            message = f"{_subject(found)} loads by hand, with {_machinery(module, found)}: {_advice(found, [*kinds])}"
-            yield Proposal(module.span(place)[0], f"{message} (docs/migration-notes.md)", why="+".join(kinds))
+            place: cst.CSTNode = next(iter(found.machinery.values()))
+            subject = "this script"
+            if not isinstance(found.node, cst.Module):
+                place, subject = found.node.name, f"`{found.node.name.value}`"
+            machinery = listed([_shown(module, kind, first) for kind, first in found.machinery.items()])
+            message = f"{subject} loads by hand, with {machinery}: {_advice(found)} (docs/migration-notes.md)"
+            yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
 
 
-def _subject(found: CustomLoading) -> str:
-    return "this script" if isinstance(found.node, cst.Module) else f"`{found.node.name.value}`"
+def _shown(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
+    """A kind of machinery, with its first place."""
+    name = module.source(first.func if isinstance(first, cst.Call) else first.value)
+    what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
+    return f"{what} (line {module.position(module.span(first)[0])[0]})"
 
 
-def _machinery(module: Module, found: CustomLoading) -> str:
-    """The kinds of machinery, each with the first place."""
-    first = {sign.kind: sign for sign in reversed(found.signs)}
-    parts = []
-    for kind in dict.fromkeys(sign.kind for sign in found.signs):
-        line = module.position(module.span(first[kind].node)[0])[0]
-        what = "a prefetch process" if first[kind].name.endswith("Process") else _WHAT[kind]
-        parts.append(f"{what} (line {line})")
-    return listed(parts)
-
-
-def _advice(found: CustomLoading, kinds: Sequence[str]) -> str:
-    settings = [f"`{name}`" for kind in kinds for name in _INSTEAD[kind]]
+def _advice(found: CustomLoading) -> str:
+    settings = listed([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
-        moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in kinds else ""
-        return f"the loader underneath can do that itself, by {listed(settings)}{moving}"
+        moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in found.machinery else ""
+        return f"the loader underneath can do that itself, by {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
-        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {listed(settings)} for that"
-    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {listed(settings)}"
+        return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {settings} for that"
+    return f"go through a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

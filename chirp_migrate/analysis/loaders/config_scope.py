@@ -6,12 +6,11 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of
+from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of, parameters, target_of
 
 _CONFIG_NAMES = ("config", "cfg")
-_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 #: What may be left out, or run later.
-_PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, *_COMPREHENSIONS)
+_PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
@@ -24,36 +23,40 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     function = module.enclosing_function(node)
     if function is None or project.holds(r"\bdef\s+get\s*\(", "get"):
         return None
-    owner, end = module.enclosing_class(node), module.span(node)[1]
+    end = module.span(node)[1]
+    owner = module.enclosing_class(node) if next(iter(parameters(function)), "") == "self" else None
     for name in _CONFIG_NAMES:
-        if owner is not None and _has_self(function):
-            attribute = f"self.{name}"
-            if _is_read(module, function, attribute, node, end):
-                return attribute
-            init = methods_of(owner).get("__init__")
-            if init is None or init is function:
-                pass
-            elif _is_read(module, init, attribute, init.body, module.span(init)[1]):
-                given = [one for one in find_in(owner, cst.AssignTarget) if dotted(one.target) == attribute]
-                if all(module.enclosing_function(one) is init for one in given):
-                    return attribute
+        attribute = f"self.{name}"
+        if owner is not None and (
+            _is_read(module, function, attribute, node, end) or _is_kept(module, function, owner, attribute)
+        ):
+            return attribute
         if _is_read(module, function, name, node, end):
             return name
     return None
 
 
-def _has_self(function: cst.FunctionDef) -> bool:
-    return bool(function.params.params) and function.params.params[0].name.value == "self"
+def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
+    """Whether ``__init__`` has surely read an attribute, and nothing else gives it a value."""
+    init = methods_of(owner).get("__init__")
+    if init is None or init is function:
+        return False
+    targets = (one for one in find_in(owner, cst.AssignTarget) if dotted(one.target) == attribute)
+    is_only = all(module.enclosing_function(one) is init for one in targets)
+    return is_only and _is_read(module, init, attribute, init.body, module.span(init)[1])
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Whether ``function`` has surely read ``mapping`` before ``end``, if it has come to ``node``."""
     reads = [one for one in module.once(_looked_up, function) if _gets(one, mapping)]
-    given = [module.span(one)[0] for one in walk(function.body) if _binds(one, mapping)] if reads else []
+    if not reads:
+        return False
+    targets = ((one, one.target if isinstance(one, cst.Del) else target_of(one)) for one in walk(function.body))
+    bound = [module.span(one)[0] for one, target in targets if target is not None and dotted(target) == mapping]
     around = {node, *module.ancestors(node)}
     return any(
         module.span(read)[1] <= end
-        and not any(module.span(read)[0] < place < end for place in given)
+        and not any(module.span(read)[0] < place < end for place in bound)
         and _is_evaluated(module, read, around)
         for read in reads
     )
@@ -76,22 +79,15 @@ def _gets(call: cst.Call, mapping: str) -> bool:
     return False
 
 
-def _binds(node: cst.CSTNode, name: str) -> bool:
-    """Whether a node gives ``name`` another value, or none."""
-    if isinstance(node, cst.AsName | cst.Del):
-        return dotted(node.name if isinstance(node, cst.AsName) else node.target) == name
-    kinds = cst.AssignTarget | cst.AnnAssign | cst.NamedExpr | cst.AugAssign | cst.For | cst.CompFor
-    return isinstance(node, kinds) and dotted(node.target) == name
-
-
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
     """Whether an expression has been evaluated behind its statement, up to what is ``around`` another one."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True
-        first = ancestor.test if isinstance(ancestor, cst.IfExp) else None
-        first = ancestor.left if isinstance(ancestor, cst.BooleanOperation) else first
-        if isinstance(ancestor, _PERHAPS) or first not in (None, node):
+        match ancestor:
+            case cst.IfExp(test=first) | cst.BooleanOperation(left=first) if first is not node:
+                return False
+        if isinstance(ancestor, _PERHAPS):
             return False
         node = ancestor
     return False

@@ -8,7 +8,8 @@ Pools, threads and streams for anything else are none of these, and neither is c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, U
 from chirp_migrate.analysis.qualified_names import LOADER, base_names, inherits, resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, method_called, own_nodes, parameters
+from chirp_migrate.syntax.queries import dotted, keywords, method_called, own_nodes, parameters
 
 WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
 
@@ -44,45 +45,39 @@ _DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Sign:
-    """One piece of machinery: what it stands in for, what it is made with, and where."""
-
-    kind: str
-    name: str
-    node: cst.CSTNode
-
-
-@dataclass(frozen=True)
 class CustomLoading:
     """A class, a function, or a script that loads by hand.
 
     Attributes:
         node: what it is; the module itself for code at top level.
-        signs: its machinery, in order of the text.
+        machinery: the first place of each kind of it, in order of the text: what makes it is called, or inherited from.
         around_loader: whether it reads from a loader, and not from a dataset.
     """
 
     node: Unit
-    signs: tuple[Sign, ...]
+    machinery: Mapping[str, cst.Call | cst.Arg]
     around_loader: bool
 
 
 def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
     """What loads batches by hand in a module, in order of the text."""
-    made: dict[Unit, list[Sign]] = {}
+    made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
         for base in definition.bases:
             if _stands_for(module, project, base.value, _MADE_WITH[THREADS]):
-                made.setdefault(definition, []).append(Sign(THREADS, module.source(base.value), base))
+                made[definition].append((THREADS, base))
     for call in module.find(cst.Call):
         for kind, pattern in _MADE_WITH.items():
             if _stands_for(module, project, call.func, pattern):
-                made.setdefault(_unit(module, call), []).append(Sign(kind, module.source(call.func), call))
-    for node in sorted(made, key=lambda one: module.span(one)[0]):
-        loading = _Loading(module, project, node)
-        signs = tuple(sign for sign in made[node] if loading.is_done_by(sign))
-        if signs:
-            yield CustomLoading(node, signs, loading.reading.from_loader)
+                made[_unit(module, call)].append((kind, call))
+    for unit in sorted(made, key=lambda one: module.span(one)[0]):
+        loading = _Loading(module, project, unit)
+        machinery: dict[str, cst.Call | cst.Arg] = {}
+        for kind, place in made[unit]:
+            if loading.is_done_by(kind, place):
+                machinery.setdefault(kind, place)
+        if machinery:
+            yield CustomLoading(unit, machinery, loading.from_loader)
 
 
 def _stands_for(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
@@ -110,31 +105,26 @@ def _modules(module: Module, project: Project, node: cst.BaseExpression) -> set[
 
 def _unit(module: Module, node: cst.CSTNode) -> Unit:
     """The class around a node, else the outermost function, else the module."""
-    found: Unit = module.tree
-    for ancestor in module.ancestors(node):
-        if isinstance(ancestor, cst.ClassDef):
-            return ancestor
-        if isinstance(ancestor, cst.FunctionDef):
-            found = ancestor
-    return found
+    definitions = [one for one in module.ancestors(node) if isinstance(one, cst.ClassDef | cst.FunctionDef)]
+    classes = (one for one in definitions if isinstance(one, cst.ClassDef))
+    return next(classes, definitions[-1] if definitions else module.tree)
 
 
-class _Loading:
+class _Loading(DataReading):
     """Which pools, threads and streams of one unit are there to load data."""
 
-    def __init__(self, module: Module, project: Project, node: Unit) -> None:
-        self._module, self._project, self._node = module, project, node
-        self._nodes = list(own_nodes(node) if isinstance(node, cst.Module) else walk(node))
-        self.reading = DataReading(module, project, node)
+    def __init__(self, module: Module, project: Project, unit: Unit) -> None:
+        super().__init__(module, project, unit)
+        self._nodes = list(own_nodes(unit) if isinstance(unit, cst.Module) else walk(unit))
 
-    def is_done_by(self, sign: Sign) -> bool:
+    def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Whether a pool, thread or stream loads samples or batches."""
-        if sign.kind == WORKERS:
+        if kind == WORKERS:
             return any(self._hands_out(one) for one in self._nodes if isinstance(one, cst.Call))
-        if sign.kind == THREADS:
-            return self._fills_queue(sign.node)
+        if kind == THREADS:
+            return self._fills_queue(place)
         moving = any(isinstance(one, cst.With) and self._moves_on_stream(one) for one in self._nodes)
-        return moving and self._is_iterator and (self.reading.reads(self._nodes) or self._used_on_data)
+        return moving and self._is_iterator and (self.reads(self._nodes) or self._used_on_data)
 
     # Pools
 
@@ -144,7 +134,7 @@ class _Loading:
             return False
         method, given = call.func.attr.value, [one.value for one in call.args]
         # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
-        if self._is_iterator and method in _MAPS and any(self.reading.goes_through(one) for one in given[1:]):
+        if self._is_iterator and method in _MAPS and any(self.goes_through(one) for one in given[1:]):
             return True
         is_used = self._is_iterator or not self._is_dropped(call)
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(given[0], given[1:])
@@ -174,27 +164,27 @@ class _Loading:
 
     def _reads_samples(self, function: cst.BaseExpression, given: list[cst.BaseExpression]) -> bool:
         if self._module.qualified_names(function) == {"builtins.next"}:
-            return any(self.reading.is_data(one) for one in given)
-        if self.reading.names_items(function):
+            return any(self.is_data(one) for one in given)
+        if self.names_items(function):
             return True
-        called = [one for one in self.reading.functions_in(function) if not _trains(one)]
-        return any(self.reading.takes_samples(walk(one)) for one in called)
+        called = [one for one in self.functions_in(function) if not _trains(one)]
+        return any(self.takes_samples(walk(one)) for one in called)
 
     # Threads
 
-    def _fills_queue(self, started: cst.CSTNode) -> bool:
+    def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
         """Whether a thread puts what it reads from data somewhere."""
-        given = list(started.args) if isinstance(started, cst.Call) else []
-        target = next((one.value for one in given if one.keyword is not None and one.keyword.value == "target"), None)
-        run = self.reading.methods("run") if not given else [] if target is None else self.reading.functions_in(target)
-        reached = [one for function in run for one in self.reading.followed(function)]
+        given = started.args if isinstance(started, cst.Call) else ()
+        target = keywords(started).get("target") if isinstance(started, cst.Call) else None
+        run = self.methods("run") if not given else [] if target is None else self.functions_in(target)
+        reached = [one for function in run for one in self.followed(function)]
         calls = [node for one in reached for node in find_in(one, cst.Call)]
         puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._queues(call.func)]
         if not puts or any(_trains(one) for one in reached):
             return False
-        of_data = any(self.reading.is_data(part) for one in given for part in walk(one.value)) or self._used_on_data
-        taken = self.reading.taken(reached, every_loop=of_data)
-        return any(self.reading.has_samples(one.value, taken) for call in puts for one in call.args)
+        of_data = any(self.is_data(part) for one in given for part in walk(one.value)) or self._used_on_data
+        taken = self.taken(reached, every_loop=of_data)
+        return any(self.has_samples(one.value, taken) for call in puts for one in call.args)
 
     def _queues(self, method: cst.Attribute) -> bool:
         """Whether a method is one that puts something into a queue."""
@@ -207,14 +197,14 @@ class _Loading:
     @cached_property
     def _is_iterator(self) -> bool:
         """Whether the unit gives things one after another."""
-        if isinstance(self._node, cst.ClassDef):
-            return any(self.reading.methods(name) for name in _GIVES)
+        if isinstance(self._unit, cst.ClassDef):
+            return any(self.methods(name) for name in _GIVES)
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
     def _used_on_data(self) -> bool:
         """Whether the module gives it a loader or dataset, or the iterator of one."""
-        return not isinstance(self._node, cst.Module) and self._is_given_data(self._node, 0)
+        return not isinstance(self._unit, cst.Module) and self._is_given_data(self._unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
         """Whether the module calls something with a loader or dataset, also by way of another function or class."""
@@ -223,7 +213,7 @@ class _Loading:
             if not call.args or own not in self._module.qualified_names(call.func):
                 continue
             given = [one.value for one in call.args]
-            if any(self.reading.is_data(one) or self._is_own_iterator(one) for one in given):
+            if any(self.is_data(one) or self._is_own_iterator(one) for one in given):
                 return True
             if depth < _DEPTH and any(self._is_given_data(by, depth + 1) for by in self._handing_on(call)):
                 return True
@@ -241,12 +231,11 @@ class _Loading:
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
         """Whether it is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
-        method = node.func if isinstance(node, cst.Call) else None
-        if owner is None or not isinstance(method, cst.Attribute) or method.attr.value != "__iter__":
+        if owner is None or method_called(node) != "__iter__":
             return False
         bases = base_names(self._module, self._project, owner)
         found = any(inherits(self._project, name, LOADER) for name in bases)
-        self.reading.from_loader |= found
+        self.from_loader |= found
         return found
 
     # Streams
@@ -256,9 +245,8 @@ class _Loading:
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
         calls = find_in(block.body, cst.Call)
-        followed = [
-            found for one in calls for function in self.reading.functions_in(one.func) for found in walk(function)
-        ]
+        functions = (function for one in calls for function in self.functions_in(one.func))
+        followed = (node for function in functions for node in walk(function))
         return any(method_called(one) in ("to", "cuda") for one in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:

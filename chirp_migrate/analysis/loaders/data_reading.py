@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+import re
+from collections.abc import Callable, Iterable, Sequence, Set
 
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import values_of
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderNames
+from chirp_migrate.analysis.qualified_names import resolves_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
@@ -16,6 +18,7 @@ from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
 Unit = cst.ClassDef | cst.FunctionDef | cst.Module
 Function = cst.FunctionDef | cst.Lambda
 
+_POSITIONS = re.compile(r"builtins\.(range|len|enumerate)")
 _ITERATORS = frozenset({"builtins.iter", "builtins.enumerate"})
 _ITEMS = frozenset({"__getitem__", "__getitems__"})
 _DEPTH = 4
@@ -32,34 +35,37 @@ class DataReading:
 
     def is_data(self, node: cst.CSTNode) -> bool:
         """Whether an expression stands for a loader or dataset, or the iterator of one."""
-        return self._is_loader(node) or self._is_dataset(node)
+        return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
-    def _is_loader(self, node: cst.CSTNode, depth: int = 0) -> bool:
-        if isinstance(node, cst.Name | cst.Attribute | cst.Call) and self._loaders.loader(node) is not None:
-            self.from_loader = True
+    def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
+        """Whether a value, or what it comes from, is of a kind."""
+        if is_kind(node):
             return True
-        return depth < _DEPTH and any(self._is_loader(one, depth + 1) for one in self._sources(node))
+        return depth < _DEPTH and any(self._stands_for(is_kind, one, depth + 1) for one in self._sources(node))
 
-    def _is_dataset(self, node: cst.CSTNode, depth: int = 0) -> bool:
-        if isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node):
-            return True
-        return depth < _DEPTH and any(self._is_dataset(one, depth + 1) for one in self._sources(node))
+    def _is_loader(self, node: cst.CSTNode) -> bool:
+        known = isinstance(node, cst.Name | cst.Attribute | cst.Call) and self._loaders.loader(node) is not None
+        self.from_loader |= known
+        return known
+
+    def _is_dataset(self, node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
         """What a variable was given, and what an iterator goes through."""
-        if isinstance(node, cst.Call):
-            through = node.args and self._module.qualified_names(node.func) & _ITERATORS
-            return [node.args[0].value] if through else []
+        match node:
+            case cst.Call(func=function, args=[first, *_]):
+                return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
         return [one.value for one in values_of(self._module, node) if one.part is None]
 
     def goes_through(self, node: cst.BaseExpression) -> bool:
         """Whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
         if self.is_data(node):
             return True
-        names = self._module.qualified_names(node.func) if isinstance(node, cst.Call) else set()
-        if not isinstance(node, cst.Call) or not names <= {"builtins.range", "builtins.len", "builtins.enumerate"}:
-            return False
-        return bool(names) and any(self.goes_through(one.value) for one in node.args)
+        match node:
+            case cst.Call() if resolves_to(self._module, node, _POSITIONS):
+                return any(self.goes_through(one.value) for one in node.args)
+        return False
 
     def names_items(self, node: cst.BaseExpression) -> bool:
         """Whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
@@ -69,37 +75,39 @@ class DataReading:
 
     def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
-        for node in nodes:
-            if isinstance(node, cst.Subscript):
-                first = node.slice[0].slice
-                named = isinstance(first, cst.Index) and isinstance(first.value, cst.SimpleString)
-                if not named and self._is_dataset(node.value):
-                    return True
-            elif isinstance(node, cst.Attribute):
-                if self.names_items(node):
-                    return True
-            elif isinstance(node, cst.Call) and self._takes(node, {"builtins.next"}):
-                return True
-        return False
+        return any(map(self._takes_sample, nodes))
+
+    def _takes_sample(self, node: cst.CSTNode) -> bool:
+        match node:
+            case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString())), *_]):
+                return False
+            case cst.Subscript(value=owner):
+                return self._stands_for(self._is_dataset, owner)
+            case cst.Attribute():
+                return self.names_items(node)
+        return self._takes(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Whether code takes samples from a dataset or batches from a loader, in whatever way."""
         nodes = list(nodes)
-        for node in nodes:
-            if isinstance(node, cst.For | cst.CompFor):
-                if self.is_data(node.iter):
-                    return True
-                if self._loaders.iterated(node.target, node.iter):
-                    self.from_loader = True
-                    return True
-            elif isinstance(node, cst.Call) and self._takes(node, _ITERATORS):
-                return True
-        return self.takes_samples(nodes)
+        return any(map(self._iterates, nodes)) or self.takes_samples(nodes)
 
-    def _takes(self, call: cst.Call, functions: Set[str]) -> bool:
+    def _iterates(self, node: cst.CSTNode) -> bool:
+        """Whether a loop goes through data, or a call gives an iterator of it."""
+        if not isinstance(node, cst.For | cst.CompFor):
+            return self._takes(node, _ITERATORS)
+        if self.is_data(node.iter):
+            return True
+        known = bool(self._loaders.iterated(node.target, node.iter))
+        self.from_loader |= known
+        return known
+
+    def _takes(self, node: cst.CSTNode, functions: Set[str]) -> bool:
         """Whether one of these built-in functions is given data."""
-        named = call.args and self._module.qualified_names(call.func) & functions
-        return bool(named) and self.is_data(call.args[0].value)
+        match node:
+            case cst.Call(func=function, args=[first, *_]):
+                return bool(self._module.qualified_names(function) & functions) and self.is_data(first.value)
+        return False
 
     def taken(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
         """Names that hold what these functions, which call each other, take from data.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import Origin, scope_of, values_of
 from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
 from chirp_migrate.analysis.qualified_names import resolves_to
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_name, method_called
+from chirp_migrate.syntax.queries import argument, dotted, find_own, holds, is_name, method_called
 from chirp_migrate.syntax.scopes import Kind
 
 _SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
@@ -34,7 +34,7 @@ class DistributedSampler:
     """
 
     name: str
-    made: tuple[cst.BaseExpression, ...]
+    made: Sequence[Origin]
     guard: str = ""
     is_known: bool = True
 
@@ -43,34 +43,22 @@ def sampler_of(
     module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
 ) -> DistributedSampler | None:
     """The sampler of the loader that ``node`` stands for at ``place``, when it is or may be a distributed one."""
-    given = [(owner, value) for owner, call in loader.calls if (value := _argument(call, "sampler")) is not None]
-    made = [(owner, value, *_made(owner, project, value)) for owner, value in given]
+    given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
+    made = [(owner, value, *_made(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
     if not known:
         return None
     owner, value, calls, certain = known[0]
-    name = dotted(value)
+    name, loader_name = dotted(value), dotted(node)
     is_here = owner is module and len(known) == 1
     if name is not None and is_here and scope_of(module, place, name) is scope_of(module, value, name):
         guard = "" if certain else module.source(calls[0].func).strip()
         is_known = certain or _is_imported(module, calls[0].func)
-        return DistributedSampler(name, _values(module, value), guard, is_known)
-    loader_name = dotted(node)
+        return DistributedSampler(name, values_of(module, value), guard, is_known)
     if loader_name is None:
         return None
     always = certain and loader.complete and len(known) == len(loader.calls)
-    return DistributedSampler(f"{loader_name}.sampler", _values(module, node), is_known=always)
-
-
-def _values(module: Module, node: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
-    return tuple(one.value for one in values_of(module, node))
-
-
-def _argument(call: cst.Call, keyword: str) -> cst.BaseExpression | None:
-    for position, one in enumerate(call.args):
-        if one.keyword.value == keyword if one.keyword else position == _POSITION and not one.star:
-            return one.value
-    return None
+    return DistributedSampler(f"{loader_name}.sampler", values_of(module, node), is_known=always)
 
 
 def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
@@ -80,13 +68,14 @@ def _made(module: Module, project: Project, value: cst.BaseExpression) -> tuple[
         return [], False
     values = [one.value for one in found] or [value]
     values = [part for one in values for part in ((one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,))]
-    calls = [one for one in values if isinstance(one, cst.Call) and _is_sampler(module, project, one)]
+    calls = [
+        one
+        for one in values
+        if isinstance(one, cst.Call)
+        and resolves_to(module, one.func, _SAMPLER, project)
+        and not is_name(argument(one, _POSITION, "shuffle"), "False")
+    ]
     return calls, bool(calls) and len(calls) == len(values)
-
-
-def _is_sampler(module: Module, project: Project, call: cst.Call) -> bool:
-    shuffles = not is_name(_argument(call, "shuffle"), "False")
-    return shuffles and resolves_to(module, call.func, _SAMPLER, project)
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
@@ -102,14 +91,14 @@ def is_told_the_epoch(
     """Whether ``set_epoch`` is called around the loop, on this sampler elsewhere, or by what the loop calls."""
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
-    if any(method_called(one) == "set_epoch" for one in walk(module.enclosing_function(loop) or module.tree)):
-        return True
+    telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]
+    function = module.enclosing_function(loop)
     named = dotted(loader) or ""
     receivers = {sampler.name, named, f"{named}.sampler", f"{named}.batch_sampler"}
-    telling = (call.func for call in module.find(cst.Call) if method_called(call) == "set_epoch")
-    if any(dotted(one.value) in receivers for one in telling if isinstance(one, cst.Attribute)):
-        return True
+    for call in telling:
+        here = function is None or holds(module, function, call)
+        if here or (isinstance(call.func, cst.Attribute) and dotted(call.func.value) in receivers):
+            return True
     names = module.once(LoaderNames, project)
-    called: Iterable[cst.Call] = find_own(loop.body, cst.Call)
-    definitions = (one for call in called for one in names.functions(call))
+    definitions = (one for call in find_own(loop.body, cst.Call) for one in names.functions(call))
     return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

@@ -8,8 +8,8 @@ project that is no subclass of PyTorch's, is none, whatever its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import libcst as cst
@@ -18,7 +18,7 @@ from chirp_migrate.analysis.dataflow.origins import origins, scope_of, values_of
 from chirp_migrate.analysis.qualified_names import FACTORY, LOADER, PROGRESS, inherits, is_call_of, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, parameters
+from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(r"^[ \t]*for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch", re.MULTILINE)
@@ -75,6 +75,13 @@ class LoaderNames:
         """The loader an expression stands for, if it does."""
         return self._value(self._module, node, 0)
 
+    def loops(self) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
+        """Loops over loaders, each with the loaders and the parts of its target that their batches are bound to."""
+        for loop in self._module.find(cst.For):
+            loaders = self.iterated(loop.target, loop.iter) if loop.asynchronous is None else []
+            if loaders:
+                yield loop, loaders
+
     def iterated(
         self, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
     ) -> list[tuple[cst.BaseExpression, Loader]]:
@@ -100,9 +107,24 @@ class LoaderNames:
         loader = self.loader(iterable)
         return [(target, loader)] if loader is not None else []
 
-    def functions(self, call: cst.Call) -> list[tuple[Module, cst.FunctionDef]]:
-        """Definitions in the project of the function that is called, with their modules, where they are found."""
-        return list(self._functions(self._module, call, self._project.resolved_names(self._module, call.func)))
+    def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
+        """Definitions in the project of what is called, with their modules: a function, or a method of the same class.
+
+        Args:
+            call: a call in ``module``, which is the one that is read where none is given.
+        """
+        module = module or self._module
+        if is_on_self(call.func):
+            owner = module.enclosing_class(call)
+            named = _named(owner.body.body, method_called(call)) if owner is not None else []
+            return [(module, function) for function in named]
+        functions: list[tuple[Module, cst.FunctionDef]] = []
+        for qualified in self._project.resolved_names(module, call.func):
+            definition = self._project.function_definition(qualified)
+            if definition is not None:
+                home = module if definition[0].path == module.path else definition[0]
+                functions += [(home, one) for one in _named(home.tree.body, definition[1].name.value)]
+        return functions
 
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
@@ -110,19 +132,21 @@ class LoaderNames:
         """The loader that a value is; with ``part`` its element there, with ``inside`` any of its elements."""
         if depth > _DEPTH_LIMIT:
             return None
-        if isinstance(node, cst.Call):
-            return self._made(module, node, depth, part, inside)
-        if isinstance(node, cst.IfExp):
-            return _either(self._value(module, one, depth + 1, part, inside) for one in (node.body, node.orelse))
-        if isinstance(node, cst.Tuple | cst.List) and part is not None:
-            found = node.elements[part : part + 1]
-            return self._value(module, found[0].value, depth + 1) if found else None
-        if inside and isinstance(node, _CONTAINERS):
-            return _either(self._value(module, one, depth + 1) for one in _contents(node))
-        if isinstance(node, cst.Subscript) and part is None:
-            return self._value(module, node.value, depth + 1, inside=True)
-        if isinstance(node, cst.Name | cst.Attribute) and part is None:
-            return self._named(module, node, depth, inside)
+        match node:
+            case cst.Call():
+                return self._made(module, node, depth, part, inside)
+            case cst.IfExp(body=body, orelse=orelse):
+                return _either(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
+            case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
+                return self._value(module, elements[part].value, depth + 1) if part < len(elements) else None
+            case cst.List() | cst.Tuple() | cst.Set() | cst.Dict() if inside:
+                return _either(self._value(module, one.value, depth + 1) for one in node.elements)
+            case cst.ListComp(elt=element) | cst.SetComp(elt=element) | cst.DictComp(value=element) if inside:
+                return self._value(module, element, depth + 1)
+            case cst.Subscript(value=holder) if part is None:
+                return self._value(module, holder, depth + 1, inside=True)
+            case cst.Name() | cst.Attribute() if part is None:
+                return self._named(module, node, depth, inside)
         return None
 
     def _made(self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool) -> Loader | None:
@@ -132,7 +156,7 @@ class LoaderNames:
             return Loader(((module, call),), complete=True)
         if call.args and not call.args[0].star and is_call_of(module, call, _WRAPPERS, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
-        for owner, function in self._functions(module, call, names):
+        for owner, function in self.functions(call, module):
             returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
             found = _either(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
@@ -140,18 +164,6 @@ class LoaderNames:
         last = (dotted(call.func) or "").rpartition(".")[2]
         classes = any(self._project.class_definition(n) is not None for n in names)
         return Loader() if _NAME.fullmatch(last) and whole and not classes else None
-
-    def _functions(self, module: Module, call: cst.Call, names: set[str]) -> Iterator[tuple[Module, cst.FunctionDef]]:
-        """Definitions in the project of what is called: a function at top level, or a method of the same class."""
-        if is_on_self(call.func):
-            scope, name = module.enclosing_class(call), dotted(call.func) or ""
-            yield from _definitions(module, scope, name.rpartition(".")[2])
-            return
-        for qualified in names:
-            found = self._project.function_definition(qualified)
-            if found is not None:
-                owner = module if found[0].path == module.path else found[0]
-                yield from _definitions(owner, owner.tree, found[1].name.value)
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
         name = dotted(node)
@@ -166,11 +178,9 @@ class LoaderNames:
 
     def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> Loader | None:
         values, annotations = origins(module, scope, name)
-        found = [self._value(module, one.value, depth + 1, one.part, inside) for one in values]
-        calls = tuple(dict.fromkeys(call for one in found if one is not None for call in one.calls))
-        if calls:
-            complete = name not in parameters(scope) and all(one is not None and one.complete for one in found)
-            return Loader(calls, complete)
+        made = _either(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
+        if made is not None and made.calls:
+            return replace(made, complete=made.complete and name not in parameters(scope))
         if any(self._annotates(module, one, inside) for one in annotations):
             return Loader()
         if not (_PLURAL if inside else _NAME).fullmatch(name.rpartition(".")[2]):
@@ -215,17 +225,6 @@ def _either(found: Iterable[Loader | None]) -> Loader | None:
     return Loader(calls, complete)
 
 
-def _contents(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    if isinstance(node, cst.List | cst.Tuple | cst.Set | cst.Dict):
-        yield from (one.value for one in node.elements)
-    elif isinstance(node, cst.DictComp):
-        yield node.value
-    elif isinstance(node, cst.ListComp | cst.SetComp):
-        yield node.elt
-
-
-def _definitions(module: Module, scope: cst.CSTNode | None, name: str) -> Iterator[tuple[Module, cst.FunctionDef]]:
-    body = scope.body.body if isinstance(scope, cst.ClassDef) else scope.body if isinstance(scope, cst.Module) else ()
-    for statement in body:
-        if isinstance(statement, cst.FunctionDef) and statement.name.value == name:
-            yield module, statement
+def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
+    """Functions of that name among statements."""
+    return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]

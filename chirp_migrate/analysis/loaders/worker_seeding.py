@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import assigned_value
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import find_own, is_name, parameters
+from chirp_migrate.syntax.queries import is_name, own_nodes, parameters, target_of
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
 _ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
-_BINDINGS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
 _DEPTH = 4
 
 
@@ -23,10 +22,20 @@ def repeated_seeds(module: Module, value: cst.BaseExpression) -> Iterator[tuple[
     Yields:
         The call, and whether it gives each worker another seed. Seeds that cannot be told are left out.
     """
-    function, given = _function(module, value)
-    if function is None:
+    bound: Sequence[cst.Arg] = ()
+    match value:
+        case cst.Lambda():
+            function: cst.FunctionDef | cst.Lambda | None = value
+        case cst.Call(args=[named, *bound]) if module.qualified_names(value.func) == {"functools.partial"}:
+            function = _only_function(module, named.value)
+        case _:
+            function = _only_function(module, value)
+    if function is None or any(one.star or _used(module, function, one.value) is None for one in bound):
         return
-    yield from _seeding(module, function, given, 0)
+    by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
+    by_position = sum(one.keyword is None for one in bound)
+    free = [name for name in parameters(function) if name not in by_keyword]
+    yield from _seeding(module, function, set(free[by_position : by_position + 1]), 0)
 
 
 def _seeding(
@@ -75,23 +84,6 @@ def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef 
     return named[0] if len(named) == 1 else None
 
 
-def _function(module: Module, value: cst.BaseExpression) -> tuple[cst.FunctionDef | cst.Lambda | None, set[str]]:
-    """The function, and which of its parameters PyTorch gives: the number of the worker."""
-    if isinstance(value, cst.Lambda):
-        return value, set(list(parameters(value))[:1])
-    bound: list[cst.Arg] = []
-    if isinstance(value, cst.Call) and value.args and module.qualified_names(value.func) == {"functools.partial"}:
-        bound = list(value.args[1:])
-        value = value.args[0].value
-    named = _only_function(module, value)
-    if named is None or any(one.star or _used(module, named, one.value) is None for one in bound):
-        return None, set()
-    keywords = {argument.keyword.value for argument in bound if argument.keyword is not None}
-    positional = [name for name in parameters(named) if name not in keywords]
-    first = sum(argument.keyword is None for argument in bound)
-    return named, set(positional[first : first + 1])
-
-
 def _used(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
     """Names that a seed is computed from; ``None`` when it may be another in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
@@ -119,10 +111,10 @@ def _behind(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -
     parent = module.parents.get(name)
     if isinstance(parent, cst.Attribute) and parent.attr is name:
         return set()
-    targets = [one for one in find_own(function, cst.Name) if one.value == name.value]
-    bindings = [one for one in targets if isinstance(module.parents[one], _BINDINGS)]
-    bindings = [one for one in bindings if getattr(module.parents[one], "target", None) is one]
-    if not bindings:
-        return {name.value}
-    value = assigned_value(module, bindings[0])
-    return _used(module, function, value, depth + 1) if len(bindings) == 1 and value is not None else None
+    match [node for node in own_nodes(function) if is_name(target_of(node), name.value)]:
+        case []:
+            return {name.value}
+        case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
+            value = assigned_value(module, target)
+            return None if value is None else _used(module, function, value, depth + 1)
+    return None
