@@ -23,6 +23,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    argument,
     find_own,
     is_name,
     keywords,
@@ -82,32 +83,24 @@ class NonBlockingTransfer(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of what a loader gives to the body of a loop."""
-        names = module.once(LoaderNames, project)
-        for loop in module.find(cst.For):
-            if loop.asynchronous is not None:
-                continue
-            found = names.iterated(loop.target, loop.iter)
-            if found and all(_pins(project, loader) for _, loader in found):
-                yield from _in_loop(module, project, loop, found)
+        for loop, loaders in module.once(LoaderNames, project).loops():
+            if all(_pins(project, loader) for _, loader in loaders):
+                yield from _in_loop(module, project, loop, loaders)
 
 
 def _in_loop(
-    module: Module, project: Project, loop: cst.For, found: list[tuple[cst.BaseExpression, Loader]]
+    module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]
 ) -> Iterator[Proposal]:
-    batch = Batch(module, loop, [target for target, _ in found])
-    collated = all(_collates_tensors(loader) for _, loader in found)
+    batch = Batch(module, loop, [target for target, _ in loaders])
+    collated = all(_collates_tensors(loader) for _, loader in loaders)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
-    calls = find_own(loop.body, cst.Call)
-    for call in sorted(calls, key=lambda node: module.span(node)[0]):
+    for call in sorted(find_own(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
-            case _:
-                continue
-        if path is None or not _goes_to_a_device(module, call, method):
-            continue
-        problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
-        statements.setdefault(statement_of(module, call), []).append((call, problem))
+                if path is not None and _goes_to_a_device(module, call, method):
+                    problem = _unsure(module, project, call, path, collated) or batch.used_after(call, path)
+                    statements.setdefault(statement_of(module, call), []).append((call, problem))
     for transfers in statements.values():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
@@ -121,10 +114,9 @@ def _in_loop(
 
 def _pins(project: Project, loader: Loader) -> bool:
     """Whether a loader pins its batches, as the factory's do unless they are told not to."""
-    given = [keywords(call) for _, call in loader.calls]
-    if not given:
+    if not loader.calls:
         return project.holds(_MAKES_LOADERS)
-    return not all(is_name(one.get("pin_memory"), "False") for one in given)
+    return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
 
 
 def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
@@ -141,15 +133,15 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
     """Whether a call of ``to`` or ``cuda`` names a device other than the CPU, and says nothing of blocking."""
-    given = keywords(call)
-    positional = [a.value for a in call.args if a.keyword is None]
-    if any(a.star for a in call.args) or not given.keys() <= {"device", "dtype", "memory_format", "copy"}:
+    names = keywords(call).keys()
+    if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
+    device, second = argument(call, 0, "device"), argument(call, 1)
+    positional = len(call.args) - len(names)
     if method == "cuda":
-        return len(positional) <= 1
-    if len(positional) > 2 or (len(positional) == 2 and not is_dtype(module, positional[1])):
+        return positional <= 1
+    if positional > 2 or (second is not None and not is_dtype(module, second)):
         return False
-    device = positional[0] if positional else given.get("device")
     return device is not None and device_value(module, device).may_be(_PINNING)
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
-from chirp_migrate.analysis.loops.batch_uses import batch_uses
+from chirp_migrate.analysis.loops.batch_uses import BatchUses
 from chirp_migrate.analysis.loops.loader_device import device_at
-from chirp_migrate.analysis.loops.loader_flow import loader_flow
+from chirp_migrate.analysis.loops.loader_flow import LoaderFlow
 from chirp_migrate.rules.api import CallEdit, Module, Project, Proposal, Rule, Safety
 
 _FACTORY = "OptimalDataLoaderFactory"
@@ -66,7 +66,7 @@ class DeviceResident(Rule):
 def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal | None:
     """What to say of a loader; nothing where no loop over it that is found moves its batches."""
     call = loader.call
-    flow = loader_flow(module, project, call)
+    flow = LoaderFlow(module, project, call)
     devices: set[str | None] = set()
     problems = []
     moving = 0
@@ -74,7 +74,7 @@ def _propose(module: Module, project: Project, loader: LoaderCall) -> Proposal |
         if loop.target is None:
             problems.append("a loop over it does not unpack the batch")
             continue
-        uses = loop.module.once(batch_uses, loop.loop, loop.target)
+        uses = loop.module.once(BatchUses, loop.loop, loop.target)
         moving += bool(uses.devices)
         if uses.problem:
             problems.append(uses.problem)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 
 import libcst as cst
 
@@ -13,7 +14,7 @@ from chirp_migrate.analysis.loops.loop_accumulators import summed_on_device
 from chirp_migrate.analysis.loops.loop_losses import NotProven
 from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, batch_loops
+from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, listed, method_called, quoted
 
 _READ = re.compile(r"\.\s*item\s*\(|\b(float|int)\s*\([^\r\n]*(loss|\bsum\s*\()")
@@ -68,32 +69,21 @@ class ItemInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Keep the sums of a loop on the device; list what else reads a number in every step."""
-        for loop, targets in reversed(list(batch_loops(module, project))):  # what stands behind two: of the inner first
-            there = DeviceLoop(module, loop, targets)
-            waits = there.waits() if there.moves else []
+        for there in reversed(list(device_loops(module, project))):  # what stands behind two: of the inner first
+            waits = there.waits()
             numbers = [one for one in waits if one.is_number]
             if not numbers:
                 continue
             try:
                 edits = summed_on_device(module, project, there, waits)
             except NotProven as unproven:
-                yield from _listed(module, numbers, str(unproven))
+                for instead, alike in by_advice(numbers, partial(_instead, module)).items():
+                    why = f"; not rewritten: {unproven}" if instead is _SUM else ""
+                    message = f"{_shown(module, alike)} in every step; {instead}{why}"
+                    yield Proposal(module.span(alike[0].node)[0], message)
             else:
-                yield Proposal(
-                    module.span(numbers[0].node)[0],
-                    f"{_shown(module, numbers)} in every step: now summed on the device, and read after the loop",
-                    tuple(edits),
-                )
-
-
-def _listed(module: Module, numbers: list[Wait], reason: str) -> Iterator[Proposal]:
-    """One finding for all that can be done the same way about."""
-    by_advice: dict[str, list[Wait]] = {}
-    for one in numbers:
-        by_advice.setdefault(_instead(module, statement_of(module, one.node), one), []).append(one)
-    for instead, waits in by_advice.items():
-        why = f"; not rewritten: {reason}" if instead is _SUM else ""
-        yield Proposal(module.span(waits[0].node)[0], f"{_shown(module, waits)} in every step; {instead}{why}")
+                message = f"{_shown(module, numbers)} in every step: now summed on the device, and read after the loop"
+                yield Proposal(module.span(numbers[0].node)[0], message, tuple(edits))
 
 
 def _shown(module: Module, waits: list[Wait]) -> str:
@@ -101,8 +91,9 @@ def _shown(module: Module, waits: list[Wait]) -> str:
     return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _instead(module: Module, statement: cst.CSTNode, wait: Wait) -> str:
+def _instead(module: Module, wait: Wait) -> str:
     """What to do about it."""
+    statement = statement_of(module, wait.node)
     if isinstance(statement, cst.AugAssign):
         return _SUM
     if any(method_called(one) in ("append", "extend") for one in module.ancestors(wait.node)):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Kept, step_of
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait, batch_loops
+from chirp_migrate.analysis.loops.sync_points import Wait, by_advice, device_loops
 from chirp_migrate.rules.api import (
     Mention,
     Module,
@@ -19,13 +21,20 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    find_own,
+    holds,
     mention,
     method_called,
-    own_nodes,
+    quoted,
     resolves_to,
 )
 
 _COPY = re.compile(r"\.\s*(cpu|numpy|tolist)\s*\(")
+_LATER = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
+_ONE_BY_ONE = (
+    "Python then goes through the values one by one: count on the device (`torch.bincount`), or copy "
+    "once after the loop"
+)
 _JOINS = re.compile(r"(torch|numpy)\.(cat|concat|concatenate|vstack|hstack|stack|append)")
 
 
@@ -50,16 +59,10 @@ class CopiesInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List copies in loops over loaders that are only collected, or gone through one by one."""
-        for loop, targets in batch_loops(module, project):
-            there = DeviceLoop(module, loop, targets)
-            copies = [one for one in there.waits() if not one.is_number] if there.moves else []
-            by_advice: dict[str, list[Wait]] = {}
-            for one in copies:
-                instead = _instead(module, loop, one)
-                if instead is not None:
-                    by_advice.setdefault(instead, []).append(one)
-            for instead, waits in by_advice.items():
-                shown = " and ".join(f"`{' '.join(module.source(one.node).split())}`" for one in waits)
+        for there in device_loops(module, project):
+            copies = (one for one in there.waits() if not one.is_number)
+            for instead, waits in by_advice(copies, partial(_instead, module, there.loop)).items():
+                shown = " and ".join(quoted(module, one.node) for one in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
@@ -67,28 +70,16 @@ class CopiesInLoop(Rule):
 
 def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
     """What to do about a copy; ``None`` where its values are needed in the step."""
-    later = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
     if _is_collected(module, wait.node):
-        return later
-    parent = module.parents[wait.node]
-    if isinstance(parent, cst.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0].target, cst.Name):
-        name = parent.targets[0].target.value
-        start, end = module.span(parent)
-        reads = [
-            one
-            for one in own_nodes(loop.body)
-            if isinstance(one, cst.Name) and one.value == name and mention(module, one) is Mention.READ
-            if not start <= module.span(one)[0] < end
-        ]
-        return later if reads and all(_is_collected(module, one) for one in reads) else None
+        return _LATER
+    match step_of(module, wait.node):
+        case Assigned((cst.Name(value=name),), cst.Assign() as statement):
+            names = (one for one in find_own(loop.body, cst.Name) if one.value == name)
+            reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
+            return _LATER if reads and all(_is_collected(module, one) for one in reads) else None
     for ancestor in module.ancestors(wait.node):
-        if isinstance(ancestor, cst.For) and ancestor is not loop:
-            start, end = module.span(ancestor.iter)
-            if start <= module.span(wait.node)[0] < end:
-                return (
-                    "Python then goes through the values one by one: count on the device (`torch.bincount`), or copy "
-                    "once after the loop"
-                )
+        if isinstance(ancestor, cst.For) and ancestor is not loop and holds(module, ancestor.iter, wait.node):
+            return _ONE_BY_ONE
         if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
             return None
     return None
@@ -96,33 +87,29 @@ def _instead(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     """Whether a value only goes into a list, or is joined to what was collected before."""
-    parent = module.parents[node]
-    if isinstance(parent, cst.AugAssign):
-        return isinstance(parent.operator, cst.AddAssign) and _is_list(module, node)
-    if isinstance(parent, cst.Element):
-        return _is_collected(module, module.parents[parent])
-    if not isinstance(parent, cst.Arg):
-        return False
-    call = module.parents[parent]
-    if not isinstance(call, cst.Call):
-        return False
-    if method_called(call) in ("append", "extend"):
-        return True
-    names = module.qualified_names(call.func)
-    if names == {"builtins.list"}:
-        return _is_collected(module, call)
-    if not resolves_to(module, call.func, _JOINS):
-        return False
-    statement = module.parents[call]
-    return isinstance(statement, cst.Assign) and _is_joined_to_itself(module, statement, call)
+    match step_of(module, node):
+        case Kept(cst.Element(), display):
+            return _is_collected(module, display)
+        case Given(_, call) if method_called(call) in ("append", "extend"):
+            return True
+        case Given(_, call) if module.qualified_names(call.func) == {"builtins.list"}:
+            return _is_collected(module, call)
+        case Given(_, call):
+            return resolves_to(module, call.func, _JOINS) and _is_joined_to_itself(module, call)
+    match module.parents[node]:
+        case cst.AugAssign(operator=cst.AddAssign()):
+            return _is_list(module, node)
+    return False
 
 
-def _is_joined_to_itself(module: Module, statement: cst.Assign, call: cst.Call) -> bool:
+def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """``all = torch.cat([all, new])``."""
-    targets = [one.target for one in statement.targets]
-    given = [one.value for one in call.args]
-    given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]
-    return any(target.deep_equals(one) for target in targets for one in given)
+    match step_of(module, call):
+        case Assigned(targets, cst.Assign()):
+            given = [one.value for one in call.args]
+            given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]
+            return any(target.deep_equals(one) for target in targets for one in given)
+    return False
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:

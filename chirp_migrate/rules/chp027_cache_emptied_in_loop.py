@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.loader_values import may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
-from chirp_migrate.analysis.loops.sync_points import batch_loops, is_each_step
+from chirp_migrate.analysis.loops.sync_points import is_each_step
 from chirp_migrate.rules.api import (
     Module,
     Outline,
@@ -17,8 +17,10 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
+    argument,
     find_own,
-    own_nodes,
+    is_integer,
+    is_name,
     quoted,
     resolves_to,
 )
@@ -55,9 +57,10 @@ class CacheEmptiedInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """List such calls in loops over loaders, one finding a loop; not where errors are handled."""
-        for loop, _ in batch_loops(module, project, of_one_sample=False):
-            calls = find_own(loop.body, cst.Call)
-            calls = [one for one in calls if is_each_step(module, loop, one)]
+        for loop, loaders in module.once(LoaderNames, project).loops():
+            if all(_gives_single(loader) for _, loader in loaders):
+                continue
+            calls = [one for one in find_own(loop.body, cst.Call) if is_each_step(module, loop, one)]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [one for one in calls if resolves_to(module, one, _EMPTIES, project)]
             collecting = [one for one in calls if project.resolved_names(module, one.func) & _COLLECTS]
@@ -77,7 +80,15 @@ class CacheEmptiedInLoop(Rule):
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
     """Whether the function around a loop looks at a clock."""
-    function = module.enclosing_function(loop)
-    around = own_nodes(function if function is not None else module.tree)
-    names = (project.resolved_names(module, one.func) for one in around if isinstance(one, cst.Call))
-    return any(_CLOCKS.fullmatch(name) for found in names for name in found)
+    calls = find_own(module.enclosing_function(loop) or module.tree, cst.Call)
+    return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
+
+
+def _gives_single(loader: Loader) -> bool:
+    """Whether all calls that may have made a loader leave out the batch size or say 1."""
+    calls = [call for _, call in loader.calls]
+    if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
+        return False
+    sizes = (argument(call, 1, "batch_size") for call in calls)
+    literal = (size for size in sizes if size is not None and not is_name(size, "None"))
+    return loader.complete and all(is_integer(size, "1") for size in literal)

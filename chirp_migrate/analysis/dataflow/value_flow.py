@@ -81,9 +81,9 @@ class Returned:
 
 @dataclass(frozen=True)
 class Iterated:
-    """A loop iterates over it."""
+    """A loop or comprehension iterates over it."""
 
-    loop: cst.For
+    loop: cst.For | cst.CompFor
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
             return Called(parent)
         case cst.Return():
             return Returned(parent)
-        case cst.For(iter=iterable) if iterable is node:
+        case cst.For(iter=iterable) | cst.CompFor(iter=iterable) if iterable is node:
             return Iterated(parent)
         case cst.Attribute(value=value) if value is node:
             return Member(parent)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.value_flow import Assigned, Given, Iterated, Kept, Member, step_of
 from chirp_migrate.analysis.datasets.collecting import is_read_outside
 from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.analysis.qualified_names import is_call_of
 from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import is_read
+from chirp_migrate.syntax.queries import is_read, owner_name
 
 #: What reads a tensor or its container and keeps no view of it.
 _READS = re.compile(
@@ -20,7 +21,6 @@ _READS = re.compile(
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
 )
 _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
-
 
 #: Where in a batch a value lies: keys and positions as they are written, ``*`` for "some".
 Path = tuple[str, ...]
@@ -105,10 +105,8 @@ class Batch(LoopNames[Path | None]):
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
         """Where in the batch of an earlier turn a value may lie: it has none in this turn, or runs later."""
-        while isinstance(node, cst.Subscript):
-            node = node.value
         functions = (cst.FunctionDef, cst.Lambda)
-        name = node.value if isinstance(node, cst.Name) else ""
+        name = owner_name(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
         later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
         bound = self._bound.get(name, [])
@@ -136,38 +134,38 @@ class Batch(LoopNames[Path | None]):
     def _stored(self, call: cst.Call, path: Path) -> set[str]:
         """Containers in which the copy takes the place of what was copied (``batch[k] = batch[k].to(device)``)."""
         statement = statement_of(self._module, call)
-        targets: list[cst.BaseExpression] = []
-        if isinstance(statement, cst.Assign):
-            targets += [one.target for one in statement.targets]
-        found = set()
-        while targets:
-            target = targets.pop()
-            if isinstance(target, cst.Tuple | cst.List):
-                targets += [one.value for one in target.elements]
-            elif isinstance(target, cst.Subscript | cst.Attribute) and self.value(target) == path:
-                base: cst.BaseExpression = target
-                while isinstance(base, cst.Subscript | cst.Attribute):
-                    base = base.value
-                found |= {base.value} if isinstance(base, cst.Name) else set()
-        return found
+        if not isinstance(statement, cst.Assign):
+            return set()
+        items = (part for one in statement.targets for part in _parts(one.target))
+        return {owner_name(one) for one in items if not isinstance(one, cst.Name) and self.value(one) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Whether what is done with a value can neither write to its memory nor give it to something that could."""
-        parent = self._module.parents[node]
-        if isinstance(parent, cst.Attribute):
-            return _READS.fullmatch(parent.attr.value) is not None
-        if isinstance(parent, cst.Arg):
-            return is_call_of(self._module, self._module.parents[parent], _READING)
-        if isinstance(parent, cst.Element):
-            around = self._module.parents[parent]
-            node, parent = around, self._module.parents[around]
-        if isinstance(parent, cst.Assign):  # to other names, which are looked at as well
-            kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
-            return all(isinstance(one.target, kinds) for one in parent.targets)
-        if isinstance(parent, cst.For | cst.CompFor):
-            return parent.iter is node
+        step = step_of(self._module, node)
+        match step:
+            case Member(cst.Attribute(attr=cst.Name(value=name))):
+                return _READS.fullmatch(name) is not None
+            case Given(_, call):
+                return is_call_of(self._module, call, _READING)
+            case Kept(cst.Element(), display):
+                node, step = display, step_of(self._module, display)
+        match step:
+            case Iterated():
+                return True
+            case Assigned(targets, cst.Assign()):  # to other names, which are looked at as well
+                kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
+                return all(isinstance(one, kinds) for one in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del
-        return isinstance(parent, reading | cst.FormattedStringExpression)
+        return isinstance(self._module.parents[node], reading | cst.FormattedStringExpression)
+
+
+def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """What a target is taken apart into."""
+    if not isinstance(target, cst.Tuple | cst.List):
+        yield target
+        return
+    for element in target.elements:
+        yield from _parts(element.value)
 
 
 def _key(node: cst.Subscript) -> str:

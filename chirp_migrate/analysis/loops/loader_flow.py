@@ -7,8 +7,7 @@ project, and what shows progress around a loader. Whatever else is done with it 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -28,7 +27,7 @@ from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, PROGRESS, resolves_to
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, is_on_self, mention, parameters
+from chirp_migrate.syntax.queries import Mention, argument, is_on_self, mention, one_line, parameters
 
 _ASKED = re.compile(r"builtins\.(len|isinstance|print|type|id|bool|hasattr)")
 #: What of a loader, or of a progress bar around it, is asked or told without reading a batch.
@@ -87,46 +86,16 @@ class LoaderLoop:
     steps: tuple[Step, ...]
 
 
-@dataclass
-class Flow:
-    """All that is done with one loader.
-
-    Attributes:
-        loops: the loops over it.
-        ends: where it could not be followed any further, in words.
-    """
-
-    loops: list[LoaderLoop] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
-
-
-def loader_flow(module: Module, project: Project, call: cst.Call) -> Flow:
-    """Follow the loader that ``call`` in ``module`` builds."""
-    following = _Following(project)
-    following.value(_Way(module), call)
-    return following.flow
-
-
 def argument_for(call: cst.Call, function: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
     """What a call gives for a parameter, or its default; ``None`` where that cannot be seen."""
     if any(one.star for one in call.args):
         return None
-    for one in call.args:
-        if one.keyword is not None and one.keyword.value == name:
-            return one.value
     names = [one.name.value for one in (*function.params.posonly_params, *function.params.params)]
-    names = names[1:] if _is_bound(call, function) else names
-    for parameter, one in zip(names, (one for one in call.args if one.keyword is None), strict=False):
-        if parameter == name:
-            return one.value
-    parameter_node = parameters(function).get(name)
-    return parameter_node.default if parameter_node is not None else None
-
-
-def _is_bound(call: cst.Call, function: cst.FunctionDef) -> bool:
-    """Whether a call passes ``self`` by itself."""
-    first = next(iter(parameters(function)), "")
-    return isinstance(call.func, cst.Attribute) and first in ("self", "cls")
+    if isinstance(call.func, cst.Attribute) and names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    value = argument(call, names.index(name) if name in names else -1, name)
+    parameter = parameters(function).get(name)
+    return parameter.default if value is None and parameter is not None else value
 
 
 @dataclass(frozen=True)
@@ -147,17 +116,22 @@ class _Way:
         return replace(self, steps=(*self.steps, step))
 
 
-class _Following:
-    def __init__(self, project: Project) -> None:
+class LoaderFlow:
+    """All that is done with the loader that ``call`` in ``module`` builds.
+
+    Attributes:
+        loops: the loops over it.
+        ends: where it could not be followed any further, in words.
+    """
+
+    def __init__(self, module: Module, project: Project, call: cst.Call) -> None:
         self._project = project
         self._seen: set[tuple[cst.CSTNode, _Way]] = set()
-        self.flow = Flow()
+        self.loops: list[LoaderLoop] = []
+        self.ends: list[str] = []
+        self._value(_Way(module), call)
 
-    def _end(self, reason: str) -> None:
-        if reason not in self.flow.ends:
-            self.flow.ends.append(reason)
-
-    def value(self, way: _Way, node: cst.BaseExpression) -> None:
+    def _value(self, way: _Way, node: cst.BaseExpression) -> None:
         """Follow ``node``: the loader, or what is iterated over with its batches inside."""
         if (node, way) in self._seen:
             return
@@ -165,29 +139,33 @@ class _Following:
         module = way.module
         match step_of(module, node):
             case Chosen(whole):
-                self.value(way, whole)
+                self._value(way, whole)
             case Assigned(targets, statement):
                 for one in targets:
                     self._bound(way, one)
                 if isinstance(statement, cst.NamedExpr):
-                    self.value(way, statement)
-            case Kept(cst.Element() as element):
-                self._element(way, element)
+                    self._value(way, statement)
+            case Kept(cst.Element() as element, display):
+                self._element(way, element, display)
             case Returned(statement):
-                self._returned(way, statement, None)
+                self._returned(way, statement)
             case Given(argument, call) if not argument.star:
                 self._given(way, argument, call)
             case Given(_, holder) | Inherited(holder):
-                self._end(f"`{_short(module, holder)}` is given it")
-            case Iterated(loop):
-                self._looped(way, loop)
+                self.ends.append(f"`{_short(module, holder)}` is given it")
+            case Iterated(cst.For() as loop):
+                target: cst.BaseExpression | None = loop.target
+                for place in way.inside:
+                    target = _part(target, place)
+                self.loops.append(LoaderLoop(module, loop, target, way.steps))
             case Member(attribute):
                 if attribute.attr.value not in _MEMBERS:
-                    self._end(f"`{_short(module, attribute)}` is more than a look at it")
+                    self.ends.append(f"`{_short(module, attribute)}` is more than a look at it")
             case _:
                 parent = module.parents[node]
-                if not isinstance(parent, _NEUTRAL) or _looks_inside(parent):
-                    self._end(f"`{_short(module, parent)}` does more with it than a loop")
+                inside = isinstance(parent, cst.ComparisonTarget) and isinstance(parent.operator, cst.In | cst.NotIn)
+                if not isinstance(parent, _NEUTRAL) or inside:  # `x in loader` goes through the batches
+                    self.ends.append(f"`{_short(module, parent)}` does more with it than a loop")
 
     def _bound(self, way: _Way, target: cst.BaseExpression) -> None:
         module = way.module
@@ -198,68 +176,69 @@ class _Following:
             scope = found[0]
             shared = scope is module.scopes.module and self._project.imported_elsewhere(module, target.value)
             if shared or target.value in scope.elsewhere:
-                self._end(f"other code may use `{target.value}`, too")
+                self.ends.append(f"other code may use `{target.value}`, too")
             for name in reads_of(module, target.value, scope):
                 if mention(module, name) is Mention.READ:
-                    self.value(way, name)
-        elif isinstance(target, cst.Attribute) and dotted(target) == f"self.{target.attr.value}":
+                    self._value(way, name)
+        elif isinstance(target, cst.Attribute) and is_on_self(target):
             self._kept(way + ByAttribute(way.module), target)
         else:
-            self._end(f"it is kept in `{_short(module, target)}`")
+            self.ends.append(f"it is kept in `{_short(module, target)}`")
 
     def _kept(self, way: _Way, target: cst.Attribute) -> None:
         """The loader is an attribute of ``self``."""
         module, name = way.module, target.attr.value
         owner = module.enclosing_class(target)
         if owner is None or len(way.steps) > _STEPS or self._project.mentions(name, besides=module.path):
-            self._end(f"other files may use `self.{name}`, too")
+            self.ends.append(f"other files may use `self.{name}`, too")
             return
         for one in module.find(cst.Attribute):
             if one.attr.value == name and mention(module, one) is Mention.READ:
-                if dotted(one) == f"self.{name}" and module.enclosing_class(one) is owner:
-                    self.value(way, one)
+                if is_on_self(one) and module.enclosing_class(one) is owner:
+                    self._value(way, one)
                 else:
-                    self._end(f"`{_short(module, one)}` may be the same loader")
+                    self.ends.append(f"`{_short(module, one)}` may be the same loader")
 
-    def _element(self, way: _Way, element: cst.Element) -> None:
-        module = way.module
-        around = module.parents[element]
-        parent = module.parents[around]
-        if isinstance(around, cst.Tuple | cst.List):
-            place = list(around.elements).index(element)
-            if isinstance(parent, cst.Return):
-                self._returned(way, parent, place)
-                return
-            parts = _taken_apart(module, around)
-            if parts and all(len(one) == len(around.elements) for one in parts):
-                for one in parts:
-                    self._bound(way, one[place].value)
-                return
-        self._end(f"it is kept in `{_short(module, around)}`")
+    def _element(self, way: _Way, element: cst.Element, display: cst.CSTNode) -> None:
+        if isinstance(display, cst.Tuple | cst.List):
+            place = display.elements.index(element)
+            match step_of(way.module, display):
+                case Returned(statement):
+                    self._returned(way, statement, place)
+                    return
+                case _ if self._unpacked(way, display, place, len(display.elements)):
+                    return
+        self.ends.append(f"it is kept in `{_short(way.module, display)}`")
 
-    def _returned(self, way: _Way, statement: cst.Return, part: int | None) -> None:
+    def _unpacked(self, way: _Way, value: cst.CSTNode, place: int, size: int | None = None) -> bool:
+        """Follow what lies at a place of a value, if every target it is assigned to takes it apart there."""
+        step = step_of(way.module, value)
+        targets = step.targets if isinstance(step, Assigned) and isinstance(step.statement, cst.Assign) else ()
+        parts = [part for one in targets if (part := _part(one, place, size)) is not None]
+        if not parts or len(parts) < len(targets):
+            return False
+        for part in parts:
+            self._bound(way, part)
+        return True
+
+    def _returned(self, way: _Way, statement: cst.Return, place: int | None = None) -> None:
+        """A function returns it, or a tuple that has it at a place."""
         module, function = way.module, way.module.enclosing_function(statement)
         if function is None or len(way.steps) >= _STEPS:
-            self._end(f"`{_short(module, statement)}` is too far from where it is built")
+            self.ends.append(f"`{_short(module, statement)}` is too far from where it is built")
             return
         name = function.name.value
         problem = self._unlike_its_calls(module, function)
         calls = None if problem else self._calls(module, function)
         if not calls:
-            self._end(problem or f"`{name}` returns it to code that cannot be seen")
+            self.ends.append(problem or f"`{name}` returns it to code that cannot be seen")
             return
         for call in calls:
             further = way + ByCall(module, call, function, module, returns=True)
-            if part is None:
-                self.value(further, call)
-                continue
-            parts = _taken_apart(module, call)
-            starred = any(isinstance(one, cst.StarredElement) for elements in parts for one in elements)
-            if not parts or starred or any(len(one) <= part for one in parts):
-                self._end(f"what `{name}` returns is not taken apart where it is called")
-                continue
-            for one in parts:
-                self._bound(further, one[part].value)
+            if place is None:
+                self._value(further, call)
+            elif not self._unpacked(further, call, place):
+                self.ends.append(f"what `{name}` returns is not taken apart where it is called")
 
     def _unlike_its_calls(self, module: Module, function: cst.FunctionDef) -> str | None:
         """Why what a function returns or is given may not be what its calls get or give."""
@@ -302,11 +281,11 @@ class _Following:
         if resolves_to(module, call, _ASKED, self._project):
             return
         if names == {"builtins.enumerate"} and place == 0:
-            self.value(replace(way, inside=(1, *way.inside)), call)
+            self._value(replace(way, inside=(1, *way.inside)), call)
         elif names == {"builtins.zip"} and argument.keyword is None:
-            self.value(replace(way, inside=(place, *way.inside)), call)
+            self._value(replace(way, inside=(place, *way.inside)), call)
         elif place == 0 and resolves_to(module, call, PROGRESS, self._project):
-            self.value(way, call)
+            self._value(way, call)
         else:
             self._passed(way, call, argument)
 
@@ -315,38 +294,24 @@ class _Following:
         found = list(dict.fromkeys(way.module.once(LoaderNames, self._project).functions(call)))
         shown = _short(way.module, call.func)
         if len(found) != 1 or len(way.steps) >= _STEPS:
-            self._end(f"`{shown}(…)` is given it")
+            self.ends.append(f"`{shown}(…)` is given it")
             return
         owner, function = found[0]
         taken = [one for one in parameters(function) if argument_for(call, function, one) is argument.value]
         problem = self._unlike_its_calls(owner, function)
         if len(taken) != 1 or problem:
-            self._end(problem or f"`{shown}(…)` is given it")
+            self.ends.append(problem or f"`{shown}(…)` is given it")
             return
         parameter = parameters(function)[taken[0]]
         further = way + ByCall(way.module, call, function, owner, returns=False)
         self._bound(replace(further, module=owner), parameter.name)
 
-    def _looped(self, way: _Way, loop: cst.For) -> None:
-        target: cst.BaseExpression | None = loop.target
-        for place in way.inside:
-            parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-            starred = any(isinstance(one, cst.StarredElement) for one in parts)
-            target = parts[place].value if place < len(parts) and not starred else None
-        self.flow.loops.append(LoaderLoop(way.module, loop, target, way.steps))
 
-
-def _looks_inside(node: cst.CSTNode) -> bool:
-    """Whether a comparison goes through the batches: ``x in loader``."""
-    return isinstance(node, cst.ComparisonTarget) and isinstance(node.operator, cst.In | cst.NotIn)
-
-
-def _taken_apart(module: Module, value: cst.CSTNode) -> list[Sequence[cst.BaseElement]]:
-    """The elements of each target that an assignment gives a value; none where one of them is not taken apart."""
-    parent = module.parents[value]
-    targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
-    parts = [one.elements for one in targets if isinstance(one, cst.Tuple | cst.List)]
-    return parts if len(parts) == len(targets) else []
+def _part(target: cst.BaseExpression | None, place: int, size: int | None = None) -> cst.BaseExpression | None:
+    """What a target, of so many parts, has at a place; ``None`` where that is not plain to see."""
+    parts = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+    plain = all(isinstance(one, cst.Element) for one in parts) and size in (None, len(parts))
+    return parts[place].value if plain and place < len(parts) else None
 
 
 def _owner(module: Module, function: cst.FunctionDef) -> cst.CSTNode | None:
@@ -356,5 +321,5 @@ def _owner(module: Module, function: cst.FunctionDef) -> cst.CSTNode | None:
 
 
 def _short(module: Module, node: cst.CSTNode) -> str:
-    text = " ".join(module.source(node).split())
+    text = one_line(module, node)
     return text if len(text) <= 60 else f"{text[:59]}…"

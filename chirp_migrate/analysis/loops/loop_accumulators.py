@@ -20,7 +20,8 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import assigned_value
+from chirp_migrate.analysis.dataflow.closures import variable_mentions
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loops.loop_losses import (
     NotProven,
@@ -28,10 +29,11 @@ from chirp_migrate.analysis.loops.loop_losses import (
     has_run,
     lets_errors_pass,
     refuse_own_items,
+    targets_in,
     value_in,
 )
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, Wait
-from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, resolves_to
+from chirp_migrate.analysis.qualified_names import PLAIN_DECORATOR, is_call_of, resolves_to
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
@@ -44,12 +46,12 @@ from chirp_migrate.syntax.queries import (
     is_integer,
     mention,
     method_called,
-    names_below,
-    own_nodes,
+    one_line,
 )
 
 _CLOCKS = re.compile(r"(time|timeit|datetime)\..+|torch\.cuda\.Event")
 _INSPECTS = frozenset(f"builtins.{one}" for one in ("locals", "vars", "globals", "eval", "exec"))
+_SUM = re.compile(r"torch\.sum")
 _OWN_EQUALITY = r"\bdef\s+(__eq__|__ne__|eq|ne)\b"
 _OWN_SIZE = r"\bdef\s+(size|shape)\b|\bself\.(size|shape)\s*="
 _EXACT = frozenset({"cpu", "cuda"})
@@ -88,7 +90,8 @@ def summed_on_device(module: Module, project: Project, there: DeviceLoop, waits:
     loop = there.loop
     sums = [_sum(module, project, there, wait) for wait in waits]
     _look_around(module, loop, sums)
-    if any(_is_bound(loop, name.value) for device in there.moves.values() for name in find_in(device, cst.Name)):
+    bound = {name for target in (loop.target, *targets_in(loop)) for name in names_in_code(target)}
+    if any(not bound.isdisjoint(names_in_code(device)) for device in there.moves.values()):
         raise NotProven("the device may be another one in each turn")
     if any(not one.is_count for one in sums):
         if project.holds(r"\breduction(\s*=(?!\s*['\"](mean|sum)['\"])|['\"]\s*,)", "reduction"):
@@ -121,7 +124,7 @@ def _is_item(node: cst.CSTNode) -> TypeGuard[cst.Call]:
 
 def _sum(module: Module, project: Project, there: DeviceLoop, wait: Wait) -> _Sum:
     """The sum that a wait is added to."""
-    shown = " ".join(module.source(wait.node).split())
+    shown = one_line(module, wait.node)
     function = wait.node.func
     plain = _is_item(wait.node) and isinstance(function, cst.Attribute) and function.value is wait.value
     if not (plain or isinstance(function, cst.Name)):
@@ -152,13 +155,11 @@ def _sum(module: Module, project: Project, there: DeviceLoop, wait: Wait) -> _Su
 
 def _is_count(module: Module, node: cst.BaseExpression) -> bool:
     """Whether a value is the sum of a comparison: a 64-bit integer."""
-    if not isinstance(node, cst.Call):
-        return False
     match node:
         case cst.Call(func=cst.Attribute(value=compared, attr=cst.Name(value="sum")), args=[]):
             pass
-        case cst.Call(func=function, args=[one]) if module.qualified_names(function) == {"torch.sum"}:
-            compared = one.value
+        case cst.Call(args=[cst.Arg(value=compared)]) if is_call_of(module, node, _SUM):
+            pass
         case _:
             return False
     match compared:
@@ -205,12 +206,11 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
     decorators = function.decorators if function is not None else ()
     if not all(resolves_to(module, one.decorator, PLAIN_DECORATOR) for one in decorators):
         raise NotProven("a decorator may compile the loop, and round differently")
-    for node in own_nodes(function if function is not None else module.tree):
-        if isinstance(node, cst.Yield | cst.Await):
-            raise NotProven("the function is a generator or coroutine, and others run in between")
-    for call in module.find(cst.Call) if function is None else find_in(function, cst.Call):
-        if module.qualified_names(call.func) & _INSPECTS:
-            raise NotProven("the function uses `locals()` or the like")
+    home = function or module.tree
+    if find_own(home, cst.Yield, cst.Await):
+        raise NotProven("the function is a generator or coroutine, and others run in between")
+    if any(module.qualified_names(call.func) & _INSPECTS for call in find_in(home, cst.Call)):
+        raise NotProven("the function uses `locals()` or the like")
     for call in find_own(loop.body, cst.Call):
         if any(_CLOCKS.fullmatch(one) for one in module.qualified_names(call.func)):
             raise NotProven("its steps are timed, and would be timed before they are done")
@@ -220,23 +220,11 @@ def _look_around(module: Module, loop: cst.For, sums: list[_Sum]) -> None:
             raise NotProven("`torch.inference_mode` may not be on in every turn")
 
 
-def _is_bound(loop: cst.For, name: str) -> bool:
-    """Whether a loop gives a name a value."""
-    bound: list[cst.CSTNode] = [loop.target]
-    for node in own_nodes(loop.body):
-        match node:
-            case cst.AssignTarget(target=target) | cst.AnnAssign(target=target) | cst.NamedExpr(target=target):
-                bound.append(target)
-            case cst.For(target=target) | cst.AsName(name=target):
-                bound.append(target)
-    return any(names_below(one, name) for one in bound)
-
-
 def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: list[_Sum]) -> None:
     """Refuse where something else in the loop sees a sum, or where it does not start as a plain number."""
     found = module.scopes.lookup(name, loop)
     function = module.enclosing_function(loop)
-    home = function if function is not None else module.tree
+    home = function or module.tree
     if found is None or found[0].node is not home:
         raise NotProven(f"`{name}` is global or nonlocal")
     scope = found[0]
@@ -248,10 +236,7 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
         raise NotProven(f"`{name}` is added to in several ways")
     added = {one.statement for one in sums}
     is_set = False
-    for use in (one for one in module.named(name) if mention(module, one) is not Mention.LABEL):
-        owner = module.scopes.lookup(name, use)
-        if owner is None or owner[0] is not scope:
-            continue
+    for use in variable_mentions(module, name, scope):
         around = next(a for a in module.ancestors(use) if isinstance(a, cst.FunctionDef | cst.Lambda | cst.Module))
         if around is not home:
             raise NotProven(f"a function inside uses `{name}`")
@@ -274,41 +259,37 @@ def _look_at(module: Module, project: Project, loop: cst.For, name: str, sums: l
         raise NotProven(f"`{name}` may have no value behind a loop without a batch")
 
 
-def _value_for(module: Module, mention: cst.Name) -> cst.BaseExpression | None:
+def _value_for(module: Module, name: cst.Name) -> cst.BaseExpression | None:
     """What an assignment gives to a name, pairwise for ``a, b = x, y``; ``None`` when the name is no target of one."""
-    if (given := assigned_value(module, mention)) is not None:
-        return given
-    holder = module.parents[mention]
+    holder: cst.CSTNode = module.parents[name]
     while isinstance(holder, cst.Element | cst.Tuple | cst.List):
         holder = module.parents[holder]
-    statement = module.parents[holder] if isinstance(holder, cst.AssignTarget) else None
-    if not isinstance(holder, cst.AssignTarget) or not isinstance(statement, cst.Assign):
-        return None
-    pairs = assigned_pairs(holder.target, statement.value)
-    return next((value for target, value in pairs if target is mention), statement.value)
+    match holder, module.parents[holder]:
+        case cst.AssignTarget(target=target), cst.Assign(value=value):
+            return next((given for part, given in assigned_pairs(target, value) if part is name), value)
+        case cst.AnnAssign(target=target, value=value), _ if target is name:
+            return value
+    return None
 
 
 def _adds_the_same(module: Module, project: Project, statement: cst.AugAssign, count: bool) -> bool:
     """Whether another loop adds to the sum what leaves it the kind of number that it is."""
-    value = statement.value
-    loop = next((one for one in module.ancestors(statement) if isinstance(one, cst.For)), None)
-    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply) and loop and not count:
-        items = [one for one in (value.left, value.right) if _is_item(one)]
-        sizes = [one for one in (value.left, value.right) if _is_size(module, project, loop, one, statement)]
-        return isinstance(statement.operator, cst.AddAssign) and len(items) == len(sizes) == 1
-    if not isinstance(statement.operator, cst.AddAssign) or not _is_item(value):
+    item, factor = statement.value, None
+    if isinstance(item, cst.BinaryOperation) and isinstance(item.operator, cst.Multiply):
+        item, factor = (item.left, item.right) if _is_item(item.left) else (item.right, item.left)
+    if not isinstance(statement.operator, cst.AddAssign) or not _is_item(item):
         return False
-    return not count or (isinstance(value.func, cst.Attribute) and _is_count(module, value.func.value))
+    if count:
+        return factor is None and isinstance(item.func, cst.Attribute) and _is_count(module, item.func.value)
+    loop = next((one for one in module.ancestors(statement) if isinstance(one, cst.For)), None)
+    return factor is None or (loop is not None and _is_size(module, project, loop, factor, statement))
 
 
 def _numbers_again(module: Module, loop: cst.For, sums: list[_Sum]) -> Edit:
     """Behind the loop, its sums become numbers: the one place that waits."""
     end = module.line_end(module.span(loop)[1] - 1)
     indent = module.indentation(module.span(loop)[0])
-    lines = []
-    for name in dict.fromkeys(one.name for one in sums):
-        is_count = next(one.is_count for one in sums if one.name == name)
-        lines.append(f"{indent}{name} = {'int' if is_count else 'float'}({name})")
+    kinds = {one.name: "int" if one.is_count else "float" for one in sums}
+    text = module.newline.join(f"{indent}{name} = {kind}({name})" for name, kind in kinds.items())
     ended = module.text[:end].endswith(("\n", "\r"))
-    text = module.newline.join(lines)
     return Edit(end, end, f"{text}{module.newline}" if ended else f"{module.newline}{text}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from itertools import takewhile
 
 import libcst as cst
@@ -23,6 +24,7 @@ from chirp_migrate.syntax.queries import (
     method_called,
     names_below,
     own_nodes,
+    target_of,
 )
 
 _LOSS = re.compile(r"torch\.nn\.(modules\.loss\.)?(?!AdaptiveLog)\w+Loss")
@@ -151,21 +153,25 @@ def _gives_item(text: str) -> bool:
     return False
 
 
+def targets_in(loop: cst.For) -> Iterator[cst.BaseExpression]:
+    """What the body of a loop gives values to, but for ``+=`` and the like."""
+    for node in own_nodes(loop.body):
+        target = None if isinstance(node, cst.AugAssign | cst.CompFor) else target_of(node)
+        if target is not None:
+            yield target
+
+
 def value_in(module: Module, loop: cst.For, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
     """The one value that the body of a loop gives to a name in each turn before ``at``; ``None`` if that is not so."""
     shared = [one for one in module.find(cst.NameItem) if is_name(one.name, name)]  # global, nonlocal
-    values: list[cst.BaseExpression | None] = [None] * len(shared)
-    for node in own_nodes(loop.body):
-        if isinstance(node, cst.Assign):
-            for target in node.targets:
-                if is_name(target.target, name):
-                    values.append(node.value if has_run(module, loop, node, at) else None)
-                elif names_below(target.target, name) and isinstance(target.target, cst.Tuple | cst.List):
-                    values.append(None)
-        elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.For | cst.AsName):
-            target_node = node.name if isinstance(node, cst.AsName) else node.target
-            values += [None] if names_below(target_node, name) else []
-    return values[0] if len(values) == 1 else None
+    bound = [one for one in targets_in(loop) if not isinstance(one, cst.Subscript | cst.Attribute)]
+    bound = [one for one in bound if names_below(one, name)]
+    if shared or len(bound) != 1:
+        return None
+    match module.parents[module.parents[bound[0]]]:
+        case cst.Assign(value=value) as statement if isinstance(bound[0], cst.Name):
+            return value if has_run(module, loop, statement, at) else None
+    return None
 
 
 def has_run(module: Module, scope: cst.CSTNode, node: cst.CSTNode, at: cst.CSTNode) -> bool:

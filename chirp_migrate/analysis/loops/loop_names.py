@@ -12,7 +12,6 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import assigned_pairs, find_own, holds
 
-COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
 _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 
@@ -122,7 +121,7 @@ class LoopNames(ABC, Generic[T]):
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break
-            clause = ancestor.for_in if isinstance(ancestor, COMPREHENSIONS) else None
+            clause = ancestor.for_in if isinstance(ancestor, cst.BaseComp) else None
             while clause is not None and not holds(self._module, clause.iter, name):
                 for bound, value in self._elements(clause.target, clause.iter):
                     if bound == name.value:

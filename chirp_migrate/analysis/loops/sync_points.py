@@ -7,19 +7,18 @@ them. A loop that moves nothing is not spoken of, for on a CPU nothing waits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderNames
 from chirp_migrate.analysis.loops.batch_names import Batch
 from chirp_migrate.analysis.loops.loop_names import LoopNames
 from chirp_migrate.syntax.module import Module, code_children, find_in
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_name, keywords, mention, own_nodes
+from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: What may stand behind a wait and belongs to it: ``.cpu().numpy().tolist()``.
@@ -54,74 +53,57 @@ class Wait:
     is_number: bool
 
 
-def batch_loops(
-    module: Module, project: Project, *, of_one_sample: bool = True
-) -> Iterator[tuple[cst.For, list[cst.BaseExpression]]]:
-    """Loops over loaders, each with the parts of its target that batches are bound to.
-
-    Args:
-        module: where they are.
-        project: the backend it belongs to.
-        of_one_sample: also loops whose batches surely hold one sample.
-    """
-    names = module.once(LoaderNames, project)
-    for loop in module.find(cst.For):
-        if loop.asynchronous is None:
-            found = names.iterated(loop.target, loop.iter)
-            if found and (of_one_sample or not all(_gives_single(loader) for _, loader in found)):
-                yield loop, [target for target, _ in found]
-
-
-def _gives_single(loader: Loader) -> bool:
-    """Whether all calls that may have made a loader leave out the batch size or say 1."""
-    sizes = []
-    for _, call in loader.calls:
-        given = keywords(call)
-        positional = [a.value for a in call.args if a.keyword is None]
-        if any(a.star for a in call.args) or "batch_sampler" in given:
-            return False
-        sizes.append(given.get("batch_size", positional[1] if len(positional) > 1 else None))
-    literal = (size for size in sizes if size is not None and not is_name(size, "None"))
-    return loader.complete and all(isinstance(size, cst.Integer) and size.evaluated_value == 1 for size in literal)
-
-
 def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
     """Whether code in the body of a loop runs in every turn, as far as its conditions tell; not where errors end up."""
     child = node
     for ancestor in module.ancestors(node):
         if ancestor is loop:
             return child is loop.body
-        if isinstance(ancestor, cst.ExceptHandler | cst.ExceptStarHandler | cst.FunctionDef | cst.Lambda):
-            return False
-        condition = ancestor.test if isinstance(ancestor, cst.If | cst.IfExp) and child is ancestor.body else None
-        if condition is not None and _SOMETIMES.search(module.source(condition)):
-            return False
+        match ancestor:
+            case cst.ExceptHandler() | cst.ExceptStarHandler() | cst.FunctionDef() | cst.Lambda():
+                return False
+            case cst.If(test=test, body=body) | cst.IfExp(test=test, body=body) if child is body:
+                if _SOMETIMES.search(module.source(test)):
+                    return False
         child = ancestor
     return False
 
 
+def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
+    """Loops over loaders that move their batches to a device."""
+    for loop, loaders in module.once(LoaderNames, project).loops():
+        there = DeviceLoop(module, loop, [target for target, _ in loaders])
+        if there.moves:
+            yield there
+
+
+def by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
+    """Waits by what to do about them, as ``advice`` says; those are left out of which it says nothing."""
+    groups: dict[str, list[Wait]] = {}
+    for wait in waits:
+        if (instead := advice(wait)) is not None:
+            groups.setdefault(instead, []).append(wait)
+    return groups
+
+
 class DeviceLoop(LoopNames[bool]):
-    """A loop that moves its batches to a device, and what in it is there.
+    """A loop and what in it is on a device, when it moves its batches there.
 
     Args:
         loop: a loop over a loader.
-        targets: what its batches are bound to (see :func:`batch_loops`).
+        targets: what its batches are bound to.
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
         super().__init__(module, loop, False)
         self.loop = loop
-        self._batch = Batch(module, loop, targets)
+        self.moves = dict(self._moves(Batch(module, loop, targets)))
         if self.moves:
             self._read_body()
 
-    @cached_property
-    def moves(self) -> dict[cst.CSTNode, cst.BaseExpression]:
+    def _moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
         """Calls that move a part of the batch to a device, each with that device."""
-        found: dict[cst.CSTNode, cst.BaseExpression] = {}
-        for call in own_nodes(self.loop.body):
-            if not isinstance(call, cst.Call):
-                continue
+        for call in find_own(self.loop.body, cst.Call):
             device = moved_to(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
             if device is None:  # to_device(batch, device)
@@ -129,36 +111,34 @@ class DeviceLoop(LoopNames[bool]):
                 parts = [one.value for one in call.args]
             names = (name for part in parts for name in find_in(part, cst.Name))
             if device is not None and any(
-                mention(self._module, one) is Mention.READ and self._batch.value(one) is not None for one in names
+                mention(self._module, one) is Mention.READ and batch.value(one) is not None for one in names
             ):
-                found[call] = device
-        return found
+                yield call, device
 
     def waits(self) -> list[Wait]:
         """What waits for the device in every step, in order of the text."""
         found: dict[cst.CSTNode, Wait] = {}
-        for call in own_nodes(self.loop.body):
-            value = self._waited_for(call) if isinstance(call, cst.Call) else None
-            if not isinstance(call, cst.Call) or value is None or not is_each_step(self._module, self.loop, call):
-                continue
-            whole, methods = self._chain(call)
-            is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
-            found[whole] = Wait(whole, value, is_number)
+        for call in find_own(self.loop.body, cst.Call):
+            value = self._waited_for(call)
+            if value is not None and is_each_step(self._module, self.loop, call):
+                whole, methods = self._chain(call)
+                is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
+                found[whole] = Wait(whole, value, is_number)
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
 
     def _waited_for(self, call: cst.Call) -> cst.BaseExpression | None:
         """The tensor on the device that a call waits for."""
-        if isinstance(call.func, cst.Attribute):
-            value = call.func.value
-            return value if call.func.attr.value in _WAITS and self.value(value) else None
-        if len(call.args) == 1 and not call.args[0].star and self._module.qualified_names(call.func) & _NUMBERS:
-            return call.args[0].value if self.value(call.args[0].value) else None
+        match call:
+            case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name(value=name))) if name in _WAITS:
+                return tensor if self.value(tensor) else None
+            case cst.Call(args=[cst.Arg(value=tensor, star="")]) if self._module.qualified_names(call.func) & _NUMBERS:
+                return tensor if self.value(tensor) else None
         return None
 
     def _chain(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
         """The longest chain of such calls that starts with one, and its methods."""
-        methods = [call.func.attr.value] if isinstance(call.func, cst.Attribute) else []
-        while methods and isinstance(parent := self._module.parents[call], cst.Attribute):
+        methods = [method_called(call)]
+        while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
             if parent.attr.value not in _CHAINED or not isinstance(around, cst.Call) or around.func is not parent:
                 break
@@ -175,7 +155,11 @@ class DeviceLoop(LoopNames[bool]):
                 return self._named(node)
             case cst.Attribute(value=owner, attr=cst.Name(value=name)):
                 return name not in _HERE and self.value(owner)
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))) if name in _HERE or self._is_to_cpu(node):
+            case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))) if name in _HERE:
+                return False
+            case cst.Call(func=cst.Attribute(), args=[cst.Arg(value=cst.SimpleString() as device), *_]) if (
+                device.evaluated_value == "cpu"
+            ):
                 return False
             case cst.Call(func=cst.Attribute(value=owner), args=args):
                 return self.value(owner) or any(self.value(one.value) for one in args)
@@ -187,10 +171,6 @@ class DeviceLoop(LoopNames[bool]):
             case cst.Lambda() | cst.SimpleString() | cst.FormattedString() | cst.CompFor():
                 return False
         return any(self.value(one) for one in code_children(node))
-
-    def _is_to_cpu(self, call: cst.Call) -> bool:
-        first = call.args[0].value if call.args else None
-        return isinstance(first, cst.SimpleString) and first.evaluated_value == "cpu"
 
     def _part(self, value: bool, position: str) -> bool:
         return value
@@ -212,8 +192,6 @@ class DeviceLoop(LoopNames[bool]):
             super()._give(target, value, node)
             return
         # A container that holds something of the device now; it may hold more that is not.
-        base: cst.BaseExpression = target
-        while isinstance(base, cst.Subscript | cst.Attribute):
-            base = base.value
-        if value and isinstance(base, cst.Name) and base.value != "self":
-            super()._give(base, True, node)
+        name = owner_name(target)
+        if value and name not in ("", "self"):
+            self._bind([(name, True)], self._module.span(node)[1], node)
