@@ -23,6 +23,7 @@ _LOOKS = re.compile(
     r"|inspect\.\w+|typing\.(cast|TypeVar|NewType|get_type_hints)"
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
+_PARTIAL = re.compile(r"functools\.partial")
 
 
 def may_build(outline: Outline, spellings: frozenset[str]) -> bool:
@@ -73,9 +74,9 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
             return Use("called", call=call)
         case Inherited(definition):
             return Use("subclass", definition.name.value)
-        case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and module.qualified_names(
-            call.func
-        ) == {"functools.partial"}:
+        case Given(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
+            module, call, _PARTIAL
+        ):
             return _CALLED_LATER
         case Assigned((cst.Name() as name,), cst.Assign()) | Default(cst.Param(name=name)):
             return _held(module, project, name)

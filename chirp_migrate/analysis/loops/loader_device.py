@@ -68,10 +68,10 @@ def _home(module: Module, name: str, place: cst.CSTNode) -> cst.CSTNode | None:
     if found is None:
         return None
     home = found[0].node
-    later = home in (module.enclosing_function(place), module.tree)
+    in_order = home in (module.enclosing_function(place), module.tree)
     for binding in found[1]:
         plain = binding.kind is Kind.VALUE and isinstance(binding.node, cst.AssignTarget)
-        above = not later or module.span(binding.node)[0] <= module.span(place)[0]
+        above = not in_order or module.span(binding.node)[0] <= module.span(place)[0]
         if binding.kind is not Kind.PARAMETER and not (plain and above):
             return None
     return home
