@@ -322,10 +322,17 @@ class Module:
             for binding in bindings
             if binding.kind is Kind.IMPORT
         }
-        local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and _is_placeholder(one))]
+        local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and self._is_placeholder(one))]
         if local:
             names.add(f"{self.name}.{scope.prefix}{path}")
         return names
+
+    def _is_placeholder(self, binding: Binding) -> bool:
+        """Whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
+        match self.parents.get(binding.node):
+            case cst.Assign(value=cst.Name(value=value)):
+                return value in _PLACEHOLDERS
+        return False
 
     @property
     def _stars(self) -> list[tuple[str, cst.ImportFrom]]:
@@ -413,11 +420,6 @@ def _path(node: cst.CSTNode) -> str | None:
         parts.append(node.attr.value)
         node = node.value
     return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
-
-
-def _is_placeholder(binding: Binding) -> bool:
-    """Whether a name is only set to stand in for an import that failed (``DataLoader = None``)."""
-    return isinstance(binding.node, cst.AssignTarget) and binding.value in _PLACEHOLDERS
 
 
 def _never_loads(source: str) -> bool:

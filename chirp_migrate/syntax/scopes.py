@@ -50,13 +50,11 @@ class Binding:
         kind: what it is.
         node: the import, definition, parameter, or the node that holds the target.
         qualified: for an import, the dotted name it stands for, leading dots of a relative import kept.
-        value: for an assignment, the name that is assigned, if it is a plain one.
     """
 
     kind: Kind
     node: cst.CSTNode
     qualified: str = ""
-    value: str = ""
 
 
 @dataclass
@@ -217,11 +215,8 @@ class Scopes:
                 scope = scope.parent or self.module
         elif isinstance(node, cst.CompFor):
             scope = self._comprehension(node)
-        value = ""
-        if isinstance(node, cst.AssignTarget) and isinstance(assign := self._parents[node], cst.Assign):
-            value = assign.value.value if isinstance(assign.value, cst.Name) else ""
         for name in _target_names(node):
-            self._add(scope, name, Binding(Kind.VALUE, node, value=value))
+            self._add(scope, name, Binding(Kind.VALUE, node))
 
     def _comprehension(self, node: cst.CSTNode) -> Scope:
         while not isinstance(node, _COMPREHENSIONS):

@@ -116,7 +116,8 @@ class Destinations:
             return self.of(call)
         last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         if isinstance(last, cst.Name) and last.value in _TRANSFORM_HOLDERS and self._is_transform(called):
-            return _assigned_name(module, call) or "transform"
+            target = _assigned_to(module, call)
+            return "transform" if target is None else target.value
         if "dataclasses.field" in called and keyword == "default":
             return self.of(call)
         if any(inherits(project, name, DATASET) for name in called):
@@ -144,14 +145,11 @@ class Destinations:
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
             return parent.star == "**"
-        name = node if isinstance(node, cst.Name) else None
-        if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
-            name = parent.targets[0].target
+        name = node if isinstance(node, cst.Name) else _assigned_to(module, node)
         owner = module.scopes.lookup(name.value, name) if name is not None else None
         if name is None or owner is None:
             return False
-        reads = reads_of(module, name.value, owner.scope)
-        parents = (module.parents[one] for one in reads)
+        parents = (module.parents[one] for one in reads_of(module, name.value, owner.scope))
         return any(isinstance(one, cst.Arg) and one.star == "**" for one in parents)
 
     def _target(self, target: cst.BaseExpression, statement: cst.CSTNode) -> str | None:
@@ -251,10 +249,11 @@ def _is_called_elsewhere(project: Project, maker: str) -> bool:
     return project.holds(rf"\b(?:{keywords})\s*=\s*(?:\w+\.)*{re.escape(maker)}\(", maker)
 
 
-def _assigned_name(module: Module, node: cst.CSTNode) -> str | None:
-    parent = module.parents[node]
-    if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
-        return parent.targets[0].target.value
+def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
+    """The variable that an assignment gives the value of ``node`` first."""
+    match module.parents[node]:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name), *_]):
+            return name
     return None
 
 
