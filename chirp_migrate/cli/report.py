@@ -66,7 +66,7 @@ def report(
         raise UsageProblem("--json and --output would be written to the same place: give one of them another file.")
     story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file)
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_uncoloured(plain(story))})
+        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_without_copies(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
@@ -83,8 +83,9 @@ def _written(output: Path, story: Story) -> str:
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 
-def _uncoloured(value: Any) -> Any:
-    """A document without the words of its lines: the text is there, and they are for colours."""
+def _without_copies(value: Any) -> Any:
+    """A document without the words of its lines, which are for colours, and with the reason of a finding beside it."""
     if isinstance(value, dict):
-        return {name: _uncoloured(one) for name, one in value.items() if name != "words"}
-    return [_uncoloured(one) for one in value] if isinstance(value, list | tuple) else value
+        copies = ("words", "reason") if "rule" in value else ("words",)
+        return {name: _without_copies(one) for name, one in value.items() if name not in copies}
+    return [_without_copies(one) for one in value] if isinstance(value, list | tuple) else value

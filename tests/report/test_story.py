@@ -82,6 +82,13 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
     assert len({hunk.id for hunk in file.hunks}) == len(file.hunks)
 
 
+def test_as_json_a_finding_has_its_reason_once_and_a_line_its_text_once(tmp_path: Path) -> None:
+    told = json.loads(run("report", applied(tmp_path / "mine"), "--json", "-").stdout)
+    hunk = told["runs"][0]["files"][0]["hunks"][0]
+    assert hunk["findings"][0]["reason"] and "reason" not in hunk["findings"][0]["finding"]
+    assert set(hunk["sections"][0]["rows"][0]) == {"sign", "before", "after", "text"}
+
+
 def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# title"]},
