@@ -76,10 +76,9 @@ def report(
 
 
 def _written(output: Path, story: Story) -> str:
-    files = [file for run in story.runs for file in run.files]
-    changes = count(sum(len(file.hunks) for file in files), "change")
+    changes = count(sum(len(file.hunks) for file in story.files), "change")
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
-    what = f"{changes} in {count(len(files), 'file')}, {verdict}"
+    what = f"{changes} in {count(len(story.files), 'file')}, {verdict}"
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 

@@ -134,6 +134,16 @@ class Story:
     notices: tuple[str, ...]
 
     @property
+    def files(self) -> tuple[FileStory, ...]:
+        """Those of all runs."""
+        return tuple(file for run in self.runs for file in run.files)
+
+    @property
+    def findings(self) -> tuple[FindingStory, ...]:
+        """Those of all runs."""
+        return tuple(finding for run in self.runs for finding in run.findings)
+
+    @property
     def is_plan(self) -> bool:
         """Whether nothing of it is applied yet."""
         return any(run.number is None for run in self.runs)

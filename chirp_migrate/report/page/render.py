@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -51,7 +51,6 @@ def render_page(story: Story) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    files_of_all = [file for run in story.runs for file in run.files]
     found = story.verdict
     return (
         environment()
@@ -63,8 +62,7 @@ def render_page(story: Story) -> str:
             script=Markup(script),
             title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
             made=_made(story),
-            files=files_of_all,
-            number_of_hunks=sum(len(file.hunks) for file in files_of_all),
+            number_of_hunks=sum(len(file.hunks) for file in story.files),
             filters=_filters(story),
             left_out=[one for run in story.runs for one in run.left_out],
             found=found,
@@ -106,7 +104,7 @@ def environment() -> Environment:
 
 
 def _asset(name: str) -> str:
-    return files("chirp_migrate.report.page").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("chirp_migrate.report.page").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 
 def style_sheet() -> Markup:
@@ -131,9 +129,9 @@ def _moment(text: str) -> str:
 
 
 def _filters(story: Story) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    findings = [one.finding for run in story.runs for one in run.findings]
+    findings = [one.finding for one in story.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
-    paths = dict.fromkeys(file.path for run in story.runs for file in run.files)
+    paths = dict.fromkeys(file.path for file in story.files)
     safeties = [safety.value for safety in Safety if any(one.safety is safety for one in findings)]
     return [
         ("file", "File", [(path, path) for path in paths]),
@@ -162,10 +160,10 @@ def _story_tiles(story: Story) -> Iterator[tuple[str, str, str]]:
         done = sum(one.sites.get(Status.REWRITE, 0) for one in ledgers)
         verb = "to migrate" if story.is_plan else "migrated"
         yield f"Loaders {verb}", str(done), f"of {max(one.found for one in ledgers)} found"
-    told = [file for run in story.runs for file in run.files]
-    rewritten = sum(file.action == "rewrite" for file in told)
-    lines = f"+{sum(file.added for file in told):,} {_MINUS}{sum(file.removed for file in told):,} lines"
-    yield "Files", f"{rewritten} rewritten", f"{len(told) - rewritten} added, {lines}"
+    files = story.files
+    rewritten = sum(file.action == "rewrite" for file in files)
+    lines = f"+{sum(file.added for file in files):,} {_MINUS}{sum(file.removed for file in files):,} lines"
+    yield "Files", f"{rewritten} rewritten", f"{len(files) - rewritten} added, {lines}"
 
 
 def _percent(ratio: Ratio) -> tuple[str, str]:
@@ -259,7 +257,7 @@ def _rules(story: Story) -> list[tuple[str, str, str, str]]:
     """Every rule that has a say in this story: code, name, reason, and how safe it is."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
-    for one in (one for run in story.runs for one in run.findings):
+    for one in story.findings:
         said.setdefault(one.finding.rule, one)
     found = []
     for code, one in sorted(said.items()):
