@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from support import run
 
 from chirp_migrate.cli import entry_point
+from chirp_migrate.cli.verify import verify
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs, change_state
@@ -96,7 +98,7 @@ def test_a_failing_backend_shows_the_end_of_its_output(write_backend: Callable[.
     root = write_backend("tree", ("total = 0.0", "print('about to fail'); 1 / 0"))
     applied(root, {"utils/training_utils.py": (root / "utils" / "training_utils.py").read_bytes() + b"\n"})
     report = root.with_name("report.json")
-    result = run("verify", root, "--samples", "48", "--json", report)
+    result = CliRunner().invoke(verify, [str(root), "--samples", "48", "--json", str(report)])
     assert result.exit_code == 14
     found = decode(report.read_bytes())
     assert (found.verdict, found.side) == (Verdict.FAILED.text, "before")

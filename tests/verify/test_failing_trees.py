@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from support import run
+from click.testing import CliRunner, Result
 
+from chirp_migrate.cli.verify import verify
 from chirp_migrate.training.process.descendants import MARKER, end_all
 
 WORKLOAD = """
@@ -56,7 +56,7 @@ def verified(after: Path, before: Path, monkeypatch: pytest.MonkeyPatch, *option
     hashes = tree_hash(after), tree_hash(before)
     with tempfile.TemporaryDirectory() as temporary:
         monkeypatch.setattr(tempfile, "tempdir", temporary)
-        result = run("verify", after, "--baseline", before, "--threads", "1", *options)
+        result = CliRunner().invoke(verify, [str(after), "--baseline", str(before), "--threads", "1", *options])
         assert list(Path(temporary).iterdir()) == []
     assert (tree_hash(after), tree_hash(before)) == hashes, "the user's trees are only read"
     return result
