@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from support import run
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify import options_of, verify
 from chirp_migrate.training.watch.interception import FewerWorkers
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import Sizes
@@ -47,7 +47,7 @@ OTHER = FITS + "    raise KeyError('augment_params')\n"
 def verified(after: Path, before: Path, report: Path, *options: str) -> Result:
     asked = ["--samples", "60", "--shape", "12x10", "--threads", "1", "--max-rounds", "4", "--measure-seconds", "0"]
     quick = ["--num-workers", "", "--json", str(report)]
-    return run("verify", after, "--baseline", before, *asked, *quick, *options)
+    return CliRunner().invoke(verify, [str(after), "--baseline", str(before), *asked, *quick, *options])
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ _Json = dict[str, Any]
 def sarif(check: Check) -> _Json:
     """The document for what was found; what is fine already is not in it.
 
-    What ``apply`` would rewrite has the level ``warning``, what is listed, proposed or suppressed ``note``, files that
+    What rules find that know bugs (``Rule.finds_bugs``) has the level ``warning``, anything else ``note``, files that
     could not be handled are notifications with the level ``error``.
 
     Raises:
